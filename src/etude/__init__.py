@@ -1,0 +1,5 @@
+"""etude: a platform for data agents that practise."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

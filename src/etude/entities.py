@@ -1,0 +1,253 @@
+"""The nouns as frozen models. They cross files, processes and the network; they never change in place."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Entity(BaseModel):
+    """Frozen, and closed: an unknown field is an error, so that a typo never passes silently."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Column(Entity):
+    """A column of a table, with the type as the source's own engine names it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+class ForeignKey(Entity):
+    """`columns` of this table refer to `to_columns` of `to_table` (a name as in `Table.name`)."""
+
+    columns: tuple[str, ...]
+    to_table: str
+    to_columns: tuple[str, ...]
+
+
+class Table(Entity):
+    """A table or view. `name` is what a query may write after FROM: schema-qualified only where it must be."""
+
+    name: str
+    kind: Literal["table", "view"] = "table"
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    comment: str | None = None
+    row_count: int | None = None
+    row_count_exact: bool = True
+    bytes: int | None = None
+    fingerprint: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Catalog(Entity):
+    """What a source holds. `fingerprint` changes when tables, columns or types do."""
+
+    source: str
+    kind: str
+    dialect: str
+    tables: tuple[Table, ...]
+    fingerprint: str
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name, case-insensitively, or None."""
+        wanted = name.lower()
+        return next((t for t in self.tables if t.name.lower() == wanted), None)
+
+
+class SourceSpec(Entity):
+    """How to reach a source. `url` is a path, a glob or a URL; `env:NAME` and `file:PATH` refer to one kept elsewhere."""
+
+    url: str
+    kind: str = ""
+    tables: tuple[str, ...] | None = None
+    """Only these tables are granted; None grants all."""
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class Limits(Entity):
+    """What one query may use. Zero means no limit for rows and bytes."""
+
+    timeout_s: float = Field(default=60.0, gt=0)
+    rows: int = Field(default=1_000_000, ge=0)
+    bytes: int = Field(default=1 << 30, ge=0)
+    scan_rows: int = Field(default=0, ge=0)
+    """Refuse, before it starts, a query estimated to read more rows than this."""
+    scan_bytes: int = Field(default=0, ge=0)
+    """Refuse, before it starts, a query estimated to read more bytes than this."""
+
+
+class Estimate(Entity):
+    """What the engine expects before running: rows and bytes read, rows returned. None where it cannot tell."""
+
+    scan_rows: int | None = None
+    scan_bytes: int | None = None
+    result_rows: int | None = None
+
+
+class Read(Entity):
+    """A table that a step read, with the fingerprint of its data at that time where the source has one."""
+
+    source: str
+    table: str
+    fingerprint: str | None = None
+
+
+class ResultColumn(Entity):
+    """A column of a result."""
+
+    name: str
+    type: str
+
+
+class ResultInfo(Entity):
+    """The shape of a result; the rows are the artifact's."""
+
+    columns: tuple[ResultColumn, ...]
+    row_count: int
+    truncated: bool = False
+    bytes: int = 0
+
+
+class Artifact(Entity):
+    """An immutable blob, named by the SHA-256 of its bytes."""
+
+    hash: str
+    media: str
+    size: int
+
+
+class Usage(Entity):
+    """What was spent."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    model_calls: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum of both."""
+        return Usage(**{f: getattr(self, f) + getattr(other, f) for f in Usage.model_fields})
+
+
+RunKind = Literal["sql", "plan", "python", "ask", "catalog"]
+RunStatus = Literal["queued", "running", "paused", "waiting", "succeeded", "failed", "cancelled"]
+StepKind = Literal["sql", "python", "model", "tool"]
+Outcome = Literal["ok", "error", "refused", "limit", "cancelled"]
+ENDED: frozenset[RunStatus] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Step(Entity):
+    """One step of a run, as folded from its events."""
+
+    id: str
+    kind: StepKind
+    code: str
+    dialect: str | None = None
+    source: str | None = None
+    parent: str | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    plan: dict[str, Any] | None = None
+    seed: int | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    schema_fingerprint: str | None = None
+    limits: Limits | None = None
+    estimate: Estimate | None = None
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    reads: tuple[Read, ...] = ()
+    result: ResultInfo | None = None
+    artifact: Artifact | None = None
+    error: dict[str, Any] | None = None
+    error_key: str | None = None
+    elapsed_ms: float | None = None
+    usage: Usage = Usage()
+
+
+class Run(Entity):
+    """One durable unit of work: the fold of its events."""
+
+    id: str
+    kind: RunKind
+    text: str
+    source: str | None = None
+    thread_id: str | None = None
+    parent: str | None = None
+    worker: str | None = None
+    status: RunStatus = "queued"
+    seq: int = 0
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    steps: tuple[Step, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    result: ResultInfo | None = None
+    result_artifact: Artifact | None = None
+    answer: str | None = None
+    error: dict[str, Any] | None = None
+    usage: Usage = Usage()
+    notes: tuple[str, ...] = ()
+
+
+class RunSummary(Entity):
+    """A run as lists show it: no steps, no code beyond the text."""
+
+    id: str
+    kind: RunKind
+    text: str
+    source: str | None
+    thread_id: str | None
+    parent: str | None
+    status: RunStatus
+    seq: int
+    created_at: datetime
+    ended_at: datetime | None
+    row_count: int | None
+    truncated: bool
+    error_code: str | None
+    elapsed_ms: float | None
+    usage: Usage
+
+
+class RunFilter(Entity):
+    """Which runs to list; None means any."""
+
+    status: RunStatus | None = None
+    kind: RunKind | None = None
+    source: str | None = None
+    thread_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None
+    """Part of the run's text, case-insensitive."""
+
+
+class Thread(Entity):
+    """A conversation."""
+
+    id: str
+    title: str
+    source: str | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+class Message(Entity):
+    """One message of a thread. `seq` counts from 1 within the thread."""
+
+    id: str
+    thread_id: str
+    seq: int
+    role: Literal["user", "assistant", "system"]
+    text: str
+    run_id: str | None = None
+    created_at: datetime

@@ -1,0 +1,115 @@
+"""Every error a user can meet: a class with a fixed code, an HTTP status, an exit code and a hint."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class EtudeError(Exception):
+    """Base of all errors. The message says what happened, with values; the hint says what to do."""
+
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+
+class Invalid(EtudeError):
+    """The input has the wrong shape or value."""
+
+    code, title, status, exit_code = "invalid", "Invalid input", 422, 2
+
+
+class InvalidQuery(Invalid):
+    """The query cannot be parsed or bound: the engine's own complaint about the text."""
+
+    code, title = "invalid_query", "Invalid query"
+
+
+class Refused(EtudeError):
+    """The guard refused the statement. `details` hold `reason`, and `line` and `column` where known."""
+
+    code, title, status, exit_code = "refused", "Refused by the guard", 403, 3
+
+
+class UnknownTable(Refused):
+    """A name in the query is not a table that the source grants."""
+
+    code, title, status, exit_code = "unknown_table", "Unknown table", 404, 4
+
+
+class NotFound(EtudeError):
+    """No such run, source, thread, artifact or file."""
+
+    code, title, status, exit_code = "not_found", "Not found", 404, 4
+
+
+class Conflict(EtudeError):
+    """The state changed meanwhile, or does not allow the request."""
+
+    code, title, status, exit_code = "conflict", "Conflict", 409, 5
+
+
+class LimitExceeded(EtudeError):
+    """A limit of time, memory, rows, bytes or budget stopped the work. `details` hold `limit` and `value`."""
+
+    code, title, status, exit_code = "limit_exceeded", "Limit exceeded", 429, 6
+
+
+class SourceError(EtudeError):
+    """The source's engine failed or could not be reached."""
+
+    code, title, status, exit_code = "source_error", "Source error", 502, 7
+
+
+class Unavailable(EtudeError):
+    """A part etude needs (store, object store, an optional package) cannot be used now."""
+
+    code, title, status, exit_code = "unavailable", "Unavailable", 503, 69
+    retryable = True
+
+
+class Cancelled(EtudeError):
+    """The work was cancelled by its caller."""
+
+    code, title, status, exit_code = "cancelled", "Cancelled", 499, 130
+
+
+def problem(error: BaseException) -> dict[str, Any]:
+    """The RFC 9457 form of an error: the one shape that HTTP, CLI, MCP and events carry."""
+    if not isinstance(error, EtudeError):
+        # An unexpected error may quote anything, a credential included: its text goes to the log, not to the user.
+        error = EtudeError(f"Unexpected {type(error).__name__}.", hint="This is a defect in etude; please report it.")
+    body: dict[str, Any] = {
+        "type": f"urn:etude:error:{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.message,
+        "code": error.code,
+        "retryable": error.retryable,
+    }
+    if error.hint:
+        body["hint"] = error.hint
+    return body | {k: v for k, v in error.details.items() if v is not None}
+
+
+def _classes(base: type[EtudeError] = EtudeError) -> dict[str, type[EtudeError]]:
+    found = {base.code: base}
+    for child in base.__subclasses__():
+        found |= _classes(child)
+    return found
+
+
+def from_problem(body: dict[str, Any]) -> EtudeError:
+    """The error that `problem` described; used where an error crosses a process border."""
+    cls = _classes().get(body.get("code", ""), EtudeError)
+    known = {"type", "title", "status", "detail", "code", "retryable", "hint"}
+    details = {k: v for k, v in body.items() if k not in known}
+    return cls(body.get("detail", ""), hint=body.get("hint", ""), **details)
