@@ -1,0 +1,76 @@
+"""What every database driver gives. Drivers live in engine processes: no query runs in the host."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One source as an engine opens it: the name queries may qualify tables with, and how to reach it."""
+
+    name: str
+    kind: str
+    url: str
+    tables: tuple[str, ...] | None = None
+    """Only these tables are granted; None grants all."""
+    options: dict[str, str] = field(default_factory=dict)
+    files: tuple[Json, ...] = ()
+    """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A statement that passed the guard: the exact text to run, and the tables it reads."""
+
+    sql: str
+    tables: tuple[str, ...]
+
+
+class Driver(ABC):
+    """One database engine. A driver runs one query at a time; only `cancel` is called from another thread."""
+
+    dialect: ClassVar[str]
+    """The sqlglot name of the dialect."""
+    needs_network: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(self, mount: Mount) -> None:
+        """Open the source read-only; raise `SourceError` that says why and what to do where it cannot be."""
+
+    @abstractmethod
+    def catalog(self) -> Json:
+        """Tables in the shape of `entities.Table`, as `{"tables": [...]}`; only granted ones."""
+
+    @abstractmethod
+    def check(self, sql: str) -> Checked:
+        """The statement as it will run, or `Refused`, `UnknownTable` or `InvalidQuery`, with line and column."""
+
+    @abstractmethod
+    def estimate(self, checked: Checked) -> Json:
+        """What the engine expects, in the shape of `entities.Estimate`; it must not run the query."""
+
+    @abstractmethod
+    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+        """Arrow record batches of the result, at least one (it may be empty) so that the schema is known."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Stop the running query in the engine itself; called from another thread, at any time."""
+
+    @abstractmethod
+    def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
+        """A cheap fingerprint of each table's data where the engine has one; a missing table has none."""
+
+    @abstractmethod
+    def versions(self) -> dict[str, str]:
+        """The engine's and the driver's versions."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
