@@ -2,4 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from etude import errors
+    from etude.app import App
+    from etude.connection import Connection, connect
+    from etude.entities import Limits
+    from etude.result import Result
+    from etude.settings import Settings
+
 __version__ = "0.1.0"
+__all__ = ["App", "Connection", "Limits", "Result", "Settings", "__version__", "connect", "errors"]
+
+_PLACES = {
+    "App": "etude.app",
+    "Connection": "etude.connection",
+    "connect": "etude.connection",
+    "Limits": "etude.entities",
+    "Result": "etude.result",
+    "Settings": "etude.settings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # What is not used is not imported: `etude --help` and the engine processes start in milliseconds.
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("etude.errors")
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'etude' has no attribute {name!r}")

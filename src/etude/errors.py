@@ -76,6 +76,13 @@ class Unavailable(EtudeError):
     retryable = True
 
 
+class Interrupted(EtudeError):
+    """The process that did the work ended before the work did."""
+
+    code, title = "interrupted", "Interrupted"
+    retryable = True
+
+
 class Cancelled(EtudeError):
     """The work was cancelled by its caller."""
 

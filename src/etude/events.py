@@ -115,6 +115,8 @@ class StepFinished(Entity):
     outcome: Outcome
     estimate: Estimate | None = None
     schema_fingerprint: str | None = None
+    versions: dict[str, str] = Field(default_factory=dict)
+    """The engine's versions, known once it answered; they join those the step started with."""
     reads: tuple[Read, ...] = ()
     result: ResultInfo | None = None
     artifact: Artifact | None = None
@@ -241,10 +243,13 @@ def _changes(run: Run, event: Event, at: datetime) -> dict[str, Any]:
 def _finish_step(run: Run, event: StepFinished, at: datetime) -> tuple[Step, ...]:
     if not any(s.id == event.step_id and s.ended_at is None for s in run.steps):
         raise Conflict(f"Run `{run.id}` has no open step `{event.step_id}`.")
-    changes = {f: getattr(event, f) for f in StepFinished.model_fields if f not in ("type", "step_id")}
-    return tuple(
-        s.model_copy(update=changes | {"ended_at": at}) if s.id == event.step_id else s for s in run.steps
-    )
+    own = ("type", "step_id", "versions")
+    changes = {f: getattr(event, f) for f in StepFinished.model_fields if f not in own}
+
+    def finish(step: Step) -> Step:
+        return step.model_copy(update=changes | {"ended_at": at, "versions": step.versions | event.versions})
+
+    return tuple(finish(s) if s.id == event.step_id else s for s in run.steps)
 
 
 def summarise(run: Run) -> RunSummary:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
+
+
+def schema_mark(tables: list[Json]) -> str:
+    """The fingerprint of a schema: it changes with names and types, not with statistics or comments."""
+    shape = [(t["name"], [(c["name"], c["type"], c.get("nullable", True)) for c in t["columns"]]) for t in tables]
+    return hashlib.sha256(json.dumps(sorted(shape)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,9 @@ class Driver(ABC):
     dialect: ClassVar[str]
     """The sqlglot name of the dialect."""
     needs_network: ClassVar[bool] = False
+
+    column_types: Sequence[str] = ()
+    """The engine's own names of the result's column types, known once `run` has begun."""
 
     @abstractmethod
     def __init__(self, mount: Mount) -> None:
@@ -70,6 +81,10 @@ class Driver(ABC):
     @abstractmethod
     def versions(self) -> dict[str, str]:
         """The engine's and the driver's versions."""
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, from 0 to 1; None where the engine cannot tell."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

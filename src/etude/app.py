@@ -1,0 +1,240 @@
+"""App wires settings to the store, the object store, the engines and the sources. Every surface starts here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from etude import plugins
+from etude.entities import Artifact, Catalog, Limits, ResultInfo, SourceSpec
+from etude.errors import Conflict, Invalid, NotFound
+from etude.result import Result
+from etude.runtime.query import Ledger, Query, run_query
+from etude.settings import Settings, load_settings
+from etude.sources.federation import find_others, query_together
+from etude.sources.pool import Answer, EngineLimits, Pool
+from etude.sources.source import Source, check_name, find_kind, name_for, resolve_url
+
+if TYPE_CHECKING:
+    from etude.sources.plan import QueryPlan
+    from etude.store.base import Store
+    from etude.store.objects import Objects
+
+Progress = Callable[[float], None]
+
+
+class App:
+    """One etude. Thread-safe; close it, or use it as a context manager, to end its engines."""
+
+    def __init__(self, settings: Settings | None = None, **keywords: Any) -> None:
+        self.settings = settings or load_settings(**keywords)
+        engine = self.settings.engine
+        limits = EngineLimits(memory=engine.memory, scratch_bytes=engine.scratch, threads=engine.threads)
+        self.pool = Pool(limits, engine.processes)
+        self._sources: dict[tuple[str, str], Source] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def store(self) -> Store:
+        """Where runs, threads and sources are kept. Runs that a dead process left open are closed on the way."""
+        url = self.settings.store_url
+        scheme, _, rest = url.partition("://")
+        where = rest.removeprefix("/") if scheme == "sqlite" and rest[:2] == "//" else rest
+        opened: Store = plugins.load("store", scheme)(Path(where) if scheme == "sqlite" else url)
+        opened.recover()
+        return opened
+
+    @cached_property
+    def objects(self) -> Objects:
+        """Where results are kept."""
+        from etude.store.objects import Objects
+
+        return Objects(self.settings.objects_url, **self.settings.objects_options)
+
+    @property
+    def scratch(self) -> Path:
+        """Where results too large for memory wait until they are kept or dropped."""
+        return self.settings.home / "scratch"
+
+    def close(self) -> None:
+        """End the engines and let go of the store."""
+        self.pool.close()
+        if "store" in self.__dict__:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- sources
+
+    def sources(self) -> dict[str, SourceSpec]:
+        """All named sources: those of the settings over those that were added."""
+        return dict(sorted((self.store.sources() | self.settings.sources).items()))
+
+    def add_source(self, name: str, spec: SourceSpec) -> Catalog:
+        """Register a source under a name, after looking that it opens."""
+        check_name(name)
+        if name in self.sources():
+            raise Conflict(f"There is a source `{name}` already.", hint=f"`etude sources remove {name}` first.")
+        kind = spec.kind or find_kind(resolve_url(spec.url))
+        if "://" not in spec.url and not spec.url.startswith(("env:", "file:")):
+            # A relative path would mean something else in another working folder.
+            spec = spec.model_copy(update={"url": str(Path(spec.url).expanduser().absolute())})
+        spec = spec.model_copy(update={"kind": kind})
+        catalog = self._open(name, spec).catalog(self.settings.limits)
+        self.store.put_source(name, spec)
+        return catalog
+
+    def remove_source(self, name: str) -> None:
+        """Forget an added source; its data is not touched."""
+        if name in self.settings.sources:
+            raise Conflict(f"`{name}` is defined in the settings.", hint="Remove it there.")
+        self.store.remove_source(name)
+
+    def source(self, name_or_url: str) -> Source:
+        """A named source, or one for a path or URL."""
+        known = self.settings.sources.get(name_or_url)
+        if known is None and not _looks_like_path(name_or_url):
+            known = self.store.sources().get(name_or_url)
+        if known is not None:
+            return self._open(name_or_url, known)
+        if not _looks_like_path(name_or_url) and not Path(name_or_url).expanduser().exists():
+            raise NotFound(
+                f"There is no source, file or folder `{name_or_url}`.",
+                hint="`etude sources list` shows the named ones; a path or URL works as well.",
+            )
+        return self._open(name_for(name_or_url), SourceSpec(url=name_or_url))
+
+    def _open(self, name: str, spec: SourceSpec) -> Source:
+        with self._lock:
+            key = (name, spec.model_dump_json())
+            if key not in self._sources:
+                self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache")
+            return self._sources[key]
+
+    def catalog(self, source: str) -> Catalog:
+        """What a source holds."""
+        return self.source(source).catalog(self.settings.limits)
+
+    # -- runs
+
+    def sql(
+        self,
+        source: str,
+        query: str,
+        *,
+        others: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        record: bool | None = None,
+        thread_id: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> Result:
+        """Run SQL in the source's own dialect. `others` name further sources that the query may join."""
+        opened = self.source(source)
+        spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id)
+        return self._run(opened, spec, others or {}, record, on_progress)
+
+    def plan(
+        self,
+        source: str,
+        plan: QueryPlan | Mapping[str, Any] | str,
+        *,
+        limits: Limits | None = None,
+        record: bool | None = None,
+        thread_id: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> Result:
+        """Compile a QueryPlan to the source's dialect and run it."""
+        parsed, sql = self.compile(source, plan)
+        body = parsed.model_dump(mode="json", exclude_none=True, by_alias=True)
+        opened = self.source(source)
+        spec = Query(
+            opened.name,
+            sql,
+            opened.catalog(self.settings.limits).dialect,
+            limits or self.settings.limits,
+            kind="plan",
+            text=_plan_text(body),
+            plan=body,
+            thread_id=thread_id,
+        )
+        return self._run(opened, spec, {}, record, on_progress)
+
+    def compile(self, source: str, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
+        """A QueryPlan and its SQL in the source's dialect."""
+        from etude.sources.plan import QueryPlan, parse_plan
+        from etude.sources.plan_compile import compile_plan
+
+        parsed = plan if isinstance(plan, QueryPlan) else parse_plan(plan if isinstance(plan, str) else dict(plan))
+        return parsed, compile_plan(parsed, self.catalog(source))
+
+    def _run(
+        self, source: Source, query: Query, others: Mapping[str, str], record: bool | None, on_progress: Progress | None
+    ) -> Result:
+        recorded = self.settings.record if record is None else record
+        ledger = Ledger(self.store, self.objects) if recorded else None
+
+        def ask(describe: bool) -> Answer:
+            joined = self._joined(source, query.sql, others)
+            if not joined:
+                return source.query(query.sql, query.limits, describe, on_progress)
+            return query_together(
+                [source, *joined], query.sql, query.limits, describe, self.pool, self.scratch, on_progress
+            )
+
+        return run_query(query, ask, ledger, self.scratch)
+
+    def _joined(self, source: Source, sql: str, others: Mapping[str, str]) -> list[Source]:
+        if "." not in sql:
+            return []
+        named = [self._open(check_name(n), SourceSpec(url=u)) for n, u in others.items()]
+        names = [n for n in self.sources() if n not in others] if self._has_sources() else []
+        found = set(find_others(sql, source.name, [*others, *names]))
+        return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
+
+    def _has_sources(self) -> bool:
+        return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
+
+    def result(self, run_id: str) -> Result:
+        """The result of a run, read back from its artifact."""
+        run = self.store.run(self.store.resolve_run(run_id))
+        if run.result is None or run.result_artifact is None:
+            raise NotFound(f"Run `{run.id}` has no result: it {run.status}.", hint=f"`etude runs show {run.id}`.")
+        return self._read(run.result, run.result_artifact, run.id)
+
+    def _read(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
+        import pyarrow.parquet as pq
+
+        path = self.objects.local_path(artifact.hash)
+        if path is not None:
+            return Result(info, None, path, run_id=run_id)
+        import io
+
+        table = pq.read_table(io.BytesIO(self.objects.get(artifact.hash)))
+        return Result(info, table.to_batches() or [], run_id=run_id)
+
+
+def _looks_like_path(text: str) -> bool:
+    return "://" in text or "/" in text or text.startswith((".", "~")) or "*" in text or "." in text
+
+
+def _plan_text(body: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(body, separators=(", ", ": "))
+
+
+def require_source(url: str | None, environment: Mapping[str, str]) -> str:
+    """The source to connect to: the one given, or the one `ETUDE_SOURCE` names."""
+    chosen = url or environment.get("ETUDE_SOURCE")
+    if not chosen:
+        raise Invalid(
+            "No source was given.", hint="Pass a path, a URL or a name, or set the variable `ETUDE_SOURCE`."
+        )
+    return chosen

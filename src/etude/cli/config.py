@@ -1,0 +1,32 @@
+"""`etude config`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from etude.cli.output import print_table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print each setting, its effective value and where it was set. Secrets are not shown."""
+    from etude.settings import flatten, is_secret, load_with_origins, redact
+
+    settings, origins = load_with_origins()
+    values = settings.model_dump(mode="json")
+    values["store"], values["objects"] = settings.store_url, settings.objects_url
+    rows = [
+        (key, "***" if is_secret(key) else redact(str(value)), origins.get(key, "default"))
+        for key, value in flatten(values)
+    ]
+    if options.json:
+        items = [{"key": k, "value": v, "origin": o} for k, v, o in rows]
+        sys.stdout.write(json.dumps(items) + "\n")
+    else:
+        print_table(["setting", "value", "from"], rows, sys.stdout)

@@ -1,0 +1,112 @@
+"""The command line: a table of commands, each in a module that is imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+from etude import __version__
+
+COMMANDS = {
+    "sql": "run a query on a source",
+    "plan": "run a QueryPlan, a query as typed JSON",
+    "sources": "add, list, show and remove named sources",
+    "runs": "list, show and export recorded runs",
+    "config": "print the effective settings and where each comes from",
+    "check": "prove that a store or a source keeps its promises",
+    "demo": "make a small shop, query it, and look at what was recorded",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints look like every other error of etude."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the arguments and leave with exit code 2."""
+        self.print_usage(sys.stderr)
+        sys.stderr.write(f"error: {message}\n  hint: `{self.prog} --help` shows what can be given.\n")
+        raise SystemExit(2)
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run a command and leave with its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    raise SystemExit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; errors become a message and an exit code, never a traceback."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"etude {__version__}\n")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"Did you mean `etude {near[0]}`?" if near else "`etude --help` lists the commands."
+        sys.stderr.write(f"error: There is no command `{name}`.\n  hint: {hint}\n")
+        return 2
+    return _run_command(name, arguments[1:])
+
+
+def _run_command(name: str, arguments: list[str]) -> int:
+    from etude.errors import Cancelled, EtudeError
+
+    module = import_module(f"etude.cli.{name}")
+    parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
+    module.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        code: int = module.run(options) or 0
+        sys.stdout.flush()
+        return code
+    except EtudeError as error:
+        return _report(error, options)
+    except KeyboardInterrupt:
+        return _report(Cancelled("Cancelled."), options)
+    except BrokenPipeError:
+        # The reader of our output left, as `head` does: no error, and nothing more to say to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("ETUDE_DEBUG"):
+            raise
+        return _report(error, options)
+
+
+def _report(error: BaseException, options: argparse.Namespace) -> int:
+    from etude.errors import EtudeError, problem
+
+    body = problem(error)
+    if getattr(options, "format", "") == "json" or getattr(options, "json", False):
+        import json
+
+        sys.stderr.write(json.dumps(body) + "\n")
+    else:
+        place = f" (line {body['line']}" if "line" in body else ""
+        place += f", column {body['column']})" if "column" in body else ")" if place else ""
+        sys.stderr.write(f"error: {body['detail']}{place}\n")
+        if body.get("hint"):
+            sys.stderr.write(f"  hint: {body['hint']}\n")
+        if not isinstance(error, EtudeError):
+            sys.stderr.write("  Set ETUDE_DEBUG=1 to see where it happened.\n")
+    return error.exit_code if isinstance(error, EtudeError) else 1
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = "".join(f"  {name:<{width}}{text}\n" for name, text in COMMANDS.items())
+    return (
+        "usage: etude COMMAND ...\n\n"
+        "A platform for data agents that practise: query your data safely, keep every run.\n\n"
+        f"commands:\n{lines}\n"
+        "A SOURCE is a name, a path (file, folder or glob) or a URL.\n"
+        "`etude COMMAND --help` tells more. Settings: etude.toml or ETUDE_* variables; `etude config` shows them.\n"
+    )

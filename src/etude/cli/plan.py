@@ -1,0 +1,41 @@
+"""`etude plan SOURCE FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from etude.cli.output import add_query_arguments, chosen_format, progress, write_result
+from etude.cli.sql import limits_of, open_app
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("source", help="a name, a path or a URL")
+    parser.add_argument("file", help="the plan as JSON; - reads standard input")
+    parser.add_argument("--sql", action="store_true", help="print the SQL that the plan compiles to, and stop")
+    add_query_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compile the plan, run it and print the result."""
+    chosen_format(options)
+    text = _read(options.file)
+    with open_app(options) as app, progress("running") as on_progress:
+        if options.sql:
+            sys.stdout.write(app.compile(options.source, text)[1] + "\n")
+            return
+        result = app.plan(options.source, text, limits=limits_of(app, options), on_progress=on_progress)
+        write_result(result, options)
+
+
+def _read(name: str) -> str:
+    from etude.errors import NotFound
+
+    if name == "-":
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotFound(f"Cannot read `{name}`: {error.strerror}.", hint="Check the path.") from None

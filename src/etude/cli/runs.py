@@ -1,0 +1,128 @@
+"""`etude runs list|show|export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.cli.output import print_table, printable, replacing
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.entities import Run, Step
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="recorded runs, newest first")
+    listing.add_argument("--status")
+    listing.add_argument("--kind")
+    listing.add_argument("--source")
+    listing.add_argument("--text", help="part of the run's text")
+    listing.add_argument("--limit", type=int, default=20)
+    listing.add_argument("--cursor", help="where the page before ended")
+    show = verbs.add_parser("show", help="one run, with its steps")
+    show.add_argument("run", help="the id, or its beginning")
+    export = verbs.add_parser("export", help="one run with events, code and results as a zip file")
+    export.add_argument("run", help="the id, or its beginning")
+    export.add_argument("--output", metavar="FILE", help="RUN.zip by default")
+    for each in (listing, show, export):
+        each.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what the verb says."""
+    from etude.app import App
+
+    with App() as app:
+        {"list": _list, "show": _show, "export": _export}[options.verb](app, options)
+
+
+def _list(app: App, options: argparse.Namespace) -> None:
+    page = app.store.runs(_filter(options), limit=options.limit, cursor=options.cursor)
+    if options.json:
+        items = [r.model_dump(mode="json") for r in page.items]
+        sys.stdout.write(json.dumps({"items": items, "next": page.next}) + "\n")
+        return
+    rows = [
+        (
+            r.id,
+            f"{r.created_at.astimezone():%Y-%m-%d %H:%M:%S}",
+            r.kind,
+            r.source or "",
+            r.status,
+            "" if r.row_count is None else f"{r.row_count:,}",
+            "" if r.elapsed_ms is None else f"{r.elapsed_ms:,.0f}",
+            r.text if len(r.text) <= 60 else r.text[:59] + "…",
+        )
+        for r in page.items
+    ]
+    names = ["run", "when", "kind", "source", "status", "rows", "ms", "text"]
+    print_table(names, rows, sys.stdout, [False] * 5 + [True, True, False])
+    if page.next:
+        sys.stdout.write(f"more: --cursor {page.next}\n")
+
+
+def _filter(options: argparse.Namespace) -> Any:
+    from pydantic import ValidationError
+
+    from etude.entities import RunFilter
+    from etude.errors import Invalid
+
+    given = {k: getattr(options, k) for k in ("status", "kind", "source", "text") if getattr(options, k)}
+    try:
+        return RunFilter.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Invalid(
+            f"`--{first['loc'][0]} {first['input']}` is not known.", hint=f"{first['msg']}."
+        ) from None
+
+
+def _show(app: App, options: argparse.Namespace) -> None:
+    found = app.store.run(app.store.resolve_run(options.run))
+    if options.json:
+        sys.stdout.write(found.model_dump_json() + "\n")
+        return
+    for name, value in _facts(found):
+        sys.stdout.write(f"{name:<10}{printable(str(value))}\n")
+    for step in found.steps:
+        _show_step(step)
+
+
+def _facts(found: Run) -> list[tuple[str, Any]]:
+    facts: list[tuple[str, Any]] = [("run", found.id), ("kind", found.kind), ("status", found.status)]
+    facts += [("source", found.source or ""), ("created", found.created_at.astimezone().isoformat(" ", "seconds"))]
+    if found.error:
+        facts += [("error", found.error.get("detail", ""))]
+        facts += [("hint", found.error["hint"])] if found.error.get("hint") else []
+    if found.result_artifact:
+        facts += [("result", f"{found.result_artifact.hash}  {found.result_artifact.size:,} bytes")]
+    return facts + [("note", n) for n in found.notes]
+
+
+def _show_step(step: Step) -> None:
+    lines = [f"\nstep {step.kind} {step.outcome or 'running'}"]
+    lines += [f"  took      {step.elapsed_ms:,.1f} ms"] if step.elapsed_ms is not None else []
+    if step.estimate and step.estimate.scan_rows is not None:
+        lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
+    if step.result:
+        lines.append(f"  returned  {step.result.row_count:,} rows{', cut' if step.result.truncated else ''}")
+    lines += [f"  read      {r.source}.{r.table}  {r.fingerprint or ''}" for r in step.reads]
+    lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
+    lines += [f"    {printable(line)}" for line in step.code.splitlines()]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _export(app: App, options: argparse.Namespace) -> None:
+    from etude.capsule import write_capsule
+
+    run_id = app.store.resolve_run(options.run)
+    path = Path(options.output or f"{run_id}.zip")
+    with replacing(path) as file:
+        write_capsule(app.store, app.objects, run_id, file)
+    sys.stdout.write(json.dumps({"run_id": run_id, "file": str(path)}) + "\n" if options.json else f"{path}\n")

@@ -1,0 +1,85 @@
+"""`etude sources add|list|show|remove`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from etude.cli.output import print_table
+from etude.settings import redact
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.entities import Catalog, Table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    add = verbs.add_parser("add", help="register a source under a name")
+    add.add_argument("name")
+    add.add_argument("url", help="a path, a glob or a URL; env:NAME or file:PATH keep a secret elsewhere")
+    add.add_argument("--tables", help="grant only these tables, separated by commas")
+    show = verbs.add_parser("show", help="what a source holds")
+    show.add_argument("name", help="a name, a path or a URL")
+    remove = verbs.add_parser("remove", help="forget a source; its data is not touched")
+    remove.add_argument("name")
+    listing = verbs.add_parser("list", help="all named sources")
+    for each in (add, show, remove, listing):
+        each.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what the verb says."""
+    from etude.app import App
+
+    with App() as app:
+        match options.verb:
+            case "add":
+                _add(app, options)
+            case "list":
+                _list(app, options)
+            case "show":
+                show_catalog(app.catalog(options.name), options.json)
+            case "remove":
+                app.remove_source(options.name)
+                sys.stderr.write(f"removed {options.name}\n")
+
+
+def _add(app: App, options: argparse.Namespace) -> None:
+    from etude.entities import SourceSpec
+
+    app.pool.warm()
+    tables = tuple(t.strip() for t in options.tables.split(",")) if options.tables else None
+    catalog = app.add_source(options.name, SourceSpec(url=options.url, tables=tables))
+    show_catalog(catalog, options.json)
+
+
+def _list(app: App, options: argparse.Namespace) -> None:
+    specs = app.sources()
+    if options.json:
+        items = [{"name": n, "kind": s.kind, "url": redact(s.url), "tables": s.tables} for n, s in specs.items()]
+        sys.stdout.write(json.dumps(items) + "\n")
+    elif not specs:
+        sys.stdout.write("No sources yet. `etude sources add NAME PATH_OR_URL` adds one.\n")
+    else:
+        print_table(["name", "kind", "url"], [(n, s.kind, redact(s.url)) for n, s in specs.items()], sys.stdout)
+
+
+def show_catalog(catalog: Catalog, as_json: bool) -> None:
+    """Print what a source holds."""
+    if as_json:
+        sys.stdout.write(catalog.model_dump_json() + "\n")
+        return
+    print_table(["table", "rows", "columns"], [_line(t) for t in catalog.tables], sys.stdout, [False, True, False])
+    for table in catalog.tables:
+        for note in table.notes:
+            sys.stdout.write(f"note: {table.name}: {note}\n")
+
+
+def _line(table: Table) -> tuple[str, str, str]:
+    rows = "?" if table.row_count is None else f"{'' if table.row_count_exact else '~'}{table.row_count:,}"
+    columns = ", ".join(f"{c.name} {c.type}" + (" key" if c.name in table.primary_key else "") for c in table.columns)
+    return table.name, rows, columns

@@ -1,0 +1,118 @@
+"""What the operating system can take away from a process: memory, network, files, new privileges.
+
+Each function confines the calling process for good and says whether it held. On a system without the feature
+(macOS, an old kernel, a container that forbids it) it changes nothing and returns False; the caller reports that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_LINUX = sys.platform == "linux"
+_CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
+_PR_SET_NO_NEW_PRIVS = 38
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
+_LANDLOCK_RULE_PATH_BENEATH = 1
+_READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
+_FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
+# The file-system rights each Landlock ABI knows: a kernel refuses a ruleset with bits it does not know.
+_RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
+_RIGHTS_NEWEST = (1 << 16) - 1
+
+
+def limit_resources(memory_bytes: int, file_bytes: int, open_files: int = 1024) -> None:
+    """Bound private memory, the size of a written file and open files; leave no core dump behind."""
+    _lower(resource.RLIMIT_CORE, 0)
+    # RLIMIT_DATA counts private writable memory only: address space that is merely reserved, or shared, is free.
+    _lower(resource.RLIMIT_DATA if _LINUX else resource.RLIMIT_AS, memory_bytes)
+    _lower(resource.RLIMIT_FSIZE, file_bytes)
+    _lower(resource.RLIMIT_NOFILE, open_files)
+
+
+def _lower(kind: int, value: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def prefer_as_victim() -> bool:
+    """Ask the kernel to end this process first when the machine runs out of memory."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:
+        return False
+    return True
+
+
+def refuse_new_privileges() -> bool:
+    """No set-uid program can raise this process's rights any more."""
+    return _LINUX and _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+
+
+def leave_network() -> bool:
+    """Move to an empty network namespace. Unprivileged, it needs a user namespace and a single thread."""
+    if not _LINUX:
+        return False
+    libc = _libc()
+    return libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = [("access", ctypes.c_uint64), ("fd", ctypes.c_int32)]
+
+
+def grant_only(readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Landlock: from now on this thread, and those it starts, reach only these files and folders."""
+    if not _LINUX:
+        return False
+    libc = _libc()
+    abi = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+    if abi < 1 or not refuse_new_privileges():
+        return False
+    rights = _RIGHTS_BY_ABI.get(abi, _RIGHTS_NEWEST)
+    attr = _Ruleset(rights, 0, 0)
+    # The first field alone is what every ABI knows; the network is left by namespace instead.
+    ruleset = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(attr), ctypes.c_size_t(8), ctypes.c_uint32(0))
+    if ruleset < 0:
+        return False
+    try:
+        for path in readable:
+            _allow(libc, ruleset, path, (_READ_FILE | _READ_DIR | _EXECUTE) & rights)
+        for path in writable:
+            _allow(libc, ruleset, path, rights & ~_EXECUTE)
+        return libc.syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0
+    finally:
+        os.close(ruleset)
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        rule = _PathBeneath(access if os.path.isdir(path) else access & _FILE_ONLY, fd)
+        libc.syscall(
+            _LANDLOCK_ADD_RULE,
+            ctypes.c_int(ruleset),
+            ctypes.c_int(_LANDLOCK_RULE_PATH_BENEATH),
+            ctypes.byref(rule),
+            ctypes.c_uint32(0),
+        )
+    finally:
+        os.close(fd)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,44 @@
+"""Implementations by name. This is the one place that names them; third parties add theirs by entry point."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from etude.errors import Invalid
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "store": {
+        "sqlite": "etude.store.sqlite:SqliteStore",
+        "postgresql": "etude.store.postgres:PostgresStore",
+        "postgres": "etude.store.postgres:PostgresStore",
+    },
+    "source": {
+        "duckdb": "etude.sources.duckdb:DuckdbDriver",
+        "files": "etude.sources.duckdb:DuckdbDriver",
+        "sqlite": "etude.sources.sqlite:SqliteDriver",
+        "postgres": "etude.sources.postgres:PostgresDriver",
+        "mysql": "etude.sources.mysql:MysqlDriver",
+    },
+}
+
+
+def load(kind: str, name: str) -> Any:
+    """The class registered as `name` for `kind`: built in, or from the entry-point group `etude.<kind>`."""
+    target = BUILT_IN.get(kind, {}).get(name)
+    if target is not None:
+        module, _, attribute = target.partition(":")
+        return getattr(import_module(module), attribute)
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=f"etude.{kind}", name=name):
+        return entry.load()
+    known = ", ".join(f"`{n}`" for n in names(kind))
+    raise Invalid(f"There is no {kind} `{name}`.", hint=f"Known: {known}. A package can add one by entry point.")
+
+
+def names(kind: str) -> list[str]:
+    """All names registered for `kind`."""
+    from importlib.metadata import entry_points
+
+    return sorted({*BUILT_IN.get(kind, {}), *(e.name for e in entry_points(group=f"etude.{kind}"))})

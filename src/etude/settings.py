@@ -1,0 +1,206 @@
+"""Settings: keywords over `ETUDE_*` variables over `etude.toml` over defaults. Unknown keys are errors."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from etude.entities import Entity, Limits, SourceSpec
+from etude.errors import Invalid
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_NOT_SETTINGS = frozenset({"ETUDE_SOURCE", "ETUDE_CONFIG", "ETUDE_DEBUG"})
+"""Variables that are not settings: the source of a script that runs alone, the file to read, engine output."""
+
+
+def parse_size(value: Any) -> Any:
+    """Bytes from `4GiB`, `500 MB` or a number; anything else is left for the validator to refuse."""
+    if not isinstance(value, str):
+        return value
+    found = _SIZE.fullmatch(value)
+    if found is None or found.group(2).lower() not in _UNITS:
+        raise ValueError("write a size such as 512MB or 4GiB")
+    return int(float(found.group(1)) * _UNITS[found.group(2).lower()])
+
+
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
+
+
+class QueryLimits(Limits):
+    """`Limits`, with sizes that may be written with a unit."""
+
+    bytes: Size = Limits.model_fields["bytes"].default
+    scan_bytes: Size = 0
+
+
+class EngineSettings(Entity):
+    """The processes that run queries."""
+
+    processes: int = Field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)), ge=1)
+    """How many may work at once."""
+    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    memory: Size = Field(default_factory=lambda: max(_memory() // 2, 1 << 30))
+    """Private memory of each, enforced by the operating system; half of the machine's by default."""
+    scratch: Size = 20 << 30
+    """The largest file each may write while it sorts or joins what does not fit into memory."""
+
+
+class Settings(Entity):
+    """All settings. `etude config` prints the effective ones and where each comes from."""
+
+    home: Path = Field(default_factory=lambda: _default_home())
+    """The folder of etude's state."""
+    store: str = ""
+    """Where runs are recorded: `sqlite:///path` or `postgresql://...`; a file under `home` by default."""
+    objects: str = ""
+    """Where results are kept: a folder, `s3://bucket/prefix`, `gs://`, `az://`; a folder under `home` by default."""
+    objects_options: dict[str, str] = Field(default_factory=dict)
+    """What the object store needs beside its URL, such as `endpoint`, `region` and keys."""
+    record: bool = True
+    """Whether queries are recorded as runs."""
+    limits: QueryLimits = QueryLimits()
+    engine: EngineSettings = Field(default_factory=EngineSettings)
+    sources: dict[str, SourceSpec] = Field(default_factory=dict)
+    """Sources by name."""
+
+    @property
+    def store_url(self) -> str:
+        """The store, with the default filled in."""
+        return self.store or f"sqlite:///{self.home / 'etude.db'}"
+
+    @property
+    def objects_url(self) -> str:
+        """The object store, with the default filled in."""
+        return self.objects or str(self.home / "objects")
+
+
+def load_settings(environment: Mapping[str, str] | None = None, **keywords: Any) -> Settings:
+    """The effective settings; raises `Invalid` that names the key, the value and what to write instead."""
+    settings, _ = load_with_origins(environment, **keywords)
+    return settings
+
+
+def load_with_origins(
+    environment: Mapping[str, str] | None = None, **keywords: Any
+) -> tuple[Settings, dict[str, str]]:
+    """The effective settings, and for each dotted key that is set, where it was set."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    file = find_file(environment)
+    layers = [(str(file), _read_file(file))] if file else []
+    layers.append(("environment", _read_environment(environment)))
+    layers.append(("keyword", {k: v for k, v in keywords.items() if v is not None}))
+    for origin, layer in layers:
+        _merge(values, layer)
+        origins |= {key: origin for key, _ in flatten(layer)}
+    try:
+        return Settings(**values), origins
+    except ValidationError as error:
+        raise _explain(error, origins) from None
+
+
+def find_file(environment: Mapping[str, str]) -> Path | None:
+    """The `etude.toml` to read: the one named by `ETUDE_CONFIG`, of the working folder, or of the home."""
+    named = environment.get("ETUDE_CONFIG")
+    if named:
+        if not Path(named).is_file():
+            raise Invalid(f"`ETUDE_CONFIG` names `{named}`, which is not a file.", hint="Correct or unset it.")
+        return Path(named)
+    home = Path(environment.get("ETUDE_HOME") or _default_home())
+    return next((p for p in (Path("etude.toml"), home / "etude.toml") if p.is_file()), None)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"`{path}` is not valid TOML: {error}.", hint="Correct the line named.") from None
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    layer: dict[str, Any] = {}
+    for key, text in environment.items():
+        if not key.startswith("ETUDE_") or key in _NOT_SETTINGS:
+            continue
+        path = key.removeprefix("ETUDE_").lower().split("__")
+        if path[0] not in Settings.model_fields:
+            near = difflib.get_close_matches(path[0], Settings.model_fields, n=1)
+            hint = f"Did you mean `ETUDE_{near[0].upper()}`?" if near else "Unset it; `etude config` lists the keys."
+            raise Invalid(f"The variable `{key}` is not a setting of etude.", hint=hint)
+        at = layer
+        for part in path[:-1]:
+            at = at.setdefault(part, {})
+        at[path[-1]] = text
+    return layer
+
+
+def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested settings under dotted keys."""
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
+    first = error.errors()[0]
+    key = ".".join(str(p) for p in first["loc"])
+    origin = f" (from {origins[key]})" if key in origins else ""
+    if first["type"] == "extra_forbidden":
+        known = [f for f in _known_keys() if f.count(".") == key.count(".")]
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"Did you mean `{near[0]}`?" if near else "`etude config` lists the keys."
+        return Invalid(f"The setting `{key}`{origin} is not known.", hint=hint)
+    shown = "***" if is_secret(key) else repr(first.get("input"))
+    return Invalid(f"The setting `{key}`{origin} cannot be {shown}: {first['msg']}.", hint="Correct the value.")
+
+
+def _known_keys() -> list[str]:
+    nested = {"limits": QueryLimits, "engine": EngineSettings}
+    inner = [f"{name}.{field}" for name, model in nested.items() for field in model.model_fields]
+    return [*Settings.model_fields, *inner]
+
+
+_SECRET = re.compile(r"secret|password|passwd|token|key|credential", re.IGNORECASE)
+_URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
+_QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)
+
+
+def is_secret(key: str) -> bool:
+    """Whether a setting of this name holds a secret."""
+    return bool(_SECRET.search(key.rsplit(".", 1)[-1]))
+
+
+def redact(text: str) -> str:
+    """The text without passwords and keys in URLs."""
+    return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
+
+
+def _default_home() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("etude", appauthor=False)
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,392 @@
+"""The DuckDB driver: DuckDB files, and files of data as views over Parquet. Several can be open side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from etude.errors import LimitExceeded, SourceError
+from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.guard_duckdb import Guard, Names, invalid_query
+
+# Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
+_AS_TEXT = ("UHUGEINT", "BIGNUM", "BIT", "TIME WITH TIME ZONE", "VARIANT")
+
+
+class DuckdbDriver(Driver):
+    """One in-memory DuckDB with every source attached read-only under its name; the first is the default."""
+
+    dialect: ClassVar[str] = "duckdb"
+
+    def __init__(self, mount: Mount, *others: Mount, memory: int = 0, threads: int = 0, scratch: str = "") -> None:
+        import duckdb
+
+        self._mounts = (mount, *others)
+        self._connection = duckdb.connect(":memory:")
+        # Attached databases whose tables are granted in part stay behind this name, which no query can write.
+        self._hidden = f"hidden_{os.urandom(8).hex()}"
+        for each in self._mounts:
+            self._attach(each)
+        self._connection.execute(f"USE {quote(mount.name)}")
+        self._guard = Guard(self._connection, self._names(), self._macros())
+        self._row_counts = {t["name"]: t["row_count"] for t in self.catalog()["tables"]}
+        self._harden(memory, threads, scratch)
+
+    def _attach(self, mount: Mount) -> None:
+        import duckdb
+
+        run, name = self._connection.execute, quote(mount.name)
+        try:
+            if mount.kind == "duckdb" and mount.tables is None:
+                run(f"ATTACH {literal(mount.url)} AS {name} (READ_ONLY)")
+            elif mount.kind == "duckdb":
+                run(f"ATTACH {literal(mount.url)} AS {self._hidden} (READ_ONLY)")
+                run(f"ATTACH ':memory:' AS {name}")
+                self._view_granted(mount)
+            else:
+                run(f"ATTACH ':memory:' AS {name}")
+                for file in mount.files:
+                    schema, _, table = file["table"].rpartition(".")
+                    place = f"{name}.{quote(schema or 'main')}"
+                    paths = ", ".join(literal(p) for p in file["paths"])
+                    run(f"CREATE SCHEMA IF NOT EXISTS {place}")
+                    run(f"CREATE VIEW {place}.{quote(table)} AS FROM read_parquet([{paths}])")
+        except duckdb.Error as error:
+            raise _cannot_open(mount, error) from None
+
+    def _view_granted(self, mount: Mount) -> None:
+        granted = {t.lower() for t in mount.tables or ()}
+        rows = self._connection.execute(
+            "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
+            "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal",
+            [self._hidden],
+        ).fetchall()
+        for schema, table in rows:
+            if _shown(schema, table).lower() not in granted:
+                continue
+            inside = f"{quote(schema)}.{quote(table)}"
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(mount.name)}.{quote(schema)}")
+            self._connection.execute(
+                f"CREATE VIEW {quote(mount.name)}.{inside} AS FROM {self._hidden}.{inside}"
+            )
+
+    def _harden(self, memory: int, threads: int, scratch: str) -> None:
+        run = self._connection.execute
+        for setting in ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions"):
+            run(f"SET {setting} = false")
+        run("SET allow_persistent_secrets = false")
+        run("SET python_enable_replacements = false")
+        if memory:
+            run(f"SET memory_limit = '{memory // (1 << 20)}MiB'")
+        if threads:
+            run(f"SET threads = {int(threads)}")
+        if scratch:
+            run(f"SET temp_directory = {literal(scratch)}")
+        else:
+            run("SET max_temp_directory_size = '0KB'")
+        paths = [p for m in self._mounts for f in m.files for p in f["paths"]]
+        run(f"SET allowed_paths = [{', '.join(literal(p) for p in paths)}]")
+        # In this order: each of the two closes the door to what was set before it.
+        run("SET enable_external_access = false")
+        run("SET lock_configuration = true")
+
+    def _names(self) -> Names:
+        ours = {m.name for m in self._mounts}
+        rows = self._connection.execute(
+            "SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
+            "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+        ).fetchall()
+        all_granted = all(m.tables is None for m in self._mounts)
+        return Names(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted)
+
+    def _macros(self) -> list[str]:
+        # A macro of the file may read any of its tables, so with a part of them granted none is callable.
+        if any(m.tables is not None for m in self._mounts):
+            return []
+        return [
+            r[0]
+            for r in self._connection.execute(
+                "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
+            ).fetchall()
+        ]
+
+    def catalog(self) -> Json:
+        """Tables and views of all mounts; those of other mounts than the first are qualified by its name."""
+        facts = _Facts(self._connection, self._mounts, self._hidden)
+        return {"tables": facts.tables()}
+
+    def check(self, sql: str) -> Checked:
+        """See `Guard.check`."""
+        return self._guard.check(sql)
+
+    def estimate(self, checked: Checked) -> Json:
+        """Rows and bytes from DuckDB's own EXPLAIN; a plain LIMIT bounds the scan beneath it."""
+        import duckdb
+
+        if checked.sql.startswith("EXPLAIN "):
+            return {}
+        try:
+            rows = self._connection.execute(f"EXPLAIN (FORMAT JSON) {checked.sql}").fetchall()
+        except duckdb.ParserException:
+            return {}  # SHOW, DESCRIBE and the like have no plan
+        except duckdb.Error as error:
+            raise _translate(error, checked.sql) from None
+        plan = json.loads(rows[0][1])[0]
+        total = _Scan(self._row_counts, self._mounts[0].name)
+        total.add(plan, None)
+        return {"scan_rows": total.rows, "scan_bytes": total.bytes, "result_rows": _cardinality(plan)}
+
+    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+        """Batches as DuckDB makes them; the result is never held whole."""
+        import duckdb
+
+        try:
+            relation = self._connection.sql(checked.sql)
+            if relation is None:
+                raise SourceError("The statement returned no result.", hint="Write a query.")
+            self.column_types = [str(t) for t in relation.types]
+            if any(t.startswith(_AS_TEXT) for t in self.column_types):
+                relation = relation.project(_with_text(relation.columns, self.column_types))
+            reader = relation.to_arrow_reader(1 << 16)
+            yield from _with_schema(reader)
+        except duckdb.Error as error:
+            raise _translate(error, checked.sql) from None
+        except OSError as error:
+            # Errors in the middle of a stream reach Arrow's reader as its own kind.
+            raise _translate(error, checked.sql) from None
+        finally:
+            # A result that was not read to its end would block the connection.
+            self._connection.abort()
+
+    def cancel(self) -> None:
+        """Interrupt the query in DuckDB."""
+        self._connection.interrupt()
+
+    def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
+        """A file's size and time of change stand for the data in it."""
+        found: dict[str, str] = {}
+        for position, mount in enumerate(self._mounts):
+            prefix = "" if position == 0 else f"{mount.name}."
+            if mount.kind == "duckdb":
+                mark = file_mark(mount.url)
+                found |= {t: mark for t in tables if not prefix or t.startswith(prefix)}
+            else:
+                found |= {prefix + f["table"]: f["fingerprint"] for f in mount.files}
+        return {t: found[t] for t in tables if t in found}
+
+    def versions(self) -> dict[str, str]:
+        """DuckDB's version."""
+        import duckdb
+
+        return {"duckdb": duckdb.__version__}
+
+    def progress(self) -> float | None:
+        """How much of the running query is done, from 0 to 1, where DuckDB can tell."""
+        done: float = self._connection.query_progress()
+        return done / 100 if done >= 0 else None
+
+    def close(self) -> None:
+        """Close the connection and let go of the files."""
+        self._connection.close()
+
+
+class _Facts:
+    """The catalog of a connection, from a handful of queries however many tables there are."""
+
+    def __init__(self, connection: Any, mounts: tuple[Mount, ...], hidden: str) -> None:
+        self._run = connection.execute
+        self._mounts = mounts
+        self._hidden = hidden
+        self._rows_of_files = self._count_files()
+
+    def _count_files(self) -> dict[tuple[str, str], int]:
+        counts = {}
+        for mount in self._mounts:
+            for file in mount.files:
+                paths = ", ".join(literal(p) for p in file["paths"])
+                rows = self._run(f"SELECT sum(num_rows) FROM parquet_file_metadata([{paths}])").fetchall()
+                counts[mount.name, file["table"]] = int(rows[0][0] or 0)
+        return counts
+
+    def tables(self) -> list[Json]:
+        out = []
+        for position, mount in enumerate(self._mounts):
+            prefix = "" if position == 0 else f"{mount.name}."
+            out += [t | {"name": prefix + t["name"]} for t in self._tables_of(mount)]
+        return out
+
+    def _tables_of(self, mount: Mount) -> list[Json]:
+        inner = self._hidden if mount.kind == "duckdb" and mount.tables is not None else mount.name
+        columns: dict[tuple[str, str], list[Json]] = {}
+        for schema, table, name, kind, nullable, comment in self._run(
+            "SELECT schema_name, table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
+            "WHERE database_name = $1 AND NOT internal ORDER BY schema_name, table_name, column_index",
+            [inner],
+        ).fetchall():
+            columns.setdefault((schema, table), []).append(
+                {"name": name, "type": kind, "nullable": bool(nullable), "comment": comment}
+            )
+        keys = self._keys(inner)
+        out = []
+        for schema, table, kind, comment, size in self._run(
+            "SELECT schema_name, table_name, 'table', comment, estimated_size FROM duckdb_tables() "
+            "WHERE database_name = $1 AND NOT internal UNION ALL "
+            "SELECT schema_name, view_name, 'view', comment, NULL FROM duckdb_views() "
+            "WHERE database_name = $1 AND NOT internal ORDER BY 1, 2",
+            [inner],
+        ).fetchall():
+            name = _shown(schema, table)
+            if mount.tables is not None and name.lower() not in {t.lower() for t in mount.tables}:
+                continue
+            out.append(
+                {"name": name, "kind": kind, "comment": comment, "columns": columns.get((schema, table), [])}
+                | {"row_count": size, "row_count_exact": True}
+                | keys.get((schema, table), {})
+                | self._file_facts(mount, name)
+            )
+        return out
+
+    def _file_facts(self, mount: Mount, table: str) -> Json:
+        file = next((f for f in mount.files if f["table"] == table), None)
+        if file is None:
+            return {"fingerprint": file_mark(mount.url)} if mount.kind == "duckdb" else {}
+        size = sum(os.path.getsize(p) for p in file["paths"])
+        rows = self._rows_of_files[mount.name, table]
+        facts = {"kind": "table", "row_count": rows, "bytes": size, "fingerprint": file["fingerprint"]}
+        return facts | {"notes": list(file.get("notes", ()))}
+
+    def _keys(self, database: str) -> dict[tuple[str, str], Json]:
+        out: dict[tuple[str, str], Json] = {}
+        for schema, table, kind, columns, to_table, to_columns in self._run(
+            "SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, "
+            "referenced_column_names FROM duckdb_constraints() WHERE database_name = $1 "
+            "ORDER BY schema_name, table_name, constraint_index",
+            [database],
+        ).fetchall():
+            entry = out.setdefault((schema, table), {"primary_key": [], "unique": [], "foreign_keys": []})
+            if kind == "PRIMARY KEY":
+                entry["primary_key"] = columns
+            elif kind == "UNIQUE":
+                entry["unique"].append(columns)
+            elif kind == "FOREIGN KEY":
+                to = _shown(schema, to_table)
+                entry["foreign_keys"].append({"columns": columns, "to_table": to, "to_columns": to_columns})
+        return out
+
+
+class _Scan:
+    """Sums what the leaves of a plan read."""
+
+    def __init__(self, row_counts: dict[str, int | None], default: str) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._row_counts = row_counts
+        self._default = default
+
+    def add(self, node: Json, limit: int | None) -> None:
+        name = node.get("name", "").strip()
+        if name in ("STREAMING_LIMIT", "LIMIT"):
+            limit = _cardinality(node)
+        elif name != "PROJECTION":
+            limit = limit if not node.get("children") else None
+        for child in node.get("children", []):
+            self.add(child, limit)
+        if not node.get("children") and name not in ("DUMMY_SCAN", "EMPTY_RESULT", "COLUMN_DATA_SCAN", "CTE_SCAN"):
+            rows = self._rows_of(node)
+            if limit is not None:
+                rows = min(rows, limit)
+            self.rows += rows
+            self.bytes += rows * _width(node)
+
+    def _rows_of(self, node: Json) -> int:
+        table = node.get("extra_info", {}).get("Table", "")
+        shown = table.removeprefix(f"{self._default}.").removeprefix("main.")
+        known = self._row_counts.get(shown)
+        return known if known is not None else _cardinality(node) or 0
+
+
+def _width(node: Json) -> int:
+    read = node.get("extra_info", {}).get("Projections", [])
+    columns = [read] if isinstance(read, str) else read
+    return max(8 * len(columns), 1)
+
+
+def _cardinality(node: Json) -> int | None:
+    text = str(node.get("extra_info", {}).get("Estimated Cardinality", ""))
+    return int(text) if text.isdigit() else None
+
+
+def _with_text(names: list[str], types: list[str]) -> str:
+    parts = []
+    for position, (name, kind) in enumerate(zip(names, types, strict=True), 1):
+        as_text = kind.startswith(_AS_TEXT)
+        parts.append(f"CAST(#{position} AS VARCHAR) AS {quote(name)}" if as_text else f"#{position} AS {quote(name)}")
+    return ", ".join(parts)
+
+
+def _with_schema(reader: Any) -> Iterator[Any]:
+    """The batches, or one without rows where there are none."""
+    import pyarrow as pa
+
+    first = next(reader, None)
+    if first is None:
+        schema = reader.schema
+        first = pa.RecordBatch.from_arrays([pa.array([], type=f.type) for f in schema], schema=schema)
+    yield first
+    yield from reader
+
+
+def _shown(schema: str, table: str) -> str:
+    return table if schema == "main" else f"{schema}.{table}"
+
+
+def _cannot_open(mount: Mount, error: Exception) -> SourceError:
+    text = str(error).split("\n")[0]
+    hint = "Check that it is a DuckDB file of a version this DuckDB can read."
+    if "lock" in text.lower():
+        hint = "Another process has it open for writing: close that, or copy the file."
+    elif mount.kind == "files":
+        hint = "Check that the files are whole: a Parquet file that is still being written cannot be read."
+    return SourceError(f"Cannot open `{mount.url}`: {text}", hint=hint)
+
+
+def _translate(error: Exception, sql: str) -> Exception:
+    import duckdb
+
+    text = str(error).split("\n")[0]
+    if "INTERRUPT" in str(error) or "Interrupted" in str(error):
+        return InterruptedError(text)
+    if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text or "bad_alloc" in text:
+        return LimitExceeded(
+            "The query needs more memory than the engine may use.",
+            hint="Aggregate or filter earlier, or raise `engine.memory`.",
+            limit="memory",
+        )
+    if isinstance(error, (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)):
+        return invalid_query(error, sql)
+    if isinstance(error, duckdb.DataError):
+        return invalid_query(error, sql)
+    return SourceError(text, hint="This is DuckDB's own error; the query or the data caused it.")
+
+
+def file_mark(path: str) -> str:
+    """A fingerprint of a file from its size and time of change; cheap, and different after every write."""
+    parts = []
+    for each in (path, f"{path}.wal"):
+        if os.path.exists(each):
+            stat = os.stat(each)
+            parts.append(f"{stat.st_size}:{stat.st_mtime_ns}")
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def quote(name: str) -> str:
+    """An identifier, quoted."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A string literal."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,315 @@
+"""Inside an engine process: opens one set of sources, then answers queries until the host goes away.
+
+The process is the boundary that keeps a query from taking the host down: its memory, files and network are limited
+by the operating system, and the host may kill it at any moment. Two sockets reach it: `data` carries requests and
+results, `control` carries cancels, so that a running query can be stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from socket import socket
+from typing import Any
+
+from etude import confine
+from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, problem
+from etude.sources import wire
+from etude.sources.base import Checked, Driver, Json, Mount, schema_mark
+
+CHUNK = 4 << 20
+WINDOW = 3
+"""Chunks of a result that may be on their way before the host has taken one: it bounds memory on both sides."""
+VERDICTS = 512
+PROGRESS_S = 0.2
+
+
+def main() -> None:
+    """Start from the command line that `pool.spawn` writes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=int, required=True)
+    parser.add_argument("--control", type=int, required=True)
+    parser.add_argument("--network", action="store_true")
+    args = parser.parse_args()
+    # A user namespace can be entered only while there is one thread, so before the libraries come.
+    isolation = {"network": not args.network and confine.leave_network()}
+    confine.prefer_as_victim()
+    if not args.network:
+        import duckdb  # noqa: F401 - warm before the first query asks
+    import pyarrow  # noqa: F401, ICN001
+
+    data, control = wire.inherited(args.data), wire.inherited(args.control)
+    with contextlib.suppress(wire.Closed, KeyboardInterrupt):
+        Engine(data, control, isolation).serve()
+    # Threads of a library may still run: nothing here is worth waiting for.
+    os._exit(0)
+
+
+class Engine:
+    """One driver behind the two sockets."""
+
+    def __init__(self, data: socket, control: socket, isolation: dict[str, bool]) -> None:
+        self._data = data
+        self._control = control
+        self._isolation = isolation
+        self._driver: Driver | None = None
+        self._verdicts: OrderedDict[str, Checked] = OrderedDict()
+        self._running: int | None = None
+        self._lock = threading.Lock()
+
+    def serve(self) -> None:
+        """Answer requests until the host closes its end."""
+        while True:
+            head = wire.receive(self._data).head
+            try:
+                self._answer(head)
+            except wire.Closed:
+                raise
+            except MemoryError:
+                self._fail(LimitExceeded("The engine ran out of memory.", hint="Ask for less.", limit="memory"))
+            except EtudeError as error:
+                self._fail(error)
+            except Exception as error:
+                # A defect in a driver must not end as silence: the host gets it as the source's failure.
+                self._fail(SourceError(f"{type(error).__name__}: {error}", hint="The engine failed unexpectedly."))
+
+    def _answer(self, head: Json) -> None:
+        match head["op"]:
+            case "open":
+                self._open(head)
+            case "catalog":
+                wire.send(self._data, {"ok": True, **self._opened.catalog()})
+            case "query":
+                self._query(head)
+            case "load":
+                self._load(head)
+            case other:
+                raise SourceError(f"Unknown request `{other}`.")
+
+    def _fail(self, error: EtudeError) -> None:
+        wire.send(self._data, {"ok": False, "error": problem(error)})
+
+    @property
+    def _opened(self) -> Driver:
+        if self._driver is None:
+            raise SourceError("No source is open.")
+        return self._driver
+
+    def _confine(self, head: Json) -> None:
+        confine.limit_resources(head["memory"], head["file_bytes"])
+        confine.refuse_new_privileges()
+        # The last two because DuckDB reads its memory limit there, and aborts where it may not.
+        system = ["/etc/localtime", "/usr/share/zoneinfo", "/usr/lib", "/lib", "/lib64", "/etc/ssl", "/dev/urandom"]
+        system += ["/proc/self/cgroup", "/sys/fs/cgroup"]
+        if head.get("network"):
+            system += ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/run", "/var/run"]
+        readable = [*system, *sys.path, sys.prefix, sys.base_prefix, *head["readable"]]
+        self._isolation["files"] = confine.grant_only([p for p in readable if p], ["/dev/null", *head["writable"]])
+
+    def _open(self, head: Json) -> None:
+        self._confine(head)
+        threading.Thread(target=self._listen, name="control", daemon=True).start()
+        mounts = [Mount(**m | _tuples(m)) for m in head["mounts"]]
+        self._driver = load_driver(mounts, head)
+        wire.send(
+            self._data,
+            {
+                "ok": True,
+                "dialect": self._driver.dialect,
+                "versions": self._driver.versions(),
+                "schema": schema_mark(self._driver.catalog()["tables"]),
+                "isolation": self._isolation,
+            },
+        )
+
+    def _load(self, head: Json) -> None:
+        from dataclasses import asdict
+        from pathlib import Path
+
+        from etude.sources.load import FileTable, load
+
+        self._confine(head)
+        threading.Thread(target=self._listen, name="control", daemon=True).start()
+        file = FileTable(**head["file"] | {"paths": tuple(head["file"]["paths"])})
+        loaded = load(file, Path(head["out_dir"]))
+        tables = [{**asdict(t), "path": str(t.path), "notes": t.report.summary()} for t in loaded]
+        wire.send(self._data, {"ok": True, "tables": tables})
+
+    def _listen(self) -> None:
+        """Stop the running query when told to; end the process when the host is gone, whatever runs."""
+        self._control.settimeout(PROGRESS_S)
+        while True:
+            try:
+                head = wire.receive(self._control).head
+            except TimeoutError:
+                self._report_progress()
+                continue
+            except (wire.Closed, OSError):
+                os._exit(0)
+            with self._lock:
+                if self._driver is not None and self._running == head["id"]:
+                    self._driver.cancel()
+
+    def _report_progress(self) -> None:
+        with self._lock:
+            done = self._driver.progress() if self._driver is not None and self._running is not None else None
+        if done is not None:
+            with contextlib.suppress(wire.Closed):
+                wire.send(self._control, {"progress": done})
+
+    def _check(self, sql: str) -> Checked:
+        known = self._verdicts.get(sql)
+        if known is None:
+            known = self._opened.check(sql)
+            self._verdicts[sql] = known
+            if len(self._verdicts) > VERDICTS:
+                self._verdicts.popitem(last=False)
+        return known
+
+    def _query(self, head: Json) -> None:
+        started = time.perf_counter()
+        driver = self._opened
+        with self._lock:
+            self._running = head["id"]
+        try:
+            checked = self._check(head["sql"])
+            end: Json = {"ok": True, "sql": checked.sql, "tables": checked.tables}
+            if head["describe"]:
+                end["estimate"] = driver.estimate(checked)
+                end["fingerprints"] = driver.fingerprints(checked.tables)
+                _check_budget(end["estimate"], head)
+            batches = driver.run(checked, head["timeout_s"])
+            try:
+                self._stream(batches, head, end, started)
+            finally:
+                with contextlib.suppress(Exception):
+                    batches.close()  # type: ignore[attr-defined]
+        except InterruptedError:
+            raise Cancelled("The query was cancelled.") from None
+        finally:
+            with self._lock:
+                self._running = None
+
+    def _stream(self, batches: Iterator[Any], head: Json, end: Json, started: float) -> None:
+        capped = _Cap(head["rows"], head["bytes"])
+        chunk: list[Any] = []
+        size, on_their_way = 0, 0
+        for batch in capped.cut(batches):
+            chunk.append(batch)
+            size += batch.nbytes
+            if size >= CHUNK:
+                on_their_way = self._flow(on_their_way)
+                self._send_chunk({"ok": True, "more": True, "types": self._opened.column_types}, chunk)
+                chunk, size = [chunk[0].slice(0, 0)], 0
+        end["row_count"], end["truncated"], end["bytes"] = capped.rows, capped.truncated, capped.size
+        end["types"] = self._opened.column_types
+        end["elapsed_ms"] = (time.perf_counter() - started) * 1000
+        self._send_chunk(end, chunk)
+
+    def _flow(self, on_their_way: int) -> int:
+        if on_their_way < WINDOW:
+            return on_their_way + 1
+        if wire.receive(self._data).head["op"] != "took":
+            raise wire.Closed
+        return on_their_way
+
+    def _send_chunk(self, head: Json, batches: list[Any]) -> None:
+        import pyarrow as pa
+
+        fd = wire.shared_file() if sum(b.nbytes for b in batches) > wire.INLINE else None
+        if fd is None:
+            sink = pa.BufferOutputStream()
+            _write(sink, batches)
+            wire.send(self._data, head, memoryview(sink.getvalue()))
+            return
+        with open(fd, "wb", buffering=0) as file:
+            with pa.PythonFile(file, "w") as out:
+                _write(out, batches)
+                size = out.tell()
+                wire.seal(fd)
+                wire.send(self._data, head | {"size": size}, fd=fd)
+
+
+class _Cap:
+    """Cuts a stream of batches at a number of rows or bytes, and remembers that it did."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._max_rows = rows
+        self._max_size = size
+        self.rows = 0
+        self.size = 0
+        self.truncated = False
+
+    def cut(self, batches: Iterator[Any]) -> Iterator[Any]:
+        first = True
+        for each in batches:
+            batch = self._fit(each)
+            self.rows += batch.num_rows
+            self.size += batch.nbytes
+            if batch.num_rows or first:
+                yield batch
+            first = False
+            if self.truncated:
+                return
+
+    def _fit(self, batch: Any) -> Any:
+        room = batch.num_rows
+        if self._max_rows:
+            room = min(room, self._max_rows - self.rows)
+        if self._max_size and batch.num_rows:
+            per_row = max(batch.nbytes / batch.num_rows, 1 / batch.num_rows)
+            room = min(room, int((self._max_size - self.size) / per_row))
+        if room < batch.num_rows:
+            self.truncated = True
+            return batch.slice(0, max(room, 0))
+        return batch
+
+
+def _check_budget(estimate: Json, head: Json) -> None:
+    for key, unit in (("scan_rows", "rows"), ("scan_bytes", "bytes")):
+        expected, allowed = estimate.get(key), head.get(key) or 0
+        if allowed and expected is not None and expected > allowed:
+            raise LimitExceeded(
+                f"The query would read about {expected:,} {unit}; the budget is {allowed:,}.",
+                hint=f"Filter or aggregate earlier, or raise `limits.{key}`.",
+                limit=key,
+                value=expected,
+                allowed=allowed,
+                estimate=estimate,
+            )
+
+
+def _write(sink: Any, batches: list[Any]) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _tuples(mount: Json) -> Json:
+    tables = mount.get("tables")
+    return {"tables": None if tables is None else tuple(tables), "files": tuple(mount.get("files", ()))}
+
+
+def load_driver(mounts: list[Mount], head: Json) -> Driver:
+    """The driver for what is mounted; DuckDB alone can hold several at once."""
+    from etude import plugins
+
+    first = mounts[0]
+    driver = plugins.load("source", first.kind)
+    if issubclass(driver, Driver) and driver.dialect == "duckdb":
+        settings = {"memory": head["engine_memory"], "threads": head["threads"], "scratch": head["scratch"]}
+        return driver(*mounts, **settings)
+    opened: Driver = driver(first)
+    return opened
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""The guard for DuckDB: an allow-list on the tree that DuckDB's own parser makes of the text it will run.
+
+One parser means no mismatch to exploit. What is not known is refused. The guard is one layer of three: below it
+stand the engine's hardened settings (`duckdb.py`) and the limits of its process (`engine.py`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from etude.errors import InvalidQuery, Refused, UnknownTable
+from etude.sources.base import Checked, Json
+from etude.sources.functions import allowed_functions
+
+MAX_TEXT = 1 << 20
+
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
+_TABLE_REFS = frozenset("BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST EMPTY PIVOT SHOW_REF".split())
+_PARTS = frozenset(
+    "ORDER_MODIFIER LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER DISTINCT_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING".split()
+)
+_EXPRESSIONS = frozenset(
+    """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
+    POSITIONAL_REFERENCE STAR SUBQUERY WINDOW TYPE""".split()
+)
+_SHOWN = frozenset({"DESCRIBE", "SUMMARY", "SHOW", "SHOW_FROM", "SHOW_UNQUALIFIED", "SHOW_SPECIAL"})
+_SPECIAL = frozenset({'"tables"'})
+_SPECIAL_WHERE_ALL_IS_GRANTED = frozenset({'"databases"', "__show_tables_expanded"})
+_FUNCTION_SCHEMAS = frozenset({"", "main", "pg_catalog"})
+_STATEMENTS = {"SELECT": "select", "EXPLAIN": "explain", "MULTI": "pivot"}
+_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
+_KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
+
+
+class Names:
+    """The tables a query may read: by catalog and schema as DuckDB resolves them, compared without case."""
+
+    def __init__(self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool) -> None:
+        self.default = default.lower()
+        self.all_granted = all_granted
+        self._shown: dict[tuple[str, str, str], str] = {}
+        for catalog, schema, table in tables:
+            shown = table if schema == "main" else f"{schema}.{table}"
+            if catalog.lower() != self.default:
+                shown = f"{catalog}.{shown}"
+            self._shown[catalog.lower(), schema.lower(), table.lower()] = shown
+
+    def find(self, path: list[str]) -> str | None:
+        """The name to show for a granted table, or None."""
+        parts = [p.lower() for p in path]
+        if len(parts) == 1:
+            keys = [(self.default, "main", parts[0])]
+        elif len(parts) == 2:
+            keys = [(self.default, parts[0], parts[1]), (parts[0], "main", parts[1])]
+        elif len(parts) == 3:
+            keys = [(parts[0], parts[1], parts[2])]
+        else:
+            keys = []
+        return next((self._shown[k] for k in keys if k in self._shown), None)
+
+    def nearest(self, path: list[str]) -> str:
+        """A hint that names the most similar table, or some that there are."""
+        shown = sorted(self._shown.values())
+        near = difflib.get_close_matches(".".join(path).lower(), shown, n=1) or difflib.get_close_matches(
+            path[-1].lower(), shown, n=1
+        )
+        if near:
+            return f"Did you mean `{near[0]}`?"
+        listed = ", ".join(f"`{s}`" for s in shown[:8])
+        return f"There are: {listed}{', ...' if len(shown) > 8 else ''}." if shown else "The source has no tables."
+
+
+class Guard:
+    """Checks one statement at a time against the names a connection grants."""
+
+    def __init__(self, connection: Any, names: Names, macros: Iterable[str] = ()) -> None:
+        self._connection = connection
+        self._names = names
+        self._functions = allowed_functions("duckdb") | {m.lower() for m in macros}
+        self._table_functions = allowed_functions("duckdb_tables") | {m.lower() for m in macros}
+
+    def check(self, sql: str) -> Checked:
+        """The statement to run and what it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
+        if len(sql) > MAX_TEXT:
+            raise Refused(
+                f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.", hint="Split the work."
+            )
+        if "\0" in sql:
+            raise InvalidQuery("The query holds a NUL character.", hint="Remove it.")
+        statement = self._one_statement(sql)
+        kind = _STATEMENTS.get(statement.type.name)
+        if kind is None:
+            name = statement.type.name.replace("_", " ")
+            raise Refused(
+                f"`{name}` statements are refused: a source is read-only.",
+                hint="Write a query: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.",
+                reason="statement",
+                line=1,
+                column=1,
+            )
+        if kind == "explain":
+            return self._check_explain(sql)
+        text = sql if kind == "select" else self._with_static_pivots(sql)
+        return Checked(sql, self._check_select(text, sql))
+
+    def _one_statement(self, sql: str) -> Any:
+        import duckdb
+
+        try:
+            statements = self._connection.extract_statements(sql)
+        except duckdb.Error as error:
+            raise invalid_query(error, sql) from None
+        if len(statements) != 1:
+            raise Refused(
+                f"The text holds {len(statements)} statements; exactly one is run.",
+                hint="Send one statement at a time." if statements else "Write a query.",
+                reason="statements",
+            )
+        return statements[0]
+
+    def _check_explain(self, sql: str) -> Checked:
+        found = _EXPLAIN.match(sql)
+        inner = self.check(sql[found.end() :]) if found else None
+        if inner is None or _EXPLAIN.match(inner.sql):
+            raise Refused(
+                "This form of `EXPLAIN` is not known.",
+                hint="Write `EXPLAIN query` or `EXPLAIN ANALYZE query`, without options or comments before the query.",
+                reason="statement",
+            )
+        # What runs is built from the part that was checked, so that nothing hides before it.
+        prefix = "EXPLAIN ANALYZE " if found and found.group(1) else "EXPLAIN "
+        return Checked(prefix + inner.sql, inner.tables)
+
+    def _with_static_pivots(self, sql: str) -> str:
+        """The same text with `IN (...)` after each PIVOT ON expression: DuckDB serialises only that form.
+
+        A PIVOT without it runs as several statements, which have no tree to check. All the tokens of the original
+        stay, so every table and function in it is in the tree of this one.
+        """
+        import duckdb
+
+        starts = [position for position, _ in duckdb.tokenize(sql)]
+        words = [sql[a:b].strip() for a, b in zip(starts, [*starts[1:], len(sql)], strict=True)]
+        inserts = _pivot_ends(words)
+        out = []
+        for index, word in enumerate(words):
+            if index in inserts:
+                out.append(" IN (NULL) ")
+            out.append(word + " ")
+        if len(words) in inserts:
+            out.append(" IN (NULL) ")
+        return "".join(out)
+
+    def _check_select(self, text: str, original: str) -> tuple[str, ...]:
+        import duckdb
+
+        try:
+            rows = self._connection.execute(
+                "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)", [text]
+            ).fetchall()
+        except duckdb.Error as error:
+            raise invalid_query(error, original) from None
+        tree = json.loads(rows[0][0])
+        if tree.get("error"):
+            raise Refused(
+                f"The statement cannot be checked: {tree.get('error_message', 'it has no tree')}.",
+                hint="Write it as a SELECT.",
+                reason="statement",
+            )
+        statements = tree["statements"]
+        if len(statements) != 1:
+            raise Refused(f"The text holds {len(statements)} statements; exactly one is run.", reason="statements")
+        walk = _Walk(self._names, self._functions, self._table_functions, original if text == original else None)
+        walk.node(statements[0]["node"], frozenset())
+        return tuple(sorted(walk.tables))
+
+
+def _pivot_ends(words: list[str]) -> set[int]:
+    """Where, in the list of words, an ON list of a PIVOT without IN has an element that ends."""
+    ends: set[int] = set()
+    for start, word in enumerate(words):
+        if word.lower() in ("pivot", "pivot_wider"):
+            ends |= _on_list_ends(words, start)
+    return ends
+
+
+def _on_list_ends(words: list[str], start: int) -> set[int]:
+    depth, inside, has_in, ends = 0, False, False, set[int]()
+    for index in range(start + 1, len(words) + 1):
+        word = words[index].lower() if index < len(words) else ";"
+        closes = depth == 0 and (word in _KEYWORDS_AFTER_PIVOT_ON or word in (")", ";"))
+        if inside and depth == 0 and (closes or word == ","):
+            if not has_in:
+                ends.add(index)
+            has_in = False
+        if closes:
+            break
+        if depth == 0 and word == "on":
+            inside = True
+        if depth == 0 and inside and word == "in":
+            has_in = True
+        depth += (word == "(" or word == "[" or word == "{") - (word == ")" or word == "]" or word == "}")
+    return ends
+
+
+class _Walk:
+    """One pass over a tree. `scope` holds the names of common table expressions visible at that point."""
+
+    def __init__(
+        self, names: Names, functions: frozenset[str], table_functions: frozenset[str], text: str | None
+    ) -> None:
+        self.tables: set[str] = set()
+        self._names = names
+        self._functions = functions
+        self._table_functions = table_functions
+        self._text = text
+
+    def node(self, node: Json, scope: frozenset[str]) -> None:
+        kind = node.get("type")
+        if kind not in _QUERY_NODES:
+            self._refuse(node, f"`{kind}`", "node")
+        for entry in node.get("cte_map", {}).get("map", []):
+            body = entry["value"]
+            for part, value in body.items():
+                if part == "query_node":
+                    self.node(value, scope)
+                else:
+                    self.anything(value, scope)
+            # Only now: a common table expression does not see itself, unless it is recursive, nor those after it.
+            scope = scope | {entry["key"].lower()}
+        own = scope | {str(node.get("cte_name", "")).lower()} if kind == "RECURSIVE_CTE_NODE" else scope
+        for part, value in node.items():
+            if part == "cte_map":
+                continue
+            self.anything(value, own if part == "right" else scope)
+
+    def anything(self, value: Any, scope: frozenset[str]) -> None:
+        if isinstance(value, list):
+            for item in value:
+                self.anything(item, scope)
+        elif isinstance(value, dict):
+            self._visit(value, scope)
+
+    def _visit(self, item: Json, scope: frozenset[str]) -> None:
+        kind, group = item.get("type"), item.get("class")
+        if group is not None:
+            self._expression(item, str(group), scope)
+        elif isinstance(kind, str):
+            if kind in _QUERY_NODES:
+                self.node(item, scope)
+                return
+            if kind not in _TABLE_REFS and kind not in _PARTS:
+                self._refuse(item, f"`{kind}`", "node")
+            self._reference(item, kind, scope)
+        if kind == "TABLE_FUNCTION" and group is None:
+            return
+        for part, value in item.items():
+            if part != "qualified_name":
+                self.anything(value, scope)
+
+    def _expression(self, item: Json, group: str, scope: frozenset[str]) -> None:
+        if group == "PARAMETER":
+            self._refuse(item, "a parameter (`?` or `$1`)", "parameter", hint="Write the value into the query.")
+        if group not in _EXPRESSIONS:
+            self._refuse(item, f"the expression `{group}`", "node")
+        if group in ("FUNCTION", "WINDOW"):
+            self._function(item, self._functions, "function")
+
+    def _reference(self, item: Json, kind: str, scope: frozenset[str]) -> None:
+        if kind == "BASE_TABLE":
+            self._table(item, item["qualified_name"]["path"], scope)
+        elif kind == "TABLE_FUNCTION":
+            function = item.get("function", {})
+            self._function(function, self._table_functions, "table function", at=item)
+            for part, value in item.items():
+                if part == "function":
+                    for inner, argument in function.items():
+                        if inner != "qualified_name":
+                            self.anything(argument, scope)
+                else:
+                    self.anything(value, scope)
+        elif kind == "SHOW_REF":
+            self._show(item, scope)
+
+    def _table(self, item: Json, path: list[str], scope: frozenset[str]) -> None:
+        if len(path) == 1 and path[0].lower() in scope:
+            return
+        if len(path) == 2 and path[0].lower() == "recurring" and path[1].lower() in scope:
+            return
+        found = self._names.find(path)
+        if found is None:
+            shown = ".".join(path)
+            raise UnknownTable(
+                f"`{shown}` is not a table of this source.",
+                hint=self._names.nearest(path),
+                reason="table",
+                **self._position(item),
+            )
+        self.tables.add(found)
+
+    def _function(self, item: Json, allowed: frozenset[str], noun: str, at: Json | None = None) -> None:
+        if item.get("class") not in ("FUNCTION", "WINDOW"):
+            self._refuse(at or item, f"this {noun}", "function")
+        path = [p.lower() for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])]
+        if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
+            name = ".".join(path)
+            near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
+            self._refuse(
+                at or item,
+                f"the {noun} `{name}`",
+                "function",
+                hint=f"Did you mean `{near[0]}`?" if near and near[0] != path[-1] else "",
+            )
+
+    def _show(self, item: Json, scope: frozenset[str]) -> None:
+        if item.get("show_type") not in _SHOWN:
+            self._refuse(item, f"`SHOW` of kind {item.get('show_type')}", "node")
+        if "query" in item:
+            return
+        path = item.get("qualified_name", {}).get("path", [])
+        special = item.get("table_name", "")
+        if item.get("show_type") == "SHOW_SPECIAL":
+            allowed = _SPECIAL | _SPECIAL_WHERE_ALL_IS_GRANTED if self._names.all_granted else _SPECIAL
+            if special not in allowed:
+                self._refuse(item, f"`SHOW {special}`", "show", hint="Use SHOW TABLES or DESCRIBE a table.")
+        elif path:
+            self._table(item, path, scope)
+        else:
+            self._refuse(item, "this `SHOW`", "show", hint="Use SHOW TABLES or DESCRIBE a table.")
+
+    def _refuse(self, item: Json, what: str, reason: str, hint: str = "") -> NoReturn:
+        raise Refused(
+            f"Refused: {what} is not allowed in a query.",
+            hint=hint or "Only functions and clauses on the allow-list run; they read granted tables and nothing else.",
+            reason=reason,
+            **self._position(item),
+        )
+
+    def _position(self, item: Json) -> dict[str, int]:
+        offset = item.get("query_location")
+        if offset is None or self._text is None:
+            return {}
+        return line_and_column(self._text, offset)
+
+
+def line_and_column(text: str, offset: int) -> dict[str, int]:
+    """The place of a byte offset in a text, counted from 1."""
+    before = text.encode()[:offset].decode(errors="ignore")
+    return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
+
+
+_MARKED = re.compile(r"LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+
+
+def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
+    """DuckDB's complaint about a text, with its line, without the drawing of the place."""
+    message = describe(str(error))
+    found = _MARKED.search(message)
+    place = {"line": int(found.group(1))} if found else {}
+    first = message.split("\n\n")[0].strip().replace("\n", " ")
+    hint = "Check the spelling near the place named."
+    near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
+    if near:
+        hint = f"Did you mean {near.group(1) or near.group(2)}?".replace("??", "?")
+    return InvalidQuery(first, hint=hint, **place)

@@ -1,0 +1,705 @@
+"""The guard for databases other than DuckDB: an allow-list on sqlglot's tree, and on the tokens that will run.
+
+What runs is rebuilt from the checked tokens: comments are gone, each token is proven to be one lexeme of the engine, and
+table names are replaced where they must be. It is not regenerated from the tree, because that changes results: names of
+columns (`count(*)` becomes `COUNT(*)`), types (`date_part` becomes `EXTRACT`, `CAST(x AS NUMERIC)` becomes `REAL`), and
+whole functions (MariaDB has no `REGEXP_LIKE`). The guard is one layer; below it stand the engine's read-only
+transaction, its time limit and the rights of its role.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from etude.errors import InvalidQuery, Refused, UnknownTable
+from etude.sources.base import Checked
+from etude.sources.functions import allowed_functions
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MAX_TEXT = 1 << 20
+MAX_TOKENS = 100_000
+MAX_DEPTH = 40
+
+Described = Sequence[tuple[str, str, bool, str]]
+"""Columns of a table: name, type, whether it may be null, and `PRI`, `UNI` or nothing."""
+
+
+@dataclass(frozen=True)
+class Granted:
+    """The tables a query may read. `tables` maps the name to show to (schema, table) as the engine spells them."""
+
+    source: str
+    tables: Mapping[str, tuple[str, str]]
+    default_schema: str
+    schemas: frozenset[str] = frozenset()
+    describe: Callable[[str], Described] = field(default=lambda name: ())
+
+
+def check_sql(sql: str, dialect: str, granted: Granted) -> Checked:
+    """The statement as it will run and the tables it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
+    if len(sql) > MAX_TEXT:
+        raise Refused(
+            f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.",
+            hint="Split the work, or join with a table instead of listing values.",
+            reason="size",
+        )
+    if "\0" in sql or any("\ud800" <= c <= "\udfff" for c in sql):
+        raise InvalidQuery("The query holds a character that is not text.", hint="Remove it.")
+    try:
+        return _check(sql, dialect, granted)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _check(sql: str, dialect: str, granted: Granted) -> Checked:
+    if shown := _SHOW_TABLES.fullmatch(sql):
+        return Checked(_rows_query(dialect, ("name",), [(name,) for name in sorted(granted.tables)]), ())
+    if shown := _DESCRIBE.fullmatch(sql):
+        return _check_describe(sql, shown, dialect, granted)
+    if shown := _EXPLAIN[dialect].match(sql):
+        # Blanks keep every offset, so that positions in refusals are those of the caller's text.
+        inner = _check_query(_blank(sql, shown.end()), dialect, granted)
+        return Checked(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
+    return _check_query(sql, dialect, granted)
+
+
+def _check_query(sql: str, dialect: str, granted: Granted) -> Checked:
+    statement = _Statement(sql, dialect)
+    walk = _Walk(statement, granted)
+    walk.tree(statement.parse())
+    walk.calls()
+    return Checked(statement.text(walk.edits), tuple(sorted(walk.tables)))
+
+
+_NAME = r"""((?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\])(?:\.(?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]))*)"""
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+_DESCRIBE = re.compile(rf"\s*(?:describe|desc|show\s+columns\s+from)\s+{_NAME}\s*;?\s*", re.IGNORECASE)
+_EXPLAIN = {
+    "postgres": re.compile(
+        r"\s*(explain)\s+(?=select|with|values|table|\()(?!\(\s*\w+[\s,)](?!\())", re.IGNORECASE
+    ),
+    "mysql": re.compile(r"\s*(explain(?:\s+format\s*=\s*json)?)\s+(?=select|with|\()", re.IGNORECASE),
+    "sqlite": re.compile(r"\s*(explain(?:\s+query\s+plan)?)\s+(?=select|with|values|\()", re.IGNORECASE),
+}
+_PARTS = re.compile(r"""[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]""")
+
+
+def _blank(sql: str, end: int) -> str:
+    return re.sub(r"[^\n]", " ", sql[:end]) + sql[end:]
+
+
+def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> Checked:
+    parts = [_Part.from_text(text) for text in _PARTS.findall(found.group(1))]
+    name, _ = _resolve(parts, dialect, granted, _place(sql, found.start(1)))
+    rows = [
+        (column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)
+    ]
+    return Checked(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
+
+
+def _rows_query(dialect: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+    """A query that gives these rows: the answer comes from the catalog, so no system table need be read."""
+    quote = "`" if dialect == "mysql" else '"'
+    names = [f"{quote}{c}{quote}" for c in columns]
+    literals = [[_literal(value, dialect) for value in row] for row in rows]
+    if not literals:
+        empty = ", ".join(f"'' AS {n}" for n in names)
+        return (
+            f"SELECT {empty} WHERE 1 = 0" if dialect != "mysql" else f"SELECT {empty} FROM dual WHERE 1 = 0"
+        )
+    first = ", ".join(f"{value} AS {name}" for value, name in zip(literals[0], names))
+    return " UNION ALL ".join([f"SELECT {first}", *(f"SELECT {', '.join(row)}" for row in literals[1:])])
+
+
+def _literal(value: str, dialect: str) -> str:
+    text = value.replace("\0", "").replace("'", "''")
+    return f"'{text.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{text}'"
+
+
+def _place(text: str, offset: int) -> dict[str, int]:
+    return {"line": text.count("\n", 0, offset) + 1, "column": offset - text.rfind("\n", 0, offset)}
+
+
+def _too_deep() -> Refused:
+    return Refused(
+        f"The query is nested too deeply; at most {MAX_DEPTH} levels of brackets are read.",
+        hint="Name the inner parts with WITH.",
+        reason="depth",
+    )
+
+
+# How each engine reads a token that has more than one character. A token that does not match is refused: the engine
+# might see its end elsewhere, and so other tokens than those that were checked.
+_DOUBLED = r"'(?:[^']|'')*'"
+_ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
+_WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|0[xX][0-9a-fA-F]+|0[bB][01]+|[xXbB]'[0-9a-fA-F]*'"
+_LEXEMES = {
+    "postgres": re.compile(
+        rf"""{_WORD}|{_NUMBER}|[nN]?{_DOUBLED}|[uU]&{_DOUBLED}|[eE]{_ESCAPED}|"(?:[^"]|"")+\"
+        |\$([^\W\d]\w*|)\$(?:(?!\$\1\$).)*\$\1\$""".replace("\n        ", ""),
+        re.DOTALL,
+    ),
+    "mysql": re.compile(
+        rf"""{_WORD}|\d+[^\W\d]\w*|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL
+    ),
+    "sqlite": re.compile(
+        rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL
+    ),
+}
+_SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
+_COMMENT = {
+    "postgres": re.compile(r"(?:[ \t\r\n\f\v]|--|/\*)"),
+    "mysql": re.compile(r"(?:[ \t\r\n\f\v]|--|#|/\*)"),
+    "sqlite": re.compile(r"(?:[ \t\r\n\f\v]|--|/\*)"),
+}
+_BLANK = re.compile(r"[ \t\r\n]*")
+_WORDLIKE = re.compile(r"""[\w$'"`]""")
+
+# Words that mean something wherever they stand unquoted, whatever the tree says.
+_SESSION = _words("current_user session_user current_role current_catalog current_schema system_user user")
+_FORBIDDEN = {
+    "postgres": _SESSION | {"into"},
+    "mysql": frozenset({"into", "outfile", "dumpfile", "procedure", "current_user", "current_role"}),
+    "sqlite": frozenset({"into", "pragma", "attach"}),
+}
+_OBJECT_NAMES = _words(
+    """regclass regproc regprocedure regoper regoperator regtype regrole regnamespace regconfig regdictionary
+    regcollation"""
+)
+_STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
+
+
+class _Statement:
+    """One statement as tokens: proven to be lexemes of the engine, and written back without comments."""
+
+    def __init__(self, sql: str, dialect: str) -> None:
+        from sqlglot.dialects.dialect import Dialect
+        from sqlglot.errors import TokenError
+
+        self.sql, self.dialect = sql, dialect
+        self._dialect = Dialect.get_or_raise(dialect)
+        try:
+            self.tokens = self._dialect.tokenize(sql)
+        except TokenError as error:
+            raise InvalidQuery(
+                f"The query cannot be read: {error}.", hint="Check the quotes and comments."
+            ) from None
+        while self.tokens and self.raw(self.tokens[-1]) == ";":
+            self.tokens.pop()
+        self._check_shape()
+        self._check_lexemes()
+
+    def raw(self, token: Any) -> str:
+        return self.sql[token.start : token.end + 1]
+
+    def _check_shape(self) -> None:
+        if not self.tokens:
+            raise InvalidQuery("The query is empty.", hint="Write a SELECT.")
+        if len(self.tokens) > MAX_TOKENS:
+            raise Refused(
+                f"The query has {len(self.tokens):,} words; at most {MAX_TOKENS:,} are read.",
+                hint="Join with a table instead of listing values.",
+                reason="size",
+            )
+        first = self.tokens[0]
+        if first.text.upper() not in _STARTS:
+            word = (self.raw(first).split() or [""])[0].upper()
+            self.refuse(
+                f"`{word}` is not a query; a source is read-only.",
+                "statement",
+                first.start,
+                "Write a query: SELECT, WITH or VALUES; also EXPLAIN, SHOW TABLES and DESCRIBE.",
+            )
+        depth = 0
+        for token in self.tokens:
+            raw = self.raw(token)
+            if raw == ";":
+                self.refuse(
+                    "The text holds more than one statement.",
+                    "statements",
+                    token.start,
+                    "Send one at a time.",
+                )
+            depth += (raw in "([{") - (raw in ")]}")
+            if depth > MAX_DEPTH:
+                raise _too_deep()
+
+    def _check_lexemes(self) -> None:
+        from sqlglot.tokenizer_core import TokenType
+
+        end = 0
+        for token in self.tokens:
+            self._check_gap(end, token.start)
+            raw = self.raw(token)
+            if token.token_type == TokenType.HINT:
+                self.refuse(
+                    "Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment."
+                )
+            if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
+                self.refuse(
+                    f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly."
+                )
+            self._check_word(token, raw)
+            end = token.end + 1
+        self._check_gap(end, len(self.sql))
+
+    def _check_gap(self, start: int, end: int) -> None:
+        gap = self.sql[start:end].strip().lstrip(";").strip()
+        if not gap:
+            return
+        if self.dialect == "mysql" and re.search(r"/\*M?!", gap):
+            self.refuse(
+                "Comments that run (`/*! ... */`) are refused.", "comment", start, "Remove the comment."
+            )
+        if not _COMMENT[self.dialect].match(gap):
+            self.refuse(f"`{_short(gap)}` cannot be read safely.", "token", start, "Remove it.")
+
+    def _check_word(self, token: Any, raw: str) -> None:
+        word = token.text.lower()
+        if self.dialect == "postgres" and word in _OBJECT_NAMES:
+            self.refuse(f"The type `{word}` is refused: it tells about the catalog.", "type", token.start)
+        if word in _FORBIDDEN[self.dialect] and raw[0].isalpha() and not self._is_member(token):
+            self.refuse(f"`{raw.upper()}` is refused in a query.", "keyword", token.start)
+
+    def _is_member(self, token: Any) -> bool:
+        """Whether the word follows a dot or AS, where it can only be a name."""
+        before = self.sql[: token.start].rstrip()
+        return before.endswith(".") or re.search(r"\bas$", before[-3:], re.IGNORECASE) is not None
+
+    def parse(self) -> Any:
+        from sqlglot.errors import ParseError
+
+        try:
+            trees = self._dialect.parser().parse(list(self.tokens), self.sql)
+        except ParseError as error:
+            raise self._invalid(error) from None
+        if len(trees) != 1 or trees[0] is None:
+            raise Refused(f"The text holds {len(trees)} statements; exactly one is run.", reason="statements")
+        return trees[0]
+
+    def _invalid(self, error: Any) -> InvalidQuery:
+        first = error.errors[0] if error.errors else {}
+        near, place = first.get("highlight"), {}
+        if near and first.get("line"):
+            # The parser names the column where the word ends.
+            place = {"line": first["line"], "column": max(first["col"] - len(near) + 1, 1)}
+        what = re.sub(r" for <class '.*?'>", "", str(first.get("description", "unexpected text"))).rstrip(".")
+        where = f" near `{_short(near)}`" if near else ""
+        return InvalidQuery(
+            f"The query cannot be parsed{where}: {what}.",
+            hint="Check the spelling near the place named.",
+            **place,
+        )
+
+    def bare_functions(self) -> set[str]:
+        """The classes of functions that this dialect writes without brackets."""
+        parser = self._dialect.parser_class
+        return {c.__name__ for c in parser.NO_PAREN_FUNCTIONS.values()} | {"NextValueFor"}
+
+    def text(self, edits: Mapping[int, tuple[int, str]]) -> str:
+        """The statement without comments; `edits` maps where a token starts to its end and what to write instead."""
+        out: list[str] = []
+        end, skip = self.tokens[0].start, 0
+        for token in self.tokens:
+            if token.start < skip:
+                end = token.end + 1
+                continue
+            gap = self.sql[end : token.start]
+            raw = self.raw(token)
+            if not _BLANK.fullmatch(gap):
+                gap = " "
+            elif not gap and out and _joins(out[-1][-1:], raw[0], self.dialect):
+                gap = " "
+            skip, piece = edits.get(token.start, (0, raw))
+            out.append(gap)
+            out.append(piece)
+            end = token.end + 1
+        return "".join(out)
+
+    def refuse(self, message: str, reason: str, offset: int | None, hint: str = "") -> NoReturn:
+        place = {} if offset is None else _place(self.sql, offset)
+        raise Refused(message, hint=hint or _HINT, reason=reason, **place)
+
+
+_HINT = "Only functions and clauses on the allow-list run; they read granted tables and nothing else."
+
+
+def _joins(left: str, right: str, dialect: str) -> bool:
+    """Whether two neighbouring tokens might be read as one, as `U&"x"` or `_utf8'x'` would be."""
+    words = bool(_WORDLIKE.match(left)), bool(_WORDLIKE.match(right))
+    return all(words) or (dialect == "postgres" and any(words) and ("&" in (left, right)))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+# What a tree may hold beside functions, whose names are checked on the tokens. A class that is not here is refused.
+_NODES = _words(
+    """Select Union Intersect Except SetOperation Subquery Values With CTE TableAlias Table From Join Lateral
+    Where Group Having Order Ordered Limit Offset Fetch LimitOptions Distinct Window WindowSpec Filter WithinGroup
+    IgnoreNulls RespectNulls Rollup Cube GroupingSets TableSample Alias Aliases Star Column Identifier Literal Null
+    Boolean Var Paren Tuple Dot Add Sub Mul Div IntDiv Mod Neg Not EQ NEQ GT GTE LT LTE NullSafeEQ NullSafeNEQ Is In
+    Between Like ILike SimilarTo Glob Match Escape Any All BitwiseAnd BitwiseOr BitwiseXor BitwiseNot
+    BitwiseLeftShift BitwiseRightShift DPipe AtTimeZone Interval IntervalSpan Operator Overlaps Distance Adjacent
+    ExtendsLeft ExtendsRight Kwarg PropertyEQ DataType DataTypeParam Bracket Slice ByteString BitString HexString
+    UnicodeString RawString National Introducer CharacterSet Heredoc ColumnDef JSON JSONKeyValue JSONValue JSONPath
+    JSONPathRoot JSONPathKey JSONPathSubscript JSONPathWildcard JSONPathSlice JSONPathUnion JSONPathRecursive JSONSchema
+    JSONColumnDef JSONExtractQuote FormatJson OnCondition OverflowTruncateBehavior IndexTableHint Variadic"""
+)
+# Functions that are written without brackets; the others of their kind tell about the session or change a sequence.
+_BARE = _words("CurrentDate CurrentTime CurrentTimestamp Localtime Localtimestamp Case Any If")
+# Clauses by class: where a key is not listed, a value in it is refused.
+_QUERY = ("joins", "laterals", "where", "group", "having", "windows", "order", "limit", "offset")
+_CLAUSES: dict[str, frozenset[str]] = {
+    "Select": frozenset(["with_", "expressions", "distinct", "from_", *_QUERY]),
+    "Subquery": frozenset(["with_", "this", "alias", "sample", *_QUERY]),
+    "Table": _words("this db catalog alias joins laterals ordinality only sample hints"),
+    "Join": _words("this on side kind using method expressions"),
+    "Lateral": _words("this view outer alias ordinality"),
+    "CTE": _words("this alias scalar materialized"),
+    "With": _words("expressions recursive"),
+    **{
+        c: frozenset(["with_", "this", "expression", "distinct", "by_name", *_QUERY])
+        for c in ("Union", "Intersect", "Except")
+    },
+}
+# Words before a bracket that do not call anything.
+_BEFORE_BRACKET = _words(
+    """cast select distinct all from join on using where by having limit offset and or not xor in exists any some between
+    like ilike to escape is case when then else as over filter group sets rollup cube lateral values union intersect
+    except with recursive materialized interval placing for array row first next only collate regexp rlike glob match
+    against div mod binary columns tablesample system bernoulli repeatable index zone symmetric within ordinality
+    exclude range rows preceding isnull notnull similar separator straight_join full window percent ties character set
+    bit varying char character varchar nchar varbinary decimal dec numeric float real double precision timestamp
+    timestamptz time timetz datetime date int integer bigint smallint tinyint mediumint year unsigned signed text blob
+    bpchar varbit fixed number"""
+)
+_LOCKS = re.compile(r"(?:update|share|no|key)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of a name: as written, and whether in quotes."""
+
+    text: str
+    quoted: bool
+
+    @classmethod
+    def from_text(cls, text: str) -> _Part:
+        return cls(text[1:-1], True) if text[0] in '"`[' else cls(text, False)
+
+
+def _fold(part: _Part, dialect: str) -> str:
+    """The name as the engine compares it. Only ASCII is folded: a Kelvin sign is not a `k` to any engine."""
+    if dialect == "mysql" or (dialect == "postgres" and part.quoted):
+        return part.text
+    return _ascii_lower(part.text)
+
+
+def _ascii_lower(text: str) -> str:
+    return "".join(c.lower() if c.isascii() else c for c in text)
+
+
+def _resolve(
+    parts: list[_Part], dialect: str, granted: Granted, place: Mapping[str, int]
+) -> tuple[str, tuple[str, ...] | None]:
+    """The granted table that a name means, and how to write it where the engine would not find it as written."""
+    path, dropped = list(parts), False
+    if (
+        len(path) > 1
+        and _ascii_lower(path[0].text) == granted.source.lower()
+        and not _is_schema(path[0], granted)
+    ):
+        path, dropped = path[1:], True
+    if len(path) <= 2:
+        found = _find([_fold(p, dialect) for p in path], granted, exact=dialect != "sqlite")
+        if found is not None:
+            return found, tuple(granted.tables[found]) if dropped else None
+        # Kinder than the engine: a name that differs by case alone can mean only one table.
+        found = _find([_ascii_lower(p.text) for p in path], granted, exact=False)
+        if found is not None:
+            return found, granted.tables[found]
+    shown = ".".join(p.text for p in parts)
+    raise UnknownTable(
+        f"`{shown}` is not a table of `{granted.source}`.",
+        hint=_nearest(shown, granted),
+        reason="table",
+        **place,
+    )
+
+
+def _is_schema(part: _Part, granted: Granted) -> bool:
+    return _ascii_lower(part.text) in {_ascii_lower(s) for s in granted.schemas}
+
+
+def _find(path: list[str], granted: Granted, *, exact: bool) -> str | None:
+    same: Callable[[str], str] = (lambda text: text) if exact else _ascii_lower
+    matches = [
+        shown
+        for shown, (schema, table) in granted.tables.items()
+        if same(table) == path[-1] and (same(schema) == path[0] if len(path) == 2 else same(shown) == path[0])
+    ]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _nearest(name: str, granted: Granted) -> str:
+    by_name = {shown.lower(): shown for shown in granted.tables}
+    by_name |= {table.lower(): shown for shown, (_, table) in granted.tables.items()}
+    wanted = name.lower()
+    near = difflib.get_close_matches(wanted, by_name, n=1) or difflib.get_close_matches(
+        wanted.rpartition(".")[2], by_name, n=1
+    )
+    if near:
+        return f"Did you mean `{by_name[near[0]]}`?"
+    listed = ", ".join(f"`{shown}`" for shown in sorted(granted.tables)[:8])
+    more = ", ..." if len(granted.tables) > 8 else ""
+    return f"There are: {listed}{more}." if listed else "The source grants no tables."
+
+
+class _Walk:
+    """One pass over the tree and one over the tokens. Collects the tables read and the edits to names."""
+
+    def __init__(self, statement: _Statement, granted: Granted) -> None:
+        self.tables: set[str] = set()
+        self.edits: dict[int, tuple[int, str]] = {}
+        self._statement = statement
+        self._dialect = statement.dialect
+        self._granted = granted
+        self._functions = allowed_functions(self._dialect)
+        self._table_functions = allowed_functions(f"{self._dialect}_tables")
+        # The parser has classes for some names, and no underscores in those.
+        self._table_functions_plain = {name.replace("_", "") for name in self._table_functions}
+        self._bare = statement.bare_functions()
+        self._declared: set[int] = set()
+
+    def tree(self, root: Any) -> None:
+        from sqlglot import exp
+
+        if not isinstance(root, (exp.Query, exp.Values)):
+            word = self._statement.tokens[0]
+            name = type(root).__name__.upper()
+            self._statement.refuse(
+                f"`{name}` is not a query; a source is read-only.", "statement", word.start
+            )
+        for node in root.walk():
+            name = type(node).__name__
+            if name not in _NODES:
+                self._unlisted(node, name)
+            self._clauses(node, name)
+            if isinstance(node, exp.Table):
+                self._table(node)
+            elif isinstance(node, exp.Lateral):
+                self._from_call(node, node.this)
+            elif isinstance(node, exp.TableAlias):
+                self._declare(node)
+            elif isinstance(node, exp.Column):
+                self._column(node)
+
+    def _unlisted(self, node: Any, name: str) -> None:
+        from sqlglot import exp
+
+        if isinstance(node, exp.Func):
+            if name in self._bare and name not in _BARE:
+                self._refuse_call(str(node.sql_name()).lower(), self._placed(node))
+            return
+        if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
+            raise Refused(
+                "Parameters and variables are refused.",
+                hint="Write the value into the query.",
+                reason="parameter",
+                **self._placed(node),
+            )
+        raise Refused(
+            f"`{_WORDS.get(name, name)}` is not allowed in a query.",
+            hint=_HINT,
+            reason="node",
+            **self._placed(node),
+        )
+
+    def _clauses(self, node: Any, name: str) -> None:
+        allowed = _CLAUSES.get(name)
+        if allowed is None:
+            return
+        for key, value in node.args.items():
+            if value and key not in allowed:
+                clause = _WORDS.get(key, key.strip("_").upper())
+                raise Refused(
+                    f"`{clause}` is not allowed in a query.",
+                    hint=_HINT,
+                    reason="clause",
+                    **self._placed(node),
+                )
+
+    def _placed(self, node: Any) -> dict[str, int]:
+        """The place of the node, or of the first thing in it or around it that has one."""
+        offset = next((o for o in map(_offset, node.walk()) if o is not None), None)
+        while offset is None and node.parent is not None:
+            node = node.parent
+            offset = _offset(node)
+        return {} if offset is None else _place(self._statement.sql, offset)
+
+    def _table(self, node: Any) -> None:
+        from sqlglot import exp
+
+        if not isinstance(node.this, exp.Identifier):
+            self._from_call(node, node.this)
+            return
+        identifiers = [i for i in (node.args.get("catalog"), node.args.get("db"), node.this) if i is not None]
+        parts = [_Part(i.this, bool(i.quoted)) for i in identifiers]
+        if len(parts) == 1 and (self._is_cte(node, parts[0]) or self._is_dual(parts[0])):
+            return
+        start, last = identifiers[0].meta.get("start"), identifiers[-1].meta
+        if start is None or "end" not in last or not all(isinstance(i, exp.Identifier) for i in identifiers):
+            raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
+        name, rewritten = _resolve(parts, self._dialect, self._granted, _place(self._statement.sql, start))
+        self.tables.add(name)
+        if rewritten is not None:
+            self._rewrite(node, name, rewritten, start, last["end"])
+
+    def _rewrite(self, node: Any, name: str, target: tuple[str, ...], start: int, end: int) -> None:
+        written = ".".join(self._quote(part) for part in target)
+        # Other parts of the query may qualify columns by the name as it was written.
+        if not node.alias and _fold(_Part(node.name, node.this.quoted), self._dialect) != target[-1]:
+            written += f" AS {self._quote(_fold(_Part(node.name, node.this.quoted), self._dialect))}"
+        self.edits[start] = (end + 1, written)
+
+    def _quote(self, name: str) -> str:
+        quote = "`" if self._dialect == "mysql" else '"'
+        return quote + name.replace(quote, quote * 2) + quote
+
+    def _is_dual(self, part: _Part) -> bool:
+        return self._dialect == "mysql" and not part.quoted and part.text.lower() == "dual"
+
+    def _is_cte(self, node: Any, part: _Part) -> bool:
+        """Whether the name surely means a common table expression in every engine's reading of the scope."""
+        from sqlglot import exp
+
+        wanted, child, parent = _fold(part, self._dialect), node, node.parent
+        inside: Any = None
+        while parent is not None:
+            if isinstance(parent, exp.With):
+                inside = (parent, child)
+            clause = parent.args.get("with_") if isinstance(parent, exp.Query) else None
+            if clause is not None:
+                names = _visible(clause, inside[1] if inside and inside[0] is clause else None)
+                if any(_fold(_Part(i.this, bool(i.quoted)), self._dialect) == wanted for i in names):
+                    return True
+            child, parent = parent, parent.parent
+        return False
+
+    def _from_call(self, node: Any, call: Any) -> None:
+        from sqlglot import exp
+
+        if isinstance(call, (exp.Subquery, exp.Unnest)):
+            return
+        if not isinstance(call, exp.Func):
+            raise Refused(
+                "This table cannot be read safely.", hint=_HINT, reason="table", **self._placed(node)
+            )
+        name = self._call_name(call)
+        if node.args.get("db") is not None or name.replace("_", "") not in self._table_functions_plain:
+            self._refuse_call(name, self._placed(call), "table function")
+
+    def _call_name(self, call: Any) -> str:
+        if "start" in call.meta:
+            return self._statement.sql[call.meta["start"] : call.meta["end"] + 1].lower()
+        return str(call.name if type(call).__name__ == "Anonymous" else call.sql_name()).lower()
+
+    def _declare(self, node: Any) -> None:
+        if node.this is not None and node.args.get("columns") and (offset := _offset(node.this)) is not None:
+            self._declared.add(offset)
+
+    def _column(self, node: Any) -> None:
+        """Drop the source's name before a column: `source.table.column` means `table.column`."""
+        first = node.args.get("catalog") or node.args.get("db")
+        if first is None or _is_schema(_Part(first.this, False), self._granted):
+            return
+        after = node.args.get("db") if node.args.get("catalog") else node.args.get("table")
+        if _ascii_lower(first.this) == self._granted.source.lower() and after is not None:
+            start, stop = _offset(first), _offset(after)
+            if start is not None and stop is not None:
+                self.edits[start] = (stop, "")
+
+    def calls(self) -> None:
+        """Every name before a bracket must be a listed function, a word of the grammar or a declared alias."""
+        tokens = self._statement.tokens
+        for index, token in enumerate(tokens):
+            raw = self._statement.raw(token)
+            follows = self._statement.raw(tokens[index + 1]) if index + 1 < len(tokens) else ""
+            if raw.lower() == "for" and _LOCKS.match(follows):
+                self._statement.refuse("Locking (`FOR UPDATE`, `FOR SHARE`) is refused.", "lock", token.start)
+            if follows == "(" and (raw[0].isalpha() or raw[0] in '_"`['):
+                before = self._statement.raw(tokens[index - 1]) if index else ""
+                self._call(token, raw, before)
+
+    def _call(self, token: Any, raw: str, before: str) -> None:
+        word = raw.lower().split()[-1]
+        if token.start in self._declared:
+            return
+        if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
+            name = token.text if before != "." else f"{self._qualifier(token)}.{token.text}"
+            place = _place(self._statement.sql, token.start)
+            self._refuse_call(
+                name.lower(), place, hint="Call it by its plain name, if it is a listed function."
+            )
+        if word not in _BEFORE_BRACKET and word not in self._functions and word not in self._table_functions:
+            self._refuse_call(word, _place(self._statement.sql, token.start))
+
+    def _qualifier(self, token: Any) -> str:
+        found = re.search(r"([\w$]+)[\"`\]]?\s*\.\s*$", self._statement.sql[: token.start])
+        return found.group(1) if found else ""
+
+    def _refuse_call(
+        self, name: str, place: Mapping[str, int], noun: str = "function", hint: str = ""
+    ) -> NoReturn:
+        allowed = self._table_functions if noun == "table function" else self._functions
+        near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
+        if near and near[0] != name and not hint:
+            hint = f"Did you mean `{near[0]}`?"
+        raise Refused(
+            f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **place
+        )
+
+
+_WORDS = {
+    "locks": "FOR UPDATE",
+    "Lock": "FOR UPDATE",
+    "into": "INTO",
+    "Into": "INTO",
+    "operation_modifiers": "SQL_CALC_FOUND_ROWS",
+    "Delete": "DELETE",
+    "Insert": "INSERT",
+    "Update": "UPDATE",
+    "Merge": "MERGE",
+    "Command": "COMMAND",
+    "rows_from": "ROWS FROM",
+    "ObjectIdentifier": "regclass",
+    "system_time": "FOR SYSTEM_TIME",
+}
+
+
+def _visible(clause: Any, inside: Any) -> list[Any]:
+    """The names of a WITH that a place sees: those before it, and itself where it is recursive."""
+    names = []
+    for cte in clause.expressions:
+        if cte is inside:
+            if clause.args.get("recursive"):
+                names.append(cte.args["alias"].this)
+            break
+        names.append(cte.args["alias"].this)
+    return [n for n in names if n is not None]
+
+
+def _offset(node: Any) -> int | None:
+    start = node.meta.get("start")
+    return start if isinstance(start, int) else None

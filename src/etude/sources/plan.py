@@ -1,0 +1,566 @@
+"""A query as data: typed, checked field by field, and independent of the engine that will run it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+from typing_extensions import TypeAliasType
+
+from etude.entities import Entity
+from etude.errors import Invalid
+
+MAX_CHARS = 100_000
+MAX_DEPTH = 32
+MAX_ITEMS = 100
+MAX_VALUES = 10_000
+MAX_INTEGER = 2**63 - 1
+MAX_NAME_BYTES = 63
+"""Postgres cuts longer names off, so two of them could become one."""
+
+Json = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+Item = TypeVar("Item")
+
+ArithmeticOp = Literal["+", "-", "*", "/"]
+CompareOp = Literal["=", "!=", "<", "<=", ">", ">="]
+MatchOp = Literal["like", "ilike", "starts_with", "ends_with", "contains"]
+InOp = Literal["in", "not in"]
+NullOp = Literal["is null", "is not null"]
+Part = Literal["year", "quarter", "month", "week", "day", "weekday", "hour"]
+Grain = Literal["day", "week", "month", "quarter", "year"]
+AggregateFn = Literal["count", "sum", "avg", "min", "max", "median"]
+
+
+class Node(Entity):
+    """A part of a plan: frozen and closed; fields such as `as` are written as JSON names them."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+def _choose(what: str, kinds: Mapping[type, str], keys: Mapping[str, str]) -> Discriminator:
+    """Which member of a union a value is meant to be: by its type, or by a key that only it has."""
+    # Tags are in angle brackets, so that they can be told from field names in the path of an error.
+
+    def tag(value: Any) -> str | None:
+        if isinstance(value, BaseModel):
+            return f"<{type(value).__name__}>"
+        if not isinstance(value, dict):
+            return next((f"<{name}>" for kind, name in kinds.items() if isinstance(value, kind)), None)
+        if isinstance(op := value.get("op"), str) and f"op {op}" in keys:
+            return f"<{keys[f'op {op}']}>"
+        return next((f"<{name}>" for key, name in keys.items() if key in value), None)
+
+    return Discriminator(tag, custom_error_type="choice", custom_error_message=what)
+
+
+def _check_scalar(value: Any) -> Any:
+    if value is None:
+        raise PydanticCustomError("scalar", 'A value cannot be null; test for null with the op "is null".')
+    if not isinstance(value, str | bool | int | float):
+        raise PydanticCustomError("scalar", "Write text, a number, true or false here.")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise PydanticCustomError("scalar", "A whole number must fit in 64 bits.")
+    if isinstance(value, float) and not isfinite(value):
+        raise PydanticCustomError("scalar", "A number must be finite.")
+    if isinstance(value, str) and "\0" in value:
+        raise PydanticCustomError("scalar", "Text must not hold the character U+0000; no engine stores it.")
+    return value
+
+
+def _check_output_name(name: str) -> str:
+    if "\0" in name or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
+        raise PydanticCustomError("name", f"A name has at most {MAX_NAME_BYTES} bytes and no U+0000.")
+    return name
+
+
+Scalar = Annotated[str | bool | int | float, BeforeValidator(_check_scalar)]
+Number = Annotated[
+    Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True)], BeforeValidator(_check_scalar)
+]
+Text = Annotated[str, Field(strict=True), BeforeValidator(_check_scalar)]
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=1_000)]
+"""A table or column as the catalog names it; a column may be written with its table: `orders.status`."""
+OutputName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_check_output_name)]
+Whole = Annotated[int, Field(strict=True, le=MAX_INTEGER)]
+
+# --- expressions: a string is a column, a number is itself, the rest are objects
+
+
+class ColumnRef(Node):
+    """A column by its exact name, for names that hold a dot or need their table apart."""
+
+    column: Name
+    table: Name | None = None
+
+
+class Value(Node):
+    """A constant; text has to be written so where a plain string would be a column."""
+
+    value: Scalar
+
+
+class Arithmetic(Node):
+    """`args` combined from left to right. Division is never whole-number division, and by zero gives null."""
+
+    op: ArithmeticOp
+    args: Annotated[tuple[Expr, ...], Field(min_length=2, max_length=MAX_ITEMS)]
+
+
+class DatePart(Node):
+    """A part of a date as a number; `week` is the ISO week, `weekday` runs from 1 (Monday) to 7."""
+
+    part: Part
+    of: Expr
+
+
+class TimeGrain(Node):
+    """The first day of the day, ISO week (Monday), month, quarter or year that a date is in."""
+
+    grain: Grain
+    of: Expr
+
+
+class When(Node):
+    """One branch of a case."""
+
+    when: Filter
+    then: Expr
+
+
+class Case(Node):
+    """The `then` of the first branch whose `when` holds, or `else`, or null."""
+
+    case: Annotated[tuple[When, ...], Field(min_length=1, max_length=MAX_ITEMS)]
+    otherwise: Expr | None = Field(default=None, alias="else")
+
+
+_EXPRESSION_KEYS = {
+    "case": "Case",
+    "part": "DatePart",
+    "grain": "TimeGrain",
+    "op": "Arithmetic",
+    "args": "Arithmetic",
+    "column": "ColumnRef",
+    "value": "Value",
+}
+Expr = TypeAliasType(
+    "Expr",
+    Annotated[
+        Annotated[Name, Tag("<name>")]
+        | Annotated[Number, Tag("<number>")]
+        | Annotated[ColumnRef, Tag("<ColumnRef>")]
+        | Annotated[Value, Tag("<Value>")]
+        | Annotated[Arithmetic, Tag("<Arithmetic>")]
+        | Annotated[DatePart, Tag("<DatePart>")]
+        | Annotated[TimeGrain, Tag("<TimeGrain>")]
+        | Annotated[Case, Tag("<Case>")],
+        _choose(
+            'Write a column name, a number, or an object with "column", "value", "op" and "args", '
+            '"part" and "of", "grain" and "of", or "case".',
+            kinds={str: "name", int: "number", float: "number"},
+            keys=_EXPRESSION_KEYS,
+        ),
+    ],
+)
+
+Operand = TypeAliasType(
+    "Operand",
+    Annotated[
+        Annotated[Scalar, Tag("<scalar>")]
+        | Annotated[ColumnRef, Tag("<ColumnRef>")]
+        | Annotated[Value, Tag("<Value>")]
+        | Annotated[Arithmetic, Tag("<Arithmetic>")]
+        | Annotated[DatePart, Tag("<DatePart>")]
+        | Annotated[TimeGrain, Tag("<TimeGrain>")]
+        | Annotated[Case, Tag("<Case>")],
+        _choose(
+            'Write text, a number, true or false; or an object such as {"column": "name"} for a column.',
+            kinds={object: "scalar"},
+            keys=_EXPRESSION_KEYS,
+        ),
+    ],
+)
+
+# --- filters
+
+
+class Compare(Node):
+    """A comparison; a string in `value` is text (or a date), `{"column": ...}` is another column."""
+
+    column: Expr
+    op: CompareOp
+    value: Operand
+
+
+class Match(Node):
+    r"""Text that fits; in `like` and `ilike`, `%` is any text, `_` one character, `\` escapes both."""
+
+    column: Expr
+    op: MatchOp
+    value: Text
+
+
+class InList(Node):
+    """One of the values, or none of them."""
+
+    column: Expr
+    op: InOp
+    value: Annotated[tuple[Scalar, ...], Field(min_length=1, max_length=MAX_VALUES)]
+
+
+class Between(Node):
+    """From the first value to the second, both included."""
+
+    column: Expr
+    op: Literal["between"]
+    value: tuple[Operand, Operand]
+
+
+class NullTest(Node):
+    """Whether there is a value at all."""
+
+    column: Expr
+    op: NullOp
+
+
+class And(Node):
+    """All of the filters hold."""
+
+    filters: Annotated[tuple[Filter, ...], Field(min_length=1, max_length=MAX_ITEMS, alias="and")]
+
+
+class Or(Node):
+    """At least one of the filters holds."""
+
+    filters: Annotated[tuple[Filter, ...], Field(min_length=1, max_length=MAX_ITEMS, alias="or")]
+
+
+class Not(Node):
+    """The filter does not hold."""
+
+    filter: Filter = Field(alias="not")
+
+
+_FILTER_OPS = {
+    **dict.fromkeys(get_args(CompareOp), "Compare"),
+    **dict.fromkeys(get_args(MatchOp), "Match"),
+    **dict.fromkeys(get_args(InOp), "InList"),
+    "between": "Between",
+    **dict.fromkeys(get_args(NullOp), "NullTest"),
+}
+Filter = TypeAliasType(
+    "Filter",
+    Annotated[
+        Annotated[Compare, Tag("<Compare>")]
+        | Annotated[Match, Tag("<Match>")]
+        | Annotated[InList, Tag("<InList>")]
+        | Annotated[Between, Tag("<Between>")]
+        | Annotated[NullTest, Tag("<NullTest>")]
+        | Annotated[And, Tag("<And>")]
+        | Annotated[Or, Tag("<Or>")]
+        | Annotated[Not, Tag("<Not>")],
+        _choose(
+            'Write {"column": ..., "op": ..., "value": ...}, {"and": [...]}, {"or": [...]} or {"not": ...}.',
+            kinds={},
+            keys={f"op {op}": name for op, name in _FILTER_OPS.items()}
+            | {"and": "And", "or": "Or", "not": "Not", "column": "Compare"},
+        ),
+    ],
+)
+Filters = Annotated[
+    Annotated[Filter, Tag("<filter>")]
+    | Annotated[Annotated[tuple[Filter, ...], Field(min_length=1, max_length=MAX_ITEMS)], Tag("<all>")],
+    Discriminator(lambda value: "<all>" if isinstance(value, list | tuple) else "<filter>"),
+]
+"""One filter, or a list of filters that must all hold."""
+
+# --- the parts of a plan
+
+
+class TableRef(Node):
+    """A table of the catalog, with another name for it if wanted."""
+
+    table: Name
+    alias: OutputName | None = Field(default=None, alias="as")
+
+
+class Join(Node):
+    """A table to join: on pairs of equal columns, or, without `on`, along the foreign keys of the catalog."""
+
+    table: Name
+    alias: OutputName | None = Field(default=None, alias="as")
+    kind: Literal["inner", "left"] = "inner"
+    on: Annotated[tuple[tuple[ColumnName, ColumnName], ...], Field(max_length=MAX_ITEMS)] = ()
+    along: Literal["keys"] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Join:
+        if self.on and self.along:
+            raise PydanticCustomError("join", 'Give either "on" or "along", not both.')
+        return self
+
+
+class Named(Node):
+    """An expression and the name of the column it becomes."""
+
+    expr: Expr
+    alias: OutputName = Field(alias="as")
+
+
+class Aggregate(Node):
+    """A measure over a group's rows, or those that pass `filter`; `count` without `of` counts rows."""
+
+    fn: AggregateFn
+    of: Expr | None = None
+    distinct: bool = Field(default=False, strict=True)
+    filter: Filters | None = None
+    alias: OutputName | None = Field(default=None, alias="as")
+
+    @model_validator(mode="after")
+    def _has_operand(self) -> Aggregate:
+        if self.of is None and (self.fn != "count" or self.distinct):
+            what = "count with distinct" if self.fn == "count" else self.fn
+            raise PydanticCustomError("operand", '`{what}` needs "of": the column to use.', {"what": what})
+        if self.distinct and self.fn == "median":
+            raise PydanticCustomError("operand", "`median` cannot be distinct.")
+        return self
+
+
+class Top(Node):
+    """Keep the `n` rows with the highest `by` (the lowest, with `lowest`) for each value of `per`."""
+
+    n: Annotated[Whole, Field(ge=1)]
+    per: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_ITEMS)]
+    by: Name
+    lowest: bool = Field(default=False, strict=True)
+
+
+class Order(Node):
+    """A key to sort by."""
+
+    by: Expr
+    desc: bool = Field(default=False, strict=True)
+    nulls: Literal["first", "last"] = "last"
+
+
+def _tag_select_item(value: Any) -> str:
+    return (
+        "<Named>" if isinstance(value, Named) or (isinstance(value, dict) and "expr" in value) else "<expr>"
+    )
+
+
+ColumnName = Annotated[
+    Annotated[Name, Tag("<name>")] | Annotated[ColumnRef, Tag("<ColumnRef>")],
+    _choose('Write a column name or {"column": ..., "table": ...}.', {str: "name"}, {"column": "ColumnRef"}),
+]
+From = Annotated[
+    Annotated[Name, Tag("<name>")] | Annotated[TableRef, Tag("<TableRef>")],
+    _choose('Write a table name or {"table": ..., "as": ...}.', {str: "name"}, {"table": "TableRef"}),
+]
+JoinItem = Annotated[
+    Annotated[Name, Tag("<name>")] | Annotated[Join, Tag("<Join>")],
+    _choose('Write a table name or {"table": ..., "on": [...]}.', {str: "name"}, {"table": "Join"}),
+]
+SelectItem = Annotated[
+    Annotated[Expr, Tag("<expr>")] | Annotated[Named, Tag("<Named>")],
+    Discriminator(_tag_select_item),
+]
+OrderItem = Annotated[
+    Annotated[Name, Tag("<name>")] | Annotated[Order, Tag("<Order>")],
+    _choose('Write a column name or {"by": ..., "desc": true}.', {str: "name"}, {"by": "Order"}),
+]
+Items = Annotated[tuple[Item, ...], Field(max_length=MAX_ITEMS)]
+
+
+class QueryPlan(Node):
+    """One query over one source: which rows and columns, grouped and measured how, in which order."""
+
+    source: From = Field(alias="from")
+    joins: Items[JoinItem] = ()
+    select: Items[SelectItem] = ()
+    where: Filters | None = None
+    group_by: Items[SelectItem] = ()
+    aggregate: Items[Aggregate] = ()
+    having: Filters | None = None
+    top: Top | None = None
+    order_by: Items[OrderItem] = ()
+    limit: Annotated[Whole, Field(ge=1)] | None = None
+    offset: Annotated[Whole, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _bounded(self) -> QueryPlan:
+        _check_depth(self)
+        return self
+
+    @model_validator(mode="after")
+    def _coherent(self) -> QueryPlan:
+        if self.having is not None and not (self.group_by or self.aggregate):
+            raise PydanticCustomError(
+                "plan", '"having" filters groups; use "where", or add "group_by" or "aggregate".'
+            )
+        if self.offset and not (self.limit and self.order_by):
+            raise PydanticCustomError(
+                "plan", '"offset" needs "limit" and "order_by", or the page could be any rows.'
+            )
+        return self
+
+
+_MODELS: dict[str, type[BaseModel]] = {
+    f"<{model.__name__}>": model
+    for model in (
+        ColumnRef, Value, Arithmetic, DatePart, TimeGrain, Case, Compare, Match, InList, Between, NullTest,
+        And, Or, Not, TableRef, Join, Named, Order,
+    )
+} | {"case": When, "aggregate": Aggregate, "top": Top}  # fmt: skip
+"""By the last step of an error's path that says which model was meant."""
+
+
+def plan_schema() -> Json:
+    """The JSON Schema of a plan."""
+    schema = QueryPlan.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def parse_plan(text_or_dict: str | bytes | Json) -> QueryPlan:
+    """The plan that the JSON describes, or `Invalid` that names the field, the value and what to do."""
+    data = _load(text_or_dict)
+    try:
+        return QueryPlan.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def _load(text_or_dict: str | bytes | Json) -> Json:
+    if isinstance(text_or_dict, dict):
+        _check_depth(text_or_dict)
+    try:
+        text = json.dumps(text_or_dict) if isinstance(text_or_dict, dict) else text_or_dict
+        if len(text) > MAX_CHARS:
+            raise Invalid(
+                f"The plan has {len(text)} characters; at most {MAX_CHARS} are allowed.",
+                hint="Shorten lists of values, or load them as a table and join it.",
+            )
+        data = json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(
+            f"The plan is not JSON: {error}.", hint='Write one object, such as {"from": "orders"}.'
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+    except TypeError as error:
+        raise Invalid(
+            f"The plan is not JSON: {error}.", hint="Use text, numbers, true, false and lists."
+        ) from None
+    if not isinstance(data, dict):
+        raise Invalid(
+            f"The plan is {_show(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.'
+        )
+    _check_depth(data)
+    return data
+
+
+def _too_deep() -> Invalid:
+    return Invalid(
+        f"The plan is nested deeper than {MAX_DEPTH} levels.",
+        hint='Flatten it: "and", "or" and "args" take many items in one list.',
+    )
+
+
+def _children(node: Any) -> Iterator[Any]:
+    if isinstance(node, BaseModel):
+        yield from node.__dict__.values()
+    elif isinstance(node, dict):
+        yield from node.values()
+    elif isinstance(node, list | tuple):
+        yield from node
+
+
+def _check_depth(root: Any) -> None:
+    """Level by level, so that the check itself cannot run out of stack."""
+    level = [root]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _explain(error: ValidationError) -> Invalid:
+    # A misspelt field is also a missing one; the spelling is the better news.
+    first = min(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    path = _path(first)
+    message, hint = _words(first, path)
+    return Invalid(message, hint=hint, path=path or None)
+
+
+def _path(error: ErrorDetails) -> str:
+    text = ""
+    for step in error["loc"]:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif not step.startswith("<") and step not in ("str", "bool", "int", "float"):
+            text += f".{step}" if text else step
+    return text
+
+
+def _words(error: ErrorDetails, path: str) -> tuple[str, str]:
+    where, value = f"`{path}`" if path else "The plan", _show(error["input"])
+    match error["type"]:
+        case "missing":
+            return f"{where} is missing.", f"Add it; allowed here: {_fields(error)}."
+        case "extra_forbidden":
+            return f"{where} is not a field of a plan.", _nearest_field(error)
+        case "literal_error" if error["loc"][-2:] == ("<Compare>", "op"):
+            return f"{where} is {value}.", f"Write one of {', '.join(f'`{op}`' for op in _FILTER_OPS)}."
+        case "literal_error":
+            return f"{where} is {value}.", f"Write one of {error['ctx']['expected']}."
+        case "too_short":
+            return f"{where} is empty.", "Give at least one item, or leave the field out."
+        case "too_long":
+            limit = error["ctx"]["max_length"]
+            return f"{where} has too many items.", f"At most {limit} are allowed."
+        case "tuple_type":
+            return f"{where} is {value}.", "Write a list: [...]."
+        case "choice" | "scalar" | "name" | "plan" | "join" | "operand":
+            return f"{where} cannot be {value}.", error["msg"]
+    return f"{where} cannot be {value}.", f"{error['msg'].replace('Input should', 'It should')}."
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
+    return f"`{text[:77]}...`" if len(text) > 80 else f"`{text}`"
+
+
+def _model_of(error: ErrorDetails) -> type[BaseModel]:
+    return next((_MODELS[s] for s in reversed(error["loc"][:-1]) if s in _MODELS), QueryPlan)
+
+
+def _field_names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _fields(error: ErrorDetails) -> str:
+    return ", ".join(f"`{name}`" for name in _field_names(_model_of(error)))
+
+
+def _nearest_field(error: ErrorDetails) -> str:
+    near = get_close_matches(str(error["loc"][-1]), _field_names(_model_of(error)), n=1)
+    return f"Did you mean `{near[0]}`?" if near else f"Allowed here: {_fields(error)}."

@@ -1,0 +1,471 @@
+"""From a plan to SQL, through a syntax tree: the same plan and the same catalog give the same text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from typing import assert_never
+
+from sqlglot import exp
+
+from etude.entities import Catalog
+from etude.errors import Invalid
+from etude.sources import plan_dialect as sql
+from etude.sources.plan import (
+    Aggregate,
+    AggregateFn,
+    And,
+    Arithmetic,
+    Between,
+    Case,
+    ColumnRef,
+    Compare,
+    DatePart,
+    Expr,
+    Filter,
+    InList,
+    Match,
+    Named,
+    Not,
+    NullTest,
+    Operand,
+    Or,
+    Order,
+    QueryPlan,
+    SelectItem,
+    TimeGrain,
+    Top,
+    Value,
+)
+from etude.sources.plan_dialect import DIALECTS, Kind, Typed
+from etude.sources.plan_scope import Scope, column_of, open_scope, table_ast
+
+_COMPARE: dict[str, type[exp.Binary]] = {
+    "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,
+}  # fmt: skip
+_ARITHMETIC: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What names mean at one place of a query."""
+
+    dialect: str
+    find: Callable[[str | ColumnRef], Typed]
+    known: tuple[tuple[Expr, Typed], ...] = ()
+    """Whole expressions that have a value there."""
+    ties: tuple[Typed, ...] = ()
+    """What tells the rows apart."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """An aggregate before it is SQL: its function, and its operand in terms of rows (None counts rows)."""
+
+    fn: AggregateFn
+    operand: exp.Expr | None
+    distinct: bool
+    result: Typed
+    """Kind, label and name of the aggregate; its SQL only once the rows are settled."""
+
+
+def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) -> str:
+    """The SQL of the plan for the catalog's engine, or `Invalid` that says what is wrong and what to do."""
+    target = dialect or catalog.dialect
+    if target not in DIALECTS:
+        raise Invalid(f"Plans cannot be compiled to `{target}`.", hint=f"There are {', '.join(DIALECTS)}.")
+    return _query(plan, open_scope(plan, catalog), target).sql(dialect=target)
+
+
+def _query(plan: QueryPlan, scope: Scope, dialect: str) -> exp.Select:
+    query, frame = _read(scope), Frame(dialect, scope.find)
+    if plan.where is not None:
+        query.where(_all(plan.where, frame), copy=False)
+    if plan.group_by or plan.aggregate:
+        query, outputs, frame = _group(plan, query, frame)
+    else:
+        outputs = _outputs(plan.select, frame) or _every_column(scope)
+        frame = replace(frame, ties=_sortable(outputs))
+    _check_names(outputs)
+    if plan.top:
+        query.select(*(_aliased(output) for output in outputs), copy=False)
+        query = _keep_top(plan, plan.top, query, outputs, dialect)
+        outputs = _relabelled(outputs, "_ranked")
+        frame = Frame(dialect, partial(_find_output, outputs), ties=_sortable(outputs))
+    query.select(*(_aliased(output) for output in outputs), copy=False)
+    return _sort_and_cut(plan, query, outputs, frame)
+
+
+def _read(scope: Scope) -> exp.Select:
+    first, *others = scope.joined
+    query = exp.Select().from_(table_ast(first), copy=False)
+    for joined in others:
+        on = exp.and_(*(exp.EQ(this=left.ast, expression=right.ast) for left, right in joined.on), copy=False)
+        query.join(table_ast(joined), on=on, join_type=joined.kind, copy=False)
+    return query
+
+
+# --- the columns of the result
+
+
+def _outputs(items: Sequence[SelectItem], frame: Frame) -> list[Typed]:
+    values = []
+    for item in items:
+        value = _expression(item.expr if isinstance(item, Named) else item, frame)
+        if not isinstance(item, Named) and not value.name:
+            raise Invalid(f"{value.label} has no name.", hint='Write {"expr": ..., "as": "a name"}.')
+        values.append((value, item.alias if isinstance(item, Named) else None))
+    return _named(values)
+
+
+def _every_column(scope: Scope) -> list[Typed]:
+    return _named(
+        [(column_of(joined, column), None) for joined in scope.joined for column in joined.table.columns]
+    )
+
+
+def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
+    """Columns of one name from two tables are told apart by their table, unless the plan names them."""
+    counts = Counter((alias or value.name).lower() for value, alias in values)
+    outputs = []
+    for value, alias in values:
+        name = alias or value.name
+        if not alias and counts[name.lower()] > 1 and (table := value.ast.text("table")):
+            name = f"{table}_{name}"
+        outputs.append(replace(value, name=name))
+    return outputs
+
+
+def _check_names(outputs: Sequence[Typed]) -> None:
+    counts = Counter(output.name.lower() for output in outputs)
+    for output in outputs:
+        if counts[output.name.lower()] > 1:
+            raise Invalid(
+                f"Two columns of the result are called `{output.name}`.", hint='Name one of them with "as".'
+            )
+
+
+def _aliased(output: Typed) -> exp.Expr:
+    return exp.Alias(this=output.ast.copy(), alias=sql.quote(output.name))
+
+
+def _lookup(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed | None:
+    name = ref if isinstance(ref, str) else ref.column if ref.table is None else ""
+    exact = [output for output in outputs if output.name == name]
+    return next(iter(exact or [o for o in outputs if o.name.lower() == name.lower()]), None)
+
+
+def _find_output(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed:
+    if found := _lookup(outputs, ref):
+        return found
+    name = ref if isinstance(ref, str) else ref.column
+    near = get_close_matches(name, [output.name for output in outputs], n=1)
+    shown = ", ".join(f"`{output.name}`" for output in outputs)
+    hint = f"Did you mean `{near[0]}`?" if near else f'Use one of {shown}, or add it to "select".'
+    raise Invalid(f"`{name}` is not a column of the result.", hint=hint)
+
+
+# --- expressions
+
+
+def _expression(expr: Expr, frame: Frame) -> Typed:
+    for known, value in frame.known:
+        if known == expr and not isinstance(expr, str):
+            return replace(value, ast=value.ast.copy())
+    match expr:
+        case str() | ColumnRef():
+            found = frame.find(expr)
+            return replace(found, ast=found.ast.copy())
+        case int() | float():
+            return sql.literal(expr)
+        case Value():
+            return sql.literal(expr.value)
+        case Arithmetic():
+            return _arithmetic(expr, frame)
+        case DatePart(part=part, of=of):
+            inner = _expression(of, frame)
+            return _derived(inner, sql.date_part(inner, part, frame.dialect), "number", part)
+        case TimeGrain(grain=grain, of=of):
+            inner = _expression(of, frame)
+            return _derived(inner, sql.date_trunc(inner, grain, frame.dialect), "date", grain)
+        case Case():
+            return _case(expr, frame)
+    assert_never(expr)
+
+
+def _derived(inner: Typed, ast: exp.Expr, kind: Kind, what: str) -> Typed:
+    return Typed(ast, kind, f"the {what} of {inner.label}", inner.name and f"{inner.name}_{what}")
+
+
+def _arithmetic(expr: Arithmetic, frame: Frame) -> Typed:
+    values = [_expression(arg, frame) for arg in expr.args]
+    for value in values:
+        if value.kind not in ("number", "flag", "other"):
+            raise Invalid(f"{value}; `{expr.op}` needs numbers.", hint="Use columns that hold numbers.")
+    total = _wrapped(values[0].ast)
+    for value in values[1:]:
+        right = _wrapped(value.ast)
+        total = (
+            sql.divide(total, right) if expr.op == "/" else _ARITHMETIC[expr.op](this=total, expression=right)
+        )
+    return Typed(total, "number", f" {expr.op} ".join(value.label for value in values))
+
+
+def _wrapped(ast: exp.Expr) -> exp.Expr:
+    return exp.paren(ast, copy=False) if isinstance(ast, exp.Binary) else ast
+
+
+def _case(expr: Case, frame: Frame) -> Typed:
+    branches = [(_condition(when.when, frame), _expression(when.then, frame)) for when in expr.case]
+    values = [value for _, value in branches]
+    case = exp.Case()
+    for condition, value in branches:
+        case.append("ifs", exp.If(this=condition, true=value.ast))
+    if expr.otherwise is not None:
+        values.append(_expression(expr.otherwise, frame))
+        case.set("default", values[-1].ast)
+    for value in values[1:]:
+        sql.require_same(values[0], value)
+    return Typed(case, values[0].kind, "the case")
+
+
+# --- filters
+
+
+def _all(filters: Filter | Sequence[Filter], frame: Frame) -> exp.Expr:
+    listed = filters if isinstance(filters, tuple) else (filters,)
+    return exp.and_(*(_condition(item, frame) for item in listed), copy=False)
+
+
+def _condition(item: Filter, frame: Frame) -> exp.Expr:
+    match item:
+        case And(filters=filters):
+            return exp.and_(*(_condition(part, frame) for part in filters), copy=False)
+        case Or(filters=filters):
+            return exp.or_(*(_condition(part, frame) for part in filters), copy=False)
+        case Not(filter=inner):
+            return exp.not_(_condition(inner, frame), copy=False)
+        case Compare(op=op):
+            left, right = _sides(item.column, (item.value,), frame)
+            return _COMPARE[op](this=left, expression=right[0])
+        case Between(value=bounds):
+            left, right = _sides(item.column, bounds, frame)
+            return exp.Between(this=left, low=right[0], high=right[1])
+        case InList(op=op, value=choices):
+            left, right = _sides(item.column, choices, frame)
+            return _negated(exp.In(this=left, expressions=right), op == "not in")
+        case Match(op=op, value=pattern):
+            return sql.match(_expression(item.column, frame), op, pattern, frame.dialect)
+        case NullTest(op=op):
+            value = _expression(item.column, frame).ast
+            return _negated(exp.Is(this=value, expression=exp.Null()), op == "is not null")
+    assert_never(item)
+
+
+def _negated(condition: exp.Expr, negate: bool) -> exp.Expr:
+    return exp.not_(condition, copy=False) if negate else condition
+
+
+def _sides(column: Expr, operands: Sequence[Operand], frame: Frame) -> tuple[exp.Expr, list[exp.Expr]]:
+    """Both sides of a comparison, in one form."""
+    left = _expression(column, frame)
+    values = [_operand(operand, frame) for operand in operands]
+    kinds = {value.kind for value in values if isinstance(value, Typed)} | {left.kind}
+    # A date beside a timestamp, or a timestamp with a zone beside one without, compare as timestamps.
+    shared: Kind = left.kind if len(kinds) == 1 or left.kind not in sql.TEMPORAL else "timestamp"
+    right = []
+    for value in values:
+        if isinstance(value, Typed):
+            sql.require_same(left, value)
+            right.append(sql.comparable(value, shared, frame.dialect))
+        else:
+            right.append(sql.constant(value, replace(left, kind=shared), frame.dialect))
+    return sql.comparable(left, shared, frame.dialect), right
+
+
+def _operand(operand: Operand, frame: Frame) -> str | float | Typed:
+    """A constant, to be read as the other side needs it, or an expression."""
+    if isinstance(operand, str | int | float):
+        return operand
+    return operand.value if isinstance(operand, Value) else _expression(operand, frame)
+
+
+# --- groups
+
+
+def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select, list[Typed], Frame]:
+    row_keys = _outputs(plan.group_by, rows)
+    for key in row_keys:
+        if not key.ast.find(exp.Column):
+            raise Invalid(f"{key.label} is the same in every row.", hint="Group by a column.")
+    measures = [_measure(item, rows) for item in plan.aggregate]
+    query, keys, aggregates = _settle(query, row_keys, measures, rows.dialect)
+    query.group_by(*(key.ast.copy() for key in keys), copy=False)
+
+    def find(ref: str | ColumnRef) -> Typed:
+        return _lookup([*aggregates, *keys], ref) or _find_key(ref, rows, row_keys, keys, aggregates)
+
+    exprs = [item.expr if isinstance(item, Named) else item for item in plan.group_by]
+    frame = Frame(rows.dialect, find, tuple(zip(exprs, keys, strict=True)), tuple(keys))
+    if plan.having is not None:
+        query.having(_all(plan.having, frame), copy=False)
+    chosen = [item.expr if isinstance(item, Named) else item for item in plan.select]
+    shown = {expr.lower() for expr in chosen if isinstance(expr, str)}
+    rest = [aggregate for aggregate in aggregates if aggregate.name.lower() not in shown]
+    return query, (_outputs(plan.select, frame) or keys) + rest, frame
+
+
+def _find_key(
+    ref: str | ColumnRef, rows: Frame, row_keys: list[Typed], keys: list[Typed], aggregates: list[Typed]
+) -> Typed:
+    name = ref if isinstance(ref, str) else ref.column
+    if near := get_close_matches(name, [a.name for a in aggregates], n=1, cutoff=0.8):
+        raise Invalid(f"`{name}` is not a column of the groups.", hint=f"Did you mean `{near[0]}`?")
+    column = rows.find(ref)
+    for row_key, key in zip(row_keys, keys, strict=True):
+        if row_key.ast == column.ast:
+            return key
+    raise Invalid(
+        f"{column.label} is neither grouped nor aggregated.", hint='Add it to "group_by", or aggregate it.'
+    )
+
+
+def _measure(item: Aggregate, rows: Frame) -> Measure:
+    of = None if item.of is None else _expression(item.of, rows)
+    if of:
+        _check_operand(item.fn, of)
+    operand = of.ast if of else None
+    if item.filter is not None:
+        counted = operand or exp.Literal.number(1)
+        operand = exp.Case(ifs=[exp.If(this=_all(item.filter, rows), true=counted)])
+    words = [item.fn, "distinct" if item.distinct else "", of.name if of else ""]
+    name = item.alias or "_".join(word for word in words if word)
+    kind: Kind = of.kind if of and item.fn in ("min", "max") else "number"
+    return Measure(item.fn, operand, item.distinct, Typed(exp.Null(), kind, f"`{name}`", name))
+
+
+def _check_operand(fn: AggregateFn, of: Typed) -> None:
+    if fn in ("sum", "avg", "median") and of.kind not in ("number", "flag", "other"):
+        raise Invalid(f"{of}; `{fn}` needs a number.", hint="Use count, min or max, or a column of numbers.")
+    if fn in ("min", "max") and of.kind == "boolean":
+        raise Invalid(f"{of}; `{fn}` needs an order.", hint='Use count with a "filter".')
+
+
+def _settle(
+    query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
+) -> tuple[exp.Select, list[Typed], list[Typed]]:
+    """Keys and aggregates as SQL; where the engine has no median, over rows that know their place."""
+    if sql.has_median(dialect) or all(measure.fn != "median" for measure in measures):
+        asts = [sql.measure(m.fn, m.operand, m.distinct, dialect) for m in measures]
+    else:
+        query, keys, asts = _rank_rows(query, keys, measures, dialect)
+    return query, keys, [replace(m.result, ast=ast) for m, ast in zip(measures, asts, strict=True)]
+
+
+def _rank_rows(
+    query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
+) -> tuple[exp.Select, list[Typed], list[exp.Expr]]:
+    """Rows with keys and operands as columns; with an operand of a median also its place and their count."""
+    asts = []
+    partition = [key.ast for key in keys]
+    columns = {f"key_{n}": key.ast for n, key in enumerate(keys)}
+    for n, measure in enumerate(measures):
+        if measure.operand is None:
+            asts.append(sql.measure(measure.fn, None, False, dialect))
+            continue
+        columns[f"value_{n}"] = measure.operand
+        if measure.fn != "median":
+            asts.append(sql.measure(measure.fn, _inner(f"value_{n}"), measure.distinct, dialect))
+            continue
+        order = sql.ordered(measure.operand.copy(), False, "last", dialect)
+        columns[f"place_{n}"] = sql.over(exp.RowNumber(), [ast.copy() for ast in partition], order)
+        count = exp.Count(this=measure.operand.copy())
+        columns[f"count_{n}"] = sql.over(count, [ast.copy() for ast in partition], [])
+        asts.append(_middle(n))
+    query.select(*(exp.alias_(ast.copy(), sql.quote(name)) for name, ast in columns.items()), copy=False)
+    outer = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
+    return outer, [replace(key, ast=_inner(f"key_{n}")) for n, key in enumerate(keys)], asts
+
+
+def _inner(name: str, table: str = "_rows") -> exp.Expr:
+    return exp.Column(this=sql.quote(name), table=sql.quote(table))
+
+
+def _middle(n: int) -> exp.Expr:
+    """The average of the middle one or two values: twice their place is from count to count + 2."""
+    place = exp.Mul(this=_inner(f"place_{n}"), expression=exp.Literal.number(2))
+    high = exp.Add(this=_inner(f"count_{n}"), expression=exp.Literal.number(2))
+    inside = exp.Between(this=place, low=_inner(f"count_{n}"), high=high)
+    return exp.Avg(this=exp.Case(ifs=[exp.If(this=inside, true=sql.widen(_inner(f"value_{n}")))]))
+
+
+# --- top, order and limit
+
+
+def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed], dialect: str) -> exp.Select:
+    """The rows with the best places in their group; if the plan sets no order, by group and place."""
+    place = "_place"
+    while _lookup(outputs, place):
+        place += "_"
+    ranked = _rank(top, query, outputs, place, dialect)
+    kept = exp.Select().from_(ranked.subquery(sql.quote("_ranked"), copy=False), copy=False)
+    number = _inner(place, "_ranked")
+    kept.where(exp.LTE(this=number, expression=exp.Literal.number(top.n)), copy=False)
+    if not plan.order_by:
+        usual = [_find_output(_relabelled(outputs, "_ranked"), name).ast for name in top.per]
+        for ast in [*usual, number.copy()]:
+            kept.order_by(*sql.ordered(ast, False, "last", dialect), copy=False)
+    return kept
+
+
+def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect: str) -> exp.Select:
+    """The rows, each with its place; what ties in `by` is told apart by the other columns."""
+    rows = _relabelled(outputs, "_rows")
+    per = [_find_output(rows, name) for name in top.per]
+    by = _find_output(rows, top.by)
+    order = sql.ordered(by.ast, not top.lowest, "last", dialect)
+    for row in _sortable(rows):
+        if row not in (by, *per):
+            order += sql.ordered(row.ast.copy(), False, "last", dialect)
+    number = sql.over(exp.RowNumber(), [key.ast.copy() for key in per], order)
+    ranked = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
+    return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.quote(place)), copy=False)
+
+
+def _relabelled(outputs: list[Typed], table: str) -> list[Typed]:
+    return [replace(output, ast=_inner(output.name, table)) for output in outputs]
+
+
+def _sort_and_cut(plan: QueryPlan, query: exp.Select, outputs: list[Typed], frame: Frame) -> exp.Select:
+    sorting = replace(frame, find=lambda ref: _lookup(outputs, ref) or frame.find(ref))
+    items = [Order(by=item) if isinstance(item, str) else item for item in plan.order_by]
+    keys = [(_expression(item.by, sorting), item) for item in items]
+    for key, item in keys:
+        if not _varies(key):
+            raise Invalid(f"{key.label} is the same in every row.", hint="Order by a column.")
+        query.order_by(*sql.ordered(key.ast, item.desc, item.nulls, frame.dialect), copy=False)
+    if plan.limit is not None:
+        if keys:
+            _break_ties(query, [key for key, _ in keys], frame)
+        query.limit(plan.limit, copy=False)
+    return query.offset(plan.offset, copy=False) if plan.offset else query
+
+
+def _sortable(values: Sequence[Typed]) -> tuple[Typed, ...]:
+    # Some types, such as JSON in Postgres, have no order.
+    return tuple(value for value in values if value.kind != "other")
+
+
+def _varies(value: Typed) -> bool:
+    # A bare number in ORDER BY would be the position of a column.
+    return value.ast.find(exp.Column, exp.AggFunc) is not None
+
+
+def _break_ties(query: exp.Select, keys: list[Typed], frame: Frame) -> None:
+    """Make the order total, or the rows that a limit keeps could change from run to run."""
+    for tie in frame.ties:
+        if _varies(tie) and all(tie.ast != key.ast for key in keys):
+            query.order_by(*sql.ordered(tie.ast.copy(), False, "last", frame.dialect), copy=False)

@@ -1,0 +1,380 @@
+"""What a plan means in each engine's words: constants, dates, patterns and order that agree everywhere."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from typing import Literal
+
+from sqlglot import exp
+
+from etude.errors import Invalid
+from etude.sources.plan import AggregateFn, Grain, MatchOp, Part
+
+Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
+"""`flag` is a number that stands for true or false; `other` is a type that only the engine can judge."""
+
+Nulls = Literal["first", "last"]
+DIALECTS = ("duckdb", "postgres", "mysql", "sqlite")
+TEMPORAL: frozenset[Kind] = frozenset({"date", "timestamp", "timestamptz"})
+
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("number", re.compile(r"u?(tiny|small|medium|big|huge)?int(eger|[0-9]+)?( (un)?signed)?( zerofill)?")),
+    ("number", re.compile(r"(small|big)?serial|unsigned big int|decimal|dec|numeric|number|fixed|year")),
+    ("number", re.compile(r"real|float[0-9]*( unsigned)?|double( precision)?( unsigned)?|decimal unsigned")),
+    ("text", re.compile(r"n?(var)?char[2]?|(native |varying )?character( varying)?|bpchar|nvarchar2?|name")),
+    ("text", re.compile(r"(tiny|medium|long)?text|citext|string|clob")),
+    ("boolean", re.compile(r"bool(ean)?")),
+    ("date", re.compile(r"date")),
+    ("timestamp", re.compile(r"datetime|timestamp(_s|_ms|_us|_ns)?( without time zone)?")),
+    ("timestamptz", re.compile(r"timestamptz|timestamp with time zone")),
+)
+_SHOWN: dict[Kind, str] = {
+    "number": "a number",
+    "text": "text",
+    "boolean": "true or false",
+    "flag": "true or false",
+    "date": "a date",
+    "timestamp": "a date with a time",
+    "timestamptz": "a date with a time",
+}
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A piece of SQL, the kind of value it gives, what an error calls it, and its own name, if it has one."""
+
+    ast: exp.Expr
+    kind: Kind
+    label: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.label} is {_SHOWN.get(self.kind, 'of another type')}"
+
+
+def kind_of(type_name: str) -> Kind:
+    """The kind of value a column of that type holds, whichever engine named the type."""
+    text = " ".join(type_name.lower().split())
+    if text.startswith("tinyint(1)"):
+        return "flag"
+    base = re.sub(r" ?\([^)]*\)", "", text)
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(base)), "other")
+
+
+def require_same(left: Typed, right: Typed) -> None:
+    """Refuse two values that no engine, or not every engine, can compare."""
+    groups = (TEMPORAL, {"number", "flag"}, {"boolean", "flag"}, {"text"})
+    if "other" in (left.kind, right.kind) or any(left.kind in g and right.kind in g for g in groups):
+        return
+    raise Invalid(f"{left}, but {right}.", hint="Compare values of one kind.")
+
+
+def quote(name: str) -> exp.Identifier:
+    """The name as an identifier that no character in it can end."""
+    return exp.to_identifier(name, quoted=True)
+
+
+def _call(name: str, *args: exp.Expr) -> exp.Expr:
+    # Anonymous: sqlglot writes the engine's own function as it is, and does not translate it once more.
+    return exp.Anonymous(this=name, expressions=list(args))
+
+
+def _text(value: str) -> exp.Expr:
+    return exp.Literal.string(value)
+
+
+def _number(value: float) -> exp.Expr:
+    return exp.Literal.number(value)
+
+
+def widen(ast: exp.Expr) -> exp.Expr:
+    """As a double: engines differ in how averages and quotients of whole numbers and decimals are rounded."""
+    return exp.cast(ast, exp.DataType.Type.DOUBLE)
+
+
+def divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """A quotient that is 0.5 for 1 and 2, and null for a divisor of zero."""
+    divisor = exp.Nullif(this=right, expression=_number(0))
+    return exp.Div(this=widen(left), expression=divisor, typed=True, safe=False)
+
+
+# --- constants
+
+
+def literal(value: str | float) -> Typed:
+    """A constant of its own kind."""
+    if isinstance(value, bool):
+        return Typed(exp.Boolean(this=value), "boolean", f"`{str(value).lower()}`")
+    if isinstance(value, str):
+        return Typed(_text(value), "text", f"`{value}`")
+    return Typed(_number(value), "number", f"`{value}`")
+
+
+def constant(value: str | float, like: Typed, dialect: str) -> exp.Expr:
+    """A constant to compare with `like`; `Invalid` if it is of another kind."""
+    own = literal(value)
+    if like.kind in TEMPORAL and isinstance(value, str):
+        return _moment(value, like, dialect)
+    if like.kind in ("other", own.kind) or (like.kind == "flag" and own.kind in ("number", "boolean")):
+        return own.ast
+    raise Invalid(f"{like}, but {own.label} is {_SHOWN[own.kind]}.", hint=_constant_hint(value, like))
+
+
+def _constant_hint(value: str | float, like: Typed) -> str:
+    if like.kind == "text":
+        return f'Write the value as text: "{value}".'
+    if like.kind == "number":
+        return "Write the value as a number, without quotes."
+    if like.kind in TEMPORAL:
+        return 'Write the value as "YYYY-MM-DD", or compare a date part such as {"part": "year", "of": ...}.'
+    return "Write true or false."
+
+
+def _moment(value: str, like: Typed, dialect: str) -> exp.Expr:
+    moment = _parse_moment(value, like)
+    if like.kind == "date":
+        shown = moment.date().isoformat()
+        return _text(shown) if dialect == "sqlite" else exp.cast(_text(shown), "date")
+    if moment.tzinfo and dialect in ("mysql", "sqlite"):
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    if dialect == "sqlite":
+        return _text(moment.isoformat(" ", "milliseconds"))
+    to = {"mysql": "datetime(6)"}.get(dialect, like.kind)
+    return exp.cast(_text(moment.isoformat(" ")), exp.DataType.build(to, dialect=dialect))
+
+
+def _parse_moment(value: str, like: Typed) -> datetime:
+    try:
+        # fromisoformat also reads 20240131 and 2024-W05-3, which no engine does.
+        if not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
+            raise ValueError
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        form = "YYYY-MM-DD" if like.kind == "date" else "YYYY-MM-DD or YYYY-MM-DD HH:MM:SS"
+        raise Invalid(f"`{value}` is not a date.", hint=f"{like}; write the value as {form}.") from None
+    if like.kind == "timestamptz":
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment.tzinfo:
+        raise Invalid(f"`{value}` has a time zone, but {like.label} has none.", hint="Leave the zone out.")
+    if like.kind == "date" and moment.time() != time():
+        raise Invalid(f"`{value}` has a time, but {like}.", hint="Leave the time out.")
+    return moment
+
+
+# --- dates
+
+
+def comparable(typed: Typed, kind: Kind, dialect: str) -> exp.Expr:
+    """The value in a form that compares right with any value of `kind`."""
+    if typed.kind not in TEMPORAL:
+        return typed.ast
+    if dialect == "sqlite":
+        # SQLite keeps dates as text; `2024-01-31` and `2024-01-31T00:00:00` are equal only in one form.
+        if kind == "date":
+            return _call("DATE", typed.ast)
+        return _call("STRFTIME", _text("%Y-%m-%d %H:%M:%f"), typed.ast)
+    return typed.ast if kind == typed.kind else _clock(typed, dialect)
+
+
+def _clock(typed: Typed, dialect: str) -> exp.Expr:
+    """Date and time in UTC, so that the answer does not depend on the time zone of the connection."""
+    if typed.kind == "timestamptz" and dialect in ("duckdb", "postgres"):
+        return exp.AtTimeZone(this=typed.ast, zone=_text("UTC"))
+    return typed.ast
+
+
+def _require_date(typed: Typed, what: str, dialect: str) -> None:
+    if typed.kind in TEMPORAL or typed.kind == "other" or (dialect == "sqlite" and typed.kind == "text"):
+        return
+    raise Invalid(f"{typed}; `{what}` needs a date.", hint="Use a date or timestamp column.")
+
+
+def date_part(typed: Typed, part: Part, dialect: str) -> exp.Expr:
+    """A part of a date as a whole number."""
+    _require_date(typed, part, dialect)
+    if part == "hour" and typed.kind == "date":
+        raise Invalid(f"{typed}; it has no hour.", hint="Use a timestamp column.")
+    ast = _clock(typed, dialect)
+    if dialect == "sqlite":
+        return _sqlite_part(ast, part)
+    if dialect == "mysql" and part == "week":
+        return _call("WEEK", ast, _number(3))
+    if dialect == "mysql" and part == "weekday":
+        return exp.Add(this=_call("WEEKDAY", ast), expression=_number(1))
+    found = exp.Extract(this=exp.var("ISODOW" if part == "weekday" else part.upper()), expression=ast)
+    return exp.cast(found, "int") if dialect == "postgres" else found
+
+
+def _sqlite_part(ast: exp.Expr, part: Part) -> exp.Expr:
+    def whole(code: str, of: exp.Expr) -> exp.Expr:
+        return exp.cast(_call("STRFTIME", _text(code), of), "int")
+
+    def ratio(ast: exp.Expr, add: int, by: int) -> exp.Expr:
+        total = exp.paren(exp.Add(this=ast, expression=_number(add)), copy=False)
+        return exp.Div(this=total, expression=_number(by), typed=True, safe=False)
+
+    match part:
+        case "quarter":
+            return exp.paren(ratio(whole("%m", ast), 2, 3), copy=False)
+        case "week":
+            # The ISO week of a date is the one of its Thursday; %V needs SQLite 3.46.
+            thursday = _call("DATE", ast, _text("-3 days"), _text("weekday 4"))
+            return exp.paren(ratio(whole("%j", thursday), 6, 7), copy=False)
+        case "weekday":
+            # %w counts from Sunday; going back a day makes Monday 0.
+            monday_first = whole("%w", _call("DATE", ast, _text("-1 days")))
+            return exp.paren(exp.Add(this=monday_first, expression=_number(1)), copy=False)
+    return whole({"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}[part], ast)
+
+
+def date_trunc(typed: Typed, grain: Grain, dialect: str) -> exp.Expr:
+    """The first day of the period that a date is in, as a date."""
+    _require_date(typed, grain, dialect)
+    ast = _clock(typed, dialect)
+    if dialect == "sqlite":
+        return _sqlite_trunc(ast, grain)
+    if dialect == "mysql":
+        return _mysql_trunc(ast, grain)
+    if typed.kind == "date" and dialect == "postgres":
+        # Without it Postgres goes through the time zone of the connection.
+        ast = exp.cast(ast, "timestamp")
+    return exp.cast(_call("DATE_TRUNC", _text(grain), ast), "date")
+
+
+def _sqlite_trunc(ast: exp.Expr, grain: Grain) -> exp.Expr:
+    match grain:
+        case "week":
+            return _call("DATE", ast, _text("-6 days"), _text("weekday 1"))
+        case "quarter":
+            into = exp.Mod(
+                this=exp.paren(exp.Sub(this=_call("STRFTIME", _text("%m"), ast), expression=_number(1))),
+                expression=_number(3),
+            )
+            back = exp.DPipe(
+                this=exp.DPipe(this=_text("-"), expression=exp.paren(into)), expression=_text(" months")
+            )
+            return _call("DATE", ast, _text("start of month"), back)
+        case "day":
+            return _call("DATE", ast)
+    return _call("DATE", ast, _text(f"start of {grain}"))
+
+
+def _mysql_trunc(ast: exp.Expr, grain: Grain) -> exp.Expr:
+    day = exp.cast(ast, "date")
+    new_year = _call("MAKEDATE", _call("YEAR", ast), _number(1))
+
+    def step(start: exp.Expr, by: exp.Expr, unit: str) -> exp.Expr:
+        return _call("DATE_ADD", start, exp.Interval(this=exp.paren(by), unit=exp.var(unit)))
+
+    match grain:
+        case "day":
+            return day
+        case "week":
+            return step(day, exp.Neg(this=_call("WEEKDAY", ast)), "DAY")
+        case "month":
+            return step(day, exp.Sub(this=_number(1), expression=_call("DAYOFMONTH", ast)), "DAY")
+        case "quarter":
+            return step(new_year, exp.Sub(this=_call("QUARTER", ast), expression=_number(1)), "QUARTER")
+    return new_year
+
+
+# --- patterns
+
+
+def match(typed: Typed, op: MatchOp, value: str, dialect: str) -> exp.Expr:
+    """Whether text fits a pattern: case counts everywhere, except for `ilike`."""
+    if typed.kind not in ("text", "other"):
+        raise Invalid(f"{typed}; `{op}` needs text.", hint="Compare it with =, <, > or between.")
+    pattern = _pattern(op, value)
+    ast = typed.ast
+    if dialect == "sqlite" and op != "ilike":
+        # LIKE in SQLite ignores case; GLOB does not.
+        return exp.Glob(this=ast, expression=_text(_to_glob(pattern)))
+    if dialect == "mysql":
+        # The column's own collation may ignore case and accents.
+        utf8 = exp.cast(ast, exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.var("utf8mb4")))
+        ast = exp.Collate(this=utf8, expression=exp.var("utf8mb4_bin"))
+    like, escaped = _to_like(pattern)
+    right: exp.Expr = _text(like)
+    if op == "ilike":
+        ast, right = exp.Lower(this=ast), exp.Lower(this=right)
+    found = exp.Like(this=ast, expression=right)
+    return exp.Escape(this=found, expression=_text("!")) if escaped else found
+
+
+def _pattern(op: MatchOp, value: str) -> list[tuple[str, bool]]:
+    """Characters, each with whether it is a wildcard."""
+    if op in ("like", "ilike"):
+        found = re.findall(r"\\([%_\\])|(.)", value, re.DOTALL)
+        return [(quoted or char, not quoted and char in "%_") for quoted, char in found]
+    plain, any_text = [(char, False) for char in value], ("%", True)
+    before = [] if op == "starts_with" else [any_text]
+    after = [] if op == "ends_with" else [any_text]
+    return before + plain + after
+
+
+def _to_like(pattern: list[tuple[str, bool]]) -> tuple[str, bool]:
+    # `!` and not a backslash: whether that needs doubling depends on the engine and on its settings.
+    escaped = any(char in "%_\\" and not wild for char, wild in pattern)
+    if not escaped:
+        return "".join(char for char, _ in pattern), False
+    return "".join(f"!{char}" if char in "%_!" and not wild else char for char, wild in pattern), True
+
+
+def _to_glob(pattern: list[tuple[str, bool]]) -> str:
+    wildcards = {"%": "*", "_": "?"}
+    return "".join(wildcards[c] if wild else f"[{c}]" if c in "*?[" else c for c, wild in pattern)
+
+
+# --- measures and order
+
+
+_FUNCTIONS: dict[str, type[exp.Func]] = {
+    "count": exp.Count,
+    "sum": exp.Sum,
+    "avg": exp.Avg,
+    "min": exp.Min,
+    "max": exp.Max,
+}
+
+
+def has_median(dialect: str) -> bool:
+    """Whether the engine has a median of its own."""
+    return dialect in ("duckdb", "postgres")
+
+
+def measure(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: str) -> exp.Expr:
+    """An aggregate over `operand`, or over the rows without one."""
+    if operand is None:
+        return exp.Count(this=exp.Star())
+    if fn == "median":
+        return _median(widen(operand), dialect)
+    if fn == "avg":
+        operand = widen(operand)
+    body = exp.Distinct(expressions=[operand]) if distinct else operand
+    return _FUNCTIONS[fn](this=body)
+
+
+def _median(operand: exp.Expr, dialect: str) -> exp.Expr:
+    if dialect == "duckdb":
+        return _call("MEDIAN", operand)
+    order = exp.Order(expressions=[exp.Ordered(this=operand, nulls_first=False)])
+    return exp.WithinGroup(this=_call("PERCENTILE_CONT", _number(0.5)), expression=order)
+
+
+def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:
+    """Sort keys that put nulls where the plan says."""
+    if dialect != "mysql":
+        return [exp.Ordered(this=ast, desc=desc, nulls_first=nulls == "first")]
+    # MySQL has no NULLS FIRST: a key before it tells nulls from values. `nulls_first` says what MySQL does.
+    is_null = exp.Is(this=ast.copy(), expression=exp.Null())
+    apart = exp.Ordered(this=is_null, desc=nulls == "first", nulls_first=nulls != "first")
+    return [apart, exp.Ordered(this=ast, desc=desc, nulls_first=not desc)]
+
+
+def over(function: exp.Expr, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
+    """A window function over the rows of a partition, in an order if it has one."""
+    keys = exp.Order(expressions=order) if order else None
+    return exp.Window(this=function, partition_by=partition, order=keys, over="OVER")

@@ -1,0 +1,405 @@
+"""Warm engine processes, seen from the host: started ahead, leased to one query at a time, killed when stuck."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from etude.entities import Limits
+from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
+from etude.sources import wire
+from etude.sources.base import Json, Mount
+
+GRACE_S = 1.0
+START_S = 60.0
+IDLE_S = 30.0
+_START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What one engine process may use."""
+
+    memory: int
+    """Bytes of private memory; the operating system enforces it."""
+    scratch_bytes: int
+    threads: int
+
+
+@dataclass
+class Answer:
+    """A result on its way: iterate over `batches`, then `end` says how it went."""
+
+    batches: Iterator[Any]
+    cancel: Callable[[], None]
+    types: list[str] = field(default_factory=list)
+    info: Json = field(default_factory=dict)
+    end: Json = field(default_factory=dict)
+
+
+class Engine:
+    """One engine process. Not thread-safe but for `cancel`."""
+
+    def __init__(self, network: bool, limits: EngineLimits) -> None:
+        self.network = network
+        self._limits = limits
+        self._scratch = tempfile.TemporaryDirectory(prefix="etude-engine-", ignore_cleanup_errors=True)
+        self._data, data = wire.pair()
+        self._control, control = wire.pair()
+        self._control_lock = threading.Lock()
+        self._query_id = 0
+        self.info: Json = {}
+        command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
+        command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
+        if network:
+            command.append("--network")
+        with data, control:
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(data.fileno(), control.fileno()),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
+                env=_clean_environment(self._scratch.name),
+                start_new_session=True,  # Ctrl-C reaches the host alone, which cancels in order
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._process.poll() is None
+
+    def open(self, mounts: tuple[Mount, ...]) -> None:
+        """Open the sources; the process is confined to them from here on."""
+        readable = [p for m in mounts for p in _paths(m)]
+        head = self._confinement(readable, []) | {
+            "op": "open",
+            "mounts": [asdict(m) for m in mounts],
+            "engine_memory": int(self._limits.memory * 0.8),
+            "threads": self._limits.threads,
+            "scratch": self._scratch.name,
+        }
+        self.info = self._ask(head, START_S)
+
+    def load(self, file: Json, out_dir: str, timeout_s: float) -> list[Json]:
+        """Convert a file to Parquet in this process, which then serves nothing else."""
+        head = self._confinement(file["paths"], [out_dir]) | {"op": "load", "file": file, "out_dir": out_dir}
+        tables: list[Json] = self._ask(head, timeout_s)["tables"]
+        return tables
+
+    def _confinement(self, readable: list[str], writable: list[str]) -> Json:
+        return {
+            "memory": self._limits.memory,
+            "file_bytes": self._limits.scratch_bytes,
+            "network": self.network,
+            "readable": readable,
+            "writable": [self._scratch.name, *writable],
+        }
+
+    def catalog(self, timeout_s: float) -> list[Json]:
+        """The tables of what is open."""
+        tables: list[Json] = self._ask({"op": "catalog"}, timeout_s)["tables"]
+        return tables
+
+    def _ask(self, head: Json, timeout_s: float) -> Json:
+        self._send(head)
+        frame = self._receive(time.monotonic() + timeout_s, None)
+        if frame is None:
+            self.kill()
+            raise LimitExceeded(
+                f"The source did not answer `{head['op']}` within {timeout_s:g} s.",
+                hint="Raise `limits.timeout_s`, or look at the source's load.",
+                limit="timeout_s",
+            )
+        return _checked(frame.head)
+
+    def query(
+        self, sql: str, limits: Limits, describe: bool, on_progress: Callable[[float], None] | None = None
+    ) -> Answer:
+        """Run one statement. With `describe`, the end tells the estimate and the fingerprints of what was read."""
+        self._query_id += 1
+        query_id = self._query_id
+        budget = bool(limits.scan_rows or limits.scan_bytes)
+        self._send(
+            {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | limits.model_dump()
+        )
+        answer = Answer(iter(()), lambda: self._cancel(query_id))
+        answer.batches = self._batches(answer, time.monotonic() + limits.timeout_s, limits.timeout_s, on_progress)
+        return answer
+
+    def _batches(
+        self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
+    ) -> Iterator[Any]:
+        taken = 0
+        try:
+            while True:
+                frame = self._wait(answer, deadline, timeout_s, on_progress)
+                answer.types = frame.head["types"]
+                yield from _decode(frame.blob)
+                if not frame.head.get("more"):
+                    answer.end = frame.head
+                    return
+                taken += 1
+                self._send({"op": "took"})
+        finally:
+            if not answer.end:
+                self._settle(answer)
+
+    def _wait(
+        self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
+    ) -> wire.Frame:
+        try:
+            frame = self._receive(deadline, on_progress)
+        except KeyboardInterrupt:
+            raise Cancelled("The query was cancelled.") from None
+        if frame is None:
+            raise LimitExceeded(
+                f"The query passed its limit of {timeout_s:g} s and was stopped.",
+                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+                limit="timeout_s",
+                value=timeout_s,
+            )
+        if not frame.head.get("ok"):
+            answer.end = frame.head
+        return wire.Frame(_checked(frame.head), frame.blob)
+
+    def _settle(self, answer: Answer) -> None:
+        """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
+        if not self.alive:
+            return
+        answer.cancel()
+        until = time.monotonic() + GRACE_S
+        with contextlib.suppress(EtudeError, wire.Closed):
+            while (frame := self._receive(until, None)) is not None:
+                if not frame.head.get("more"):
+                    answer.end = {"ok": False}
+                    return
+                self._send({"op": "took"})
+        self.kill()
+
+    def _cancel(self, query_id: int) -> None:
+        with self._control_lock, contextlib.suppress(wire.Closed, OSError):
+            wire.send(self._control, {"id": query_id})
+
+    def _send(self, head: Json) -> None:
+        try:
+            wire.send(self._data, head)
+        except (wire.Closed, OSError):
+            raise self._ended() from None
+
+    def _receive(self, deadline: float, on_progress: Callable[[float], None] | None) -> wire.Frame | None:
+        """The next frame of the answer, or None once the deadline has passed."""
+        data, control = self._data.fileno(), self._control.fileno()
+        poll = select.poll()
+        poll.register(data, select.POLLIN)
+        poll.register(control, select.POLLIN)
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                ready = {fd for fd, _ in poll.poll(max(left, 0) * 1000)}
+                if data in ready:
+                    return wire.receive(self._data)
+                if control in ready:
+                    done = wire.receive(self._control).head.get("progress")
+                    if on_progress is not None and done is not None:
+                        on_progress(done)
+                elif left <= 0:
+                    return None
+        except (wire.Closed, OSError):
+            raise self._ended() from None
+
+    def _ended(self) -> EtudeError:
+        self.kill()
+        code = self._process.returncode
+        if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
+            return LimitExceeded(
+                f"The engine ended by signal {-code} while it worked on this: it most likely passed its memory limit "
+                f"of {self._limits.memory >> 20:,} MiB. It was replaced.",
+                hint="Filter or aggregate earlier, or raise `engine.memory`.",
+                limit="memory",
+            )
+        return SourceError(f"The engine ended unexpectedly (exit {code}). It was replaced.", hint="Try again.")
+
+    def kill(self) -> None:
+        """End the process now, whatever it does, and remove its scratch folder."""
+        if self.alive:
+            self._process.kill()
+        self._process.wait()
+        self._data.close()
+        self._control.close()
+        self._scratch.cleanup()
+
+
+def _decode(blob: Any) -> list[Any]:
+    import pyarrow as pa
+
+    reader = pa.ipc.open_stream(pa.py_buffer(blob))
+    batches = list(reader)
+    return batches or [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in reader.schema], schema=reader.schema)]
+
+
+def _checked(head: Json) -> Json:
+    if not head.get("ok"):
+        raise from_problem(head["error"])
+    return head
+
+
+def _paths(mount: Mount) -> list[str]:
+    if mount.kind == "files":
+        return [p for f in mount.files for p in f["paths"]]
+    if "://" in mount.url:
+        return []
+    # The folder, because a database file has companions (a log, a shared index) beside it.
+    return [str(Path(mount.url).parent)]
+
+
+def _clean_environment(home: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ", "ETUDE_DEBUG")}
+    # One thread for the array library: its pool would only stand idle beside the engine's own.
+    return kept | {"HOME": home, "TMPDIR": home, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+Key = tuple[Any, ...]
+
+
+class Pool:
+    """Engines by what they have open. Thread-safe."""
+
+    def __init__(self, limits: EngineLimits, size: int) -> None:
+        self._limits = limits
+        self._size = size
+        self._free = threading.Condition()
+        self._idle: list[tuple[Key, Engine, float]] = []
+        self._busy = 0
+        self._spare: Engine | None = None
+        self._closed = False
+        self._sweeper: threading.Thread | None = None
+
+    def warm(self) -> None:
+        """Start an engine ahead of the first query; returns at once, the process loads its libraries by itself."""
+        with self._free:
+            if self._spare is None and not self._closed:
+                self._spare = Engine(network=False, limits=self._limits)
+
+    @contextlib.contextmanager
+    def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[Engine]:
+        """An engine that has `mounts` open, for one caller; it goes back to the pool if it is still alive."""
+        engine = self._take(key, wait_s)
+        try:
+            if engine is None:
+                engine = self._start(network)
+                engine.open(mounts)
+            yield engine
+        except BaseException:
+            # An engine that never opened its source is of no use to the next caller.
+            if engine is not None and not engine.info:
+                engine.kill()
+            raise
+        finally:
+            self._give_back(key, engine)
+
+    @contextlib.contextmanager
+    def borrow(self, network: bool, wait_s: float) -> Iterator[Engine]:
+        """A blank engine for one job; it ends afterwards."""
+        self._take(None, wait_s)
+        engine = None
+        try:
+            engine = self._start(network)
+            yield engine
+        finally:
+            if engine is not None:
+                engine.kill()
+            self._give_back((), None)
+
+    def _start(self, network: bool) -> Engine:
+        with self._free:
+            spare, self._spare = (self._spare, None) if not network else (None, self._spare)
+        if spare is not None and spare.alive:
+            return spare
+        return Engine(network, self._limits)
+
+    def _take(self, key: Key | None, wait_s: float) -> Engine | None:
+        until = time.monotonic() + wait_s
+        with self._free:
+            while not self._closed:
+                for position, (known, engine, _) in enumerate(self._idle):
+                    if known == key and engine.alive:
+                        del self._idle[position]
+                        self._busy += 1
+                        return engine
+                if self._busy < self._size:
+                    self._busy += 1
+                    self._drop_surplus(keep=self._size - self._busy)
+                    return None
+                if not self._free.wait(until - time.monotonic()) and time.monotonic() >= until:
+                    raise Unavailable(
+                        f"All {self._size} engines were busy for {wait_s:g} s.",
+                        hint="Try again, or raise `engine.processes`.",
+                    )
+        raise Unavailable("The engines are shut down.", hint="Open a new connection.")
+
+    def _give_back(self, key: Key, engine: Engine | None) -> None:
+        with self._free:
+            self._busy -= 1
+            if engine is not None and engine.alive:
+                if self._closed:
+                    engine.kill()
+                else:
+                    # A source that changed has a new key: what was open on its old state goes.
+                    self._forget(lambda known: known[0] == key[0] and known != key)
+                    self._idle.append((key, engine, time.monotonic()))
+                    self._start_sweeper()
+            self._free.notify()
+
+    def _forget(self, unwanted: Callable[[Key], bool]) -> None:
+        for item in [i for i in self._idle if unwanted(i[0])]:
+            self._idle.remove(item)
+            item[1].kill()
+
+    def _drop_surplus(self, keep: int) -> None:
+        while len(self._idle) > keep:
+            self._idle.pop(0)[1].kill()
+
+    def _start_sweeper(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = threading.Thread(target=self._sweep, name="etude-engine-sweeper", daemon=True)
+            self._sweeper.start()
+
+    def _sweep(self) -> None:
+        """End engines that nobody used for a while: one that holds a database file open keeps others from writing it."""
+        while True:
+            with self._free:
+                if self._closed or not self._idle:
+                    self._sweeper = None
+                    return
+                old = time.monotonic() - IDLE_S
+                for item in [i for i in self._idle if i[2] < old]:
+                    self._idle.remove(item)
+                    item[1].kill()
+            time.sleep(IDLE_S / 6)
+
+    def close(self) -> None:
+        """End all engines that are not in use; the others end when they are given back."""
+        with self._free:
+            self._closed = True
+            self._drop_surplus(keep=0)
+            if self._spare is not None:
+                self._spare.kill()
+                self._spare = None
+            self._free.notify_all()

@@ -1,0 +1,250 @@
+"""A source as the host sees it: a name, how to reach it, its catalog, and queries through a warm engine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from etude.entities import Catalog, Limits, SourceSpec, Table
+from etude.errors import EtudeError, Invalid, NotFound
+from etude.sources.base import Mount, schema_mark
+from etude.sources.duckdb import file_mark
+from etude.sources.pool import Answer, Key, Pool
+
+_SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+_PATH_SCHEMES = ("duckdb", "sqlite", "file")
+_NETWORK = frozenset({"postgres", "mysql"})
+_RESERVED = frozenset("main temp system memory information_schema pg_catalog recurring".split())
+NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+class Source:
+    """One source. Thread-safe."""
+
+    def __init__(self, name: str, spec: SourceSpec, pool: Pool, cache: Path) -> None:
+        self.name = name
+        self.spec = spec
+        self.url = resolve_url(spec.url)
+        self.kind = spec.kind or find_kind(self.url)
+        if self.kind in ("duckdb", "sqlite", "files"):
+            self.url = local_path(self.url)
+        self._pool = pool
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._loaded: tuple[str, Mount] | None = None
+        self._catalog: tuple[Key, Catalog] | None = None
+
+    @property
+    def network(self) -> bool:
+        """Whether its engine must reach a server."""
+        return self.kind in _NETWORK or self.kind not in ("duckdb", "files", "sqlite")
+
+    @property
+    def native(self) -> bool:
+        """Whether DuckDB reads it in place, so that it can be joined without copying."""
+        return self.kind in ("duckdb", "files")
+
+    def mount(self) -> tuple[Key, Mount]:
+        """How an engine opens it now, and a key that changes when the files behind it do."""
+        if self.kind == "files":
+            return self._mount_files()
+        if self.kind in ("duckdb", "sqlite"):
+            if not os.path.isfile(self.url):
+                raise NotFound(f"There is no file `{self.url}`.", hint="Check the path.")
+            mark = file_mark(self.url) if self.kind == "duckdb" else ""
+        else:
+            mark = ""
+        tables = self.spec.tables
+        mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
+        return (self.name, self.url, tables, mark), mount
+
+    def _mount_files(self) -> tuple[Key, Mount]:
+        from etude.sources.load import discover
+
+        files = discover(self.url)
+        mark = hashlib.sha256("|".join(f.fingerprint for f in files).encode()).hexdigest()
+        with self._lock:
+            if self._loaded is None or self._loaded[0] != mark:
+                entries = [e for f in files for e in self._load(f)]
+                granted = self.spec.tables
+                if granted is not None:
+                    wanted = {t.lower() for t in granted}
+                    entries = [e for e in entries if e["table"].lower() in wanted]
+                mount = Mount(self.name, "files", self.url, granted, {}, tuple(entries))
+                self._loaded = (mark, mount)
+            return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
+
+    def _load(self, file: Any) -> list[dict[str, Any]]:
+        """The tables of one file as Parquet: in place, from the cache, or converted now by an engine process."""
+        if file.format == "parquet":
+            return [{"table": file.table, "paths": list(file.paths), "fingerprint": file.fingerprint}]
+        folder = self._cache / "files" / file.fingerprint
+        index = folder / "tables.json"
+        if not index.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with self._pool.borrow(network=False, wait_s=60) as engine:
+                tables = engine.load(asdict(file), str(folder), timeout_s=3600)
+            _write_atomically(index, json.dumps(tables))
+        return [
+            {
+                "table": t["table"],
+                "paths": [t["path"]],
+                "fingerprint": file.fingerprint,
+                "notes": t["notes"],
+            }
+            for t in json.loads(index.read_text(encoding="utf-8"))
+        ]
+
+    def catalog(self, limits: Limits | None = None) -> Catalog:
+        """Tables, columns, types, keys, comments and row counts; read again when the source's files change."""
+        key, mount = self.mount()
+        if self._catalog is None or self._catalog[0] != key or self.network:
+            timeout = (limits or Limits()).timeout_s
+            with self._pool.lease(key, (mount,), self.network, timeout) as engine:
+                tables = engine.catalog(timeout)
+                self._catalog = (key, make_catalog(self.name, self.kind, engine.info["dialect"], tables))
+        return self._catalog[1]
+
+    def query(
+        self,
+        sql: str,
+        limits: Limits,
+        describe: bool = False,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Answer:
+        """Run a statement through the guard. The engine is held until the batches are read or closed."""
+        key, mount = self.mount()
+        return stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress)
+
+
+def stream(
+    pool: Pool,
+    key: Key,
+    mounts: tuple[Mount, ...],
+    network: bool,
+    sql: str,
+    limits: Limits,
+    describe: bool,
+    on_progress: Callable[[float], None] | None,
+) -> Answer:
+    """Lease an engine for one query; it goes back when the answer's batches end or are closed."""
+    answer = Answer(iter(()), lambda: None)
+
+    def batches() -> Iterator[Any]:
+        with pool.lease(key, mounts, network, limits.timeout_s) as engine:
+            inner = engine.query(sql, limits, describe, on_progress)
+            answer.cancel = inner.cancel
+            answer.info = engine.info
+            try:
+                for batch in inner.batches:
+                    answer.types = inner.types
+                    yield batch
+            finally:
+                inner.batches.close()  # type: ignore[attr-defined]
+                answer.end = inner.end
+
+    answer.batches = batches()
+    return answer
+
+
+def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
+    """A catalog from what a driver said of its tables."""
+    entries = tuple(Table.model_validate(t) for t in tables)
+    return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=schema_mark(tables))
+
+
+def resolve_url(url: str) -> str:
+    """The URL itself, or what `env:NAME` or `file:PATH` refers to; so that a secret need not stand in a setting."""
+    if url.startswith("env:"):
+        name = url.removeprefix("env:")
+        value = os.environ.get(name)
+        if not value:
+            raise Invalid(f"The source refers to the variable `{name}`, which is not set.", hint=f"Set `{name}`.")
+        return value
+    if url.startswith("file:") and not url.startswith("file://"):
+        path = Path(url.removeprefix("file:"))
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise Invalid(
+                f"The source refers to the file `{path}`, which cannot be read: {error.strerror}.",
+                hint="Check the path.",
+            ) from None
+    return url
+
+
+def find_kind(url: str) -> str:
+    """The kind of source behind a URL or path; a file's content decides, not its name alone."""
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme in _SCHEMES:
+        return _SCHEMES[scheme]
+    if separator and scheme in _PATH_SCHEMES and scheme != "file":
+        return scheme
+    if separator and scheme != "file":
+        from etude import plugins
+
+        if scheme in plugins.names("source"):
+            return scheme
+        raise Invalid(
+            f"`{scheme}://` is not a kind of source.",
+            hint="Give a path, a glob, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
+        )
+    path = local_path(url)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            head = file.read(16)
+        if head.startswith(b"SQLite format 3\0"):
+            return "sqlite"
+        if head[8:12] == b"DUCK":
+            return "duckdb"
+    return "files"
+
+
+def local_path(url: str) -> str:
+    """The absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
+    scheme, separator, rest = url.partition("://")
+    path = rest if separator and scheme in _PATH_SCHEMES else url
+    if separator and scheme in ("sqlite", "duckdb") and path.startswith("/"):
+        path = path[1:]
+        path = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def name_for(url: str) -> str:
+    """A name for a source that was given by URL alone: from its last part, fit for SQL."""
+    tail = re.sub(r"[?#].*$", "", url).rstrip("/").rsplit("/", 1)[-1]
+    stem = tail.split(".")[0] or tail
+    name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
+    if not NAME.fullmatch(name):
+        name = f"_{name}"
+    return f"{name}_db" if name in _RESERVED else name
+
+
+def check_name(name: str) -> str:
+    """The name, or `Invalid`: it must be usable before a dot in a query, without quotes."""
+    if not NAME.fullmatch(name) or name in _RESERVED:
+        raise Invalid(
+            f"`{name}` cannot name a source.",
+            hint="Use lower-case letters, digits and _, not starting with a digit, and no reserved word such as `main`.",
+        )
+    return name
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def close_quietly(answer: Answer) -> None:
+    """Leave an answer early; what goes wrong meanwhile is of no interest any more."""
+    with contextlib.suppress(EtudeError):
+        answer.batches.close()  # type: ignore[attr-defined]

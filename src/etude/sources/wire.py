@@ -1,0 +1,116 @@
+"""Frames between the host and an engine process: a JSON head, an optional blob, an optional file descriptor.
+
+Layout: total length (u32), head length (u32), head, blob. The host never trusts a length or a descriptor that an
+engine states: lengths are capped, and shared memory is read only when it is sealed against change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+_HEAD = struct.Struct("!II")
+MAX_FRAME = 64 << 20
+INLINE = 1 << 18
+"""Blobs up to this size travel in the frame; larger ones in shared memory."""
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+_SEALS = 0x0002 | 0x0004 | 0x0008  # no shrinking, no growing, no writing
+_MFD_ALLOW_SEALING, _MFD_CLOEXEC = 2, 1
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+@dataclass
+class Frame:
+    """One message."""
+
+    head: dict[str, Any]
+    blob: bytes | memoryview | mmap.mmap = b""
+
+
+def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b"", fd: int | None = None) -> None:
+    """Send one frame; raises `Closed` when nobody listens."""
+    text = json.dumps(head, separators=(",", ":")).encode()
+    data = _HEAD.pack(len(text) + len(blob), len(text)) + text
+    try:
+        if fd is None:
+            sock.sendall(data + bytes(blob))
+        else:
+            sent = socket.send_fds(sock, [data], [fd])
+            if sent < len(data):
+                sock.sendall(data[sent:])
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise Closed from error
+
+
+def receive(sock: socket.socket) -> Frame:
+    """Wait for one frame; raises `Closed` at the end of the stream."""
+    try:
+        data, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
+        start = bytearray(data)
+        if not start:
+            raise Closed
+        _fill(sock, start, _HEAD.size)
+        total, head_size = _HEAD.unpack(start)
+        if total > MAX_FRAME or head_size > total:
+            raise Closed
+        body = bytearray()
+        _fill(sock, body, total)
+    except ConnectionResetError as error:
+        raise Closed from error
+    head = json.loads(memoryview(body)[:head_size].tobytes())
+    if fds:
+        return Frame(head, _map(fds[0], int(head.get("size", 0))))
+    return Frame(head, memoryview(body)[head_size:])
+
+
+def _fill(sock: socket.socket, into: bytearray, size: int) -> None:
+    while len(into) < size:
+        part = sock.recv(size - len(into))
+        if not part:
+            raise Closed
+        into += part
+
+
+def shared_file() -> int | None:
+    """A new file in shared memory, or None where the system has none."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
+
+
+def seal(fd: int) -> None:
+    """Nobody can change the file any more."""
+    fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
+
+
+def _map(fd: int, size: int) -> mmap.mmap:
+    try:
+        # An unsealed file could shrink under the reader, which the kernel answers by ending the process.
+        if fcntl.fcntl(fd, _F_GET_SEALS) & _SEALS != _SEALS or os.fstat(fd).st_size < size or size <= 0:
+            raise Closed
+        return mmap.mmap(fd, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
+    finally:
+        os.close(fd)
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """A connected pair of stream sockets."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def inherited(fd: int) -> socket.socket:
+    """The socket that this process was started with."""
+    sock = socket.socket(fileno=fd)
+    with contextlib.suppress(OSError):
+        os.set_inheritable(fd, False)
+    return sock

@@ -1,0 +1,579 @@
+"""What every store gives: the event logs of runs, threads with their messages, and registered sources.
+
+All behaviour lives here, over SQL that SQLite and Postgres read alike; a child class adds connections,
+transactions and the lock that shows that a worker lives.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thread
+from etude.errors import Conflict, Interrupted, Invalid, NotFound, Unavailable, problem
+from etude.events import (
+    EVENT,
+    Entry,
+    Event,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    apply,
+    summarise,
+)
+from etude.ids import new_id
+
+T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
+Role = Literal["user", "assistant", "system"]
+
+VERSION = "SELECT max(version) FROM schema_version"
+ADD_VERSION = "INSERT INTO schema_version (version, applied_at) VALUES (?, ?)"
+
+HEAD = "SELECT seq, updated_at FROM runs WHERE id = ?"
+HAS_RUN = "SELECT 1 FROM runs WHERE id = ?"
+ENTRIES = """SELECT run_id, seq, at, CAST(body AS TEXT) FROM events
+    WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
+ADD_EVENTS = "INSERT INTO events (run_id, seq, at, type, body) VALUES "
+PUT_RUN = """INSERT INTO runs (id, kind, text, search, source, thread_id, parent, worker, status, seq,
+        created_at, updated_at, ended_at, row_count, truncated, error_code, elapsed_ms, usage)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, status = excluded.status, seq = excluded.seq,
+        updated_at = excluded.updated_at, ended_at = excluded.ended_at, row_count = excluded.row_count,
+        truncated = excluded.truncated, error_code = excluded.error_code, elapsed_ms = excluded.elapsed_ms,
+        usage = excluded.usage"""
+RUNS = """SELECT id, kind, text, source, thread_id, parent, status, seq, created_at, ended_at,
+    row_count, truncated, error_code, elapsed_ms, CAST(usage AS TEXT) FROM runs"""
+RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3"
+RUNNING = "SELECT id, worker FROM runs WHERE status = 'running' ORDER BY created_at, id"
+
+ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at) VALUES (?, ?, ?, ?, ?)"
+THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
+TOUCH_THREAD = "UPDATE threads SET updated_at = ? WHERE id = ? RETURNING id"
+REMOVE_THREAD = "DELETE FROM threads WHERE id = ? RETURNING id"
+NEXT_MESSAGE = "SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE thread_id = ?"
+ADD_MESSAGE = """INSERT INTO messages (id, thread_id, seq, role, text, run_id, created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+MESSAGES = """SELECT id, thread_id, seq, role, text, run_id, created_at FROM messages
+    WHERE thread_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
+
+PUT_SOURCE = """INSERT INTO sources (name, spec) VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET spec = excluded.spec"""
+SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources ORDER BY name"
+REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? RETURNING name"
+
+ALL = 1 << 31
+"""More rows than any list has: the limit of a list without one."""
+KEPT = 64
+"""How many folded runs stay in memory, so that an append need not read the log again."""
+BATCH = 1000
+"""Events per INSERT: databases limit the number of values of a statement."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """Some items of a list; `next` is the cursor of those after them, None at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+class Execute(Protocol):
+    """Runs one statement, with `?` for each value, and gives its rows."""
+
+    def __call__(self, sql: str, *values: object) -> Rows:
+        """The rows that the statement returned, if any."""
+        ...
+
+
+class Store(ABC):
+    """Keeps runs, threads and sources. Every method may be called from any thread."""
+
+    dialect: ClassVar[str]
+    """The part of a migration's file name that says which database it is for."""
+    has_schema: ClassVar[str]
+    """A statement that returns a row where the `schema_version` table is there."""
+
+    def __init__(self) -> None:
+        self._folded: OrderedDict[str, Run] = OrderedDict()
+        self._folded_lock = threading.Lock()
+        self._worker: str | None = None
+        self._worker_lock = threading.Lock()
+        _open.add(self)
+
+    # What a child adds.
+
+    @abstractmethod
+    def _read(self, sql: str, *values: object) -> Rows:
+        """The rows of one SELECT."""
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Execute]:
+        """All statements are committed together when the block ends, or none where it raises."""
+
+    @abstractmethod
+    def _lock_schema(self, execute: Execute) -> None:
+        """Let no other process change the schema until the transaction ends."""
+
+    @abstractmethod
+    def _run_script(self, execute: Execute, script: str) -> None:
+        """Run the statements of a migration."""
+
+    @abstractmethod
+    def _enlist(self) -> str:
+        """The id of a new worker, whose lock this process now holds."""
+
+    @abstractmethod
+    def _hold(self) -> None:
+        """Make sure that the worker's lock is still held."""
+
+    @abstractmethod
+    def _dead(self, workers: set[str]) -> set[str]:
+        """Those of the workers whose lock nobody holds."""
+
+    @abstractmethod
+    def _bury(self) -> None:
+        """Remove what dead workers left behind."""
+
+    @abstractmethod
+    def check(self) -> dict[str, Any]:
+        """Ask the database for a sign of life; its kind, version, place and schema version."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections and of the worker's lock; twice does no harm."""
+
+    def _forked(self) -> None:
+        """Drop, in a forked child, what belongs to the parent."""
+        self._folded_lock = threading.Lock()
+        self._worker_lock = threading.Lock()
+        self._worker = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Schema.
+
+    def _schema(self, execute: Execute) -> int:
+        return int(execute(VERSION)[0][0] or 0) if execute(self.has_schema) else 0
+
+    def _migrate(self) -> None:
+        steps = _migrations(self.dialect)
+        known = len(steps)
+        found = self._schema(self._read)
+        while found < known:
+            with self._transaction() as execute:
+                self._lock_schema(execute)
+                # Asked again under the lock: another process may have come first.
+                found = self._schema(execute)
+                if found < known:
+                    self._run_script(execute, steps[found].read_text("utf-8"))
+                    found += 1
+                    execute(ADD_VERSION, found, _now())
+        if found > known:
+            raise Unavailable(
+                f"The database has schema version {found}; this etude knows versions up to {known}.",
+                hint="Upgrade etude: a newer one has used this database.",
+            )
+
+    # Runs.
+
+    def append(self, run_id: str, *events: Event, expect: int) -> int:
+        """Add events to a run that is at `expect` (0 creates it) and return its new seq; all or none."""
+        if not events:
+            raise Invalid("An append needs at least one event.")
+        # The log keeps what JSON keeps. Folding what was read back makes memory and disk agree.
+        bodies = [_to_json(event) for event in events]
+        read_back = [_from_json(body, run_id) for body in bodies]
+        self._check_workers(read_back)
+        with self._transaction() as execute:
+            run, last = self._head(execute, run_id, expect)
+            at = max(_now(), last) if last else _now()
+            rows: list[tuple[object, ...]] = []
+            for event, body in zip(read_back, bodies):
+                seq = expect + len(rows) + 1
+                run = apply(run, Entry(run_id=run_id, seq=seq, at=at, event=event))
+                rows.append((run_id, seq, at, event.type, body))
+            assert run is not None  # noqa: S101 - there is at least one event
+            _insert(execute, rows)
+            execute(PUT_RUN, *_run_row(run, at))
+        self._keep(run)
+        return run.seq
+
+    def _check_workers(self, events: Sequence[Event]) -> None:
+        started = [event for event in events if isinstance(event, RunStarted | RunResumed)]
+        for event in started:
+            # A run of a worker without a lock would be taken for an orphan while it runs.
+            if event.worker != self.worker_id:
+                raise Invalid(
+                    f"{event.type} names worker `{event.worker}`; this store's is `{self.worker_id}`.",
+                    hint="Use `store.worker_id`.",
+                )
+        if started:
+            self._hold()
+
+    def _head(self, execute: Execute, run_id: str, expect: int) -> tuple[Run | None, datetime | None]:
+        head = execute(HEAD, run_id)
+        seq = head[0][0] if head else 0
+        if seq != expect:
+            raise Conflict(
+                f"Run `{run_id}` is at {seq}, not at {expect}.",
+                hint="It changed meanwhile: read it again and decide anew.",
+            )
+        return (self._load(execute, run_id), _utc(head[0][1])) if head else (None, None)
+
+    def _load(self, execute: Execute, run_id: str) -> Run | None:
+        # A log only grows, so a run folded before is a true prefix of it.
+        with self._folded_lock:
+            run = self._folded.get(run_id)
+        for row in execute(ENTRIES, run_id, run.seq if run else 0, ALL):
+            run = apply(run, _entry(row))
+        return run
+
+    def _keep(self, run: Run) -> None:
+        with self._folded_lock:
+            known = self._folded.get(run.id)
+            if known is None or known.seq < run.seq:
+                self._folded[run.id] = run
+            self._folded.move_to_end(run.id)
+            if len(self._folded) > KEPT:
+                self._folded.popitem(last=False)
+
+    def run(self, run_id: str) -> Run:
+        """The run, folded from its log."""
+        run = self._load(self._read, run_id)
+        if run is None:
+            raise _no_run(run_id)
+        self._keep(run)
+        return run
+
+    def resolve_run(self, prefix: str) -> str:
+        """The id of the only run whose id starts so; `run_` may be left out."""
+        for start in (prefix, f"run_{prefix}"):
+            found = [row[0] for row in self._read(RUN_IDS, start, start + chr(0x10FFFF))] if prefix else []
+            if len(found) == 1 or start in found:
+                return str(found[0])
+            if found:
+                raise Invalid(
+                    f"`{prefix}` starts the ids of more than one run, such as `{found[0]}` and `{found[1]}`.",
+                    hint="Give more characters of the id.",
+                )
+        raise _no_run(prefix)
+
+    def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """The entries of a run's log with a seq above `after`, in order."""
+        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), _limit(limit))
+        if not rows and not self._read(HAS_RUN, run_id):
+            raise _no_run(run_id)
+        return [_entry(row) for row in rows]
+
+    def runs(
+        self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page[RunSummary]:
+        """Runs that pass the filter, newest first. `since` is included, `until` is not."""
+        where, values = _where(filter or RunFilter())
+        items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
+        summaries = [_summary(row) for row in items]
+        last = summaries[-1] if following else None
+        return Page(summaries, _cursor("created_at", last.created_at, last.id) if last else None)
+
+    def _page(
+        self, select: str, by: str, where: list[str], values: list[object], limit: int, cursor: str | None
+    ) -> tuple[Rows, bool]:
+        if cursor is not None:
+            where = [*where, f"({by}, id) < (?, ?)"]
+            values = [*values, *_place(by, cursor)]
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        # One row more than asked tells whether there is another page.
+        asked = _limit(limit)
+        sql = f"{select}{condition} ORDER BY {by} DESC, id DESC LIMIT ?"
+        rows = self._read(sql, *values, asked + 1)
+        return rows[:asked], len(rows) > asked
+
+    # Orphans.
+
+    @property
+    def worker_id(self) -> str:
+        """The name under which this process runs runs; asking for it takes the lock that shows it lives."""
+        with self._worker_lock:
+            if self._worker is None:
+                self._worker = self._enlist()
+            return self._worker
+
+    def recover(self) -> list[str]:
+        """Fail the running runs of processes that are gone, and return their ids."""
+        running = [(run_id, worker) for run_id, worker in self._read(RUNNING) if worker != self._worker]
+        dead = self._dead({worker for _, worker in running})
+        closed = [run_id for run_id, worker in running if worker in dead and self._interrupt(run_id, worker)]
+        self._bury()
+        return closed
+
+    def _interrupt(self, run_id: str, worker: str) -> bool:
+        run = self.run(run_id)
+        if run.status != "running" or run.worker != worker:
+            return False
+        error = problem(
+            Interrupted(
+                f"Run `{run_id}` was interrupted: the process that ran it (`{worker}`) is gone.",
+                hint="Run it again.",
+            )
+        )
+        steps = [
+            StepFinished(step_id=step.id, outcome="error", error=error, error_key="interrupted")
+            for step in run.steps
+            if step.ended_at is None
+        ]
+        try:
+            self.append(run_id, *steps, RunFailed(error=error), expect=run.seq)
+        except Conflict:
+            # Another process recovers too and was first.
+            return False
+        return True
+
+    # Threads.
+
+    def create_thread(self, title: str, source: str | None = None) -> Thread:
+        """A new thread, without messages."""
+        now = _now()
+        thread = Thread(id=new_id("thread"), title=title, source=source, created_at=now, updated_at=now)
+        with self._transaction() as execute:
+            execute(ADD_THREAD, thread.id, title, source, now, now)
+        return thread
+
+    def thread(self, thread_id: str) -> Thread:
+        """The thread."""
+        rows = self._read(f"{THREADS} WHERE id = ?", thread_id)
+        if not rows:
+            raise _no_thread(thread_id)
+        return _thread(rows[0])
+
+    def threads(self, limit: int = 50, cursor: str | None = None) -> Page[Thread]:
+        """Threads, the most recently updated first."""
+        rows, following = self._page(THREADS, "updated_at", [], [], limit, cursor)
+        items = [_thread(row) for row in rows]
+        last = items[-1] if following else None
+        return Page(items, _cursor("updated_at", last.updated_at, last.id) if last else None)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove the thread and its messages; its runs stay."""
+        with self._transaction() as execute:
+            if not execute(REMOVE_THREAD, thread_id):
+                raise _no_thread(thread_id)
+
+    def add_message(self, thread_id: str, role: Role, text: str, run_id: str | None = None) -> Message:
+        """Add a message at the end of the thread."""
+        with self._transaction() as execute:
+            now = _now()
+            # The update locks the thread, so that two messages cannot take the same place.
+            if not execute(TOUCH_THREAD, now, thread_id):
+                raise _no_thread(thread_id)
+            message = Message(
+                id=new_id("message"),
+                thread_id=thread_id,
+                seq=execute(NEXT_MESSAGE, thread_id)[0][0],
+                role=role,
+                text=text,
+                run_id=run_id,
+                created_at=now,
+            )
+            execute(ADD_MESSAGE, message.id, thread_id, message.seq, role, text, run_id, now)
+        return message
+
+    def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
+        """The messages of a thread with a seq above `after`, in order."""
+        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), _limit(limit))
+        if not rows:
+            self.thread(thread_id)
+        return [_message(row) for row in rows]
+
+    # Sources.
+
+    def put_source(self, name: str, spec: SourceSpec) -> None:
+        """Register a source, or change how it is reached."""
+        with self._transaction() as execute:
+            execute(PUT_SOURCE, name, spec.model_dump_json())
+
+    def sources(self) -> dict[str, SourceSpec]:
+        """The registered sources by name."""
+        return {name: SourceSpec.model_validate_json(spec) for name, spec in self._read(SOURCES)}
+
+    def remove_source(self, name: str) -> None:
+        """Forget a registered source."""
+        with self._transaction() as execute:
+            if not execute(REMOVE_SOURCE, name):
+                known = ", ".join(f"`{row[0]}`" for row in execute(SOURCES)) or "none"
+                raise NotFound(f"There is no source `{name}`.", hint=f"Registered sources: {known}.")
+
+
+# A forked child must let go of locks at once, even if it never uses the store: a lock that it shares would
+# make a dead parent look alive. Forks are known per process, so this one set is global.
+_open: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for store in list(_open):
+        store._forked()
+
+
+pass
+
+
+def check_values(values: Sequence[object]) -> None:
+    """Refuse text that not every database can keep, so that all refuse the same."""
+    for value in values:
+        if isinstance(value, str):
+            if "\0" in value:
+                raise Invalid("Text with a NUL character cannot be stored.")
+            if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+                raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.")
+
+
+def _migrations(dialect: str) -> list[Any]:
+    folder = resources.files("etude.store") / "migrations"
+    return sorted((f for f in folder.iterdir() if f.name.endswith(f".{dialect}.sql")), key=lambda f: f.name)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _utc(value: str | datetime) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    # All times of a store are UTC; one without a zone is taken to be, too.
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _limit(limit: int | None) -> int:
+    if limit is None:
+        return ALL
+    if limit < 1:
+        raise Invalid(f"A limit is at least 1, not {limit}.")
+    return min(limit, ALL)
+
+
+def _to_json(event: Event) -> str:
+    try:
+        return event.model_dump_json()
+    except PydanticSerializationError as error:
+        raise Invalid(f"The {event.type} event cannot be written as JSON: {error}.") from error
+
+
+def _from_json(body: str, run_id: str) -> Event:
+    try:
+        return EVENT.validate_json(body)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise Invalid(f"An event of run `{run_id}` is not valid as JSON at `{where}`.") from error
+
+
+def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
+    for start in range(0, len(rows), BATCH):
+        some = rows[start : start + BATCH]
+        places = ", ".join(["(?, ?, ?, ?, ?)"] * len(some))
+        execute(ADD_EVENTS + places, *(value for row in some for value in row))
+
+
+def _run_row(run: Run, at: datetime) -> tuple[object, ...]:
+    s = summarise(run)
+    # The log keeps the text exactly; the projection is what databases can hold and search.
+    text = s.text.replace("\0", "\ufffd")
+    return (
+        *(s.id, s.kind, text, text.casefold(), s.source, s.thread_id, s.parent, run.worker, s.status, s.seq),
+        *(s.created_at, at, s.ended_at, s.row_count, s.truncated, s.error_code, s.elapsed_ms),
+        s.usage.model_dump_json(),
+    )
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    run_id, seq, at, body = row
+    try:
+        return Entry(run_id=run_id, seq=seq, at=_utc(at), event=EVENT.validate_json(body))
+    except ValidationError as error:
+        raise Unavailable(
+            f"Entry {seq} of run `{run_id}` cannot be read by this etude.",
+            hint="Upgrade etude: a newer one may have written it.",
+        ) from error
+
+
+_RUN_COLUMNS = tuple(RunSummary.model_fields)
+_THREAD_COLUMNS = tuple(Thread.model_fields)
+_MESSAGE_COLUMNS = tuple(Message.model_fields)
+
+
+def _summary(row: tuple[Any, ...]) -> RunSummary:
+    fields = dict(zip(_RUN_COLUMNS, row))
+    fields["created_at"] = _utc(fields["created_at"])
+    fields["ended_at"] = _utc(fields["ended_at"]) if fields["ended_at"] else None
+    fields["usage"] = json.loads(fields["usage"])
+    return RunSummary(**fields)
+
+
+def _thread(row: tuple[Any, ...]) -> Thread:
+    fields = dict(zip(_THREAD_COLUMNS, row))
+    times = {"created_at": _utc(fields["created_at"]), "updated_at": _utc(fields["updated_at"])}
+    return Thread(**fields | times)
+
+
+def _message(row: tuple[Any, ...]) -> Message:
+    fields = dict(zip(_MESSAGE_COLUMNS, row))
+    return Message(**fields | {"created_at": _utc(fields["created_at"])})
+
+
+def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
+    wanted: list[tuple[str, object]] = [
+        ("status = ?", filter.status),
+        ("kind = ?", filter.kind),
+        ("source = ?", filter.source),
+        ("thread_id = ?", filter.thread_id),
+        ("created_at >= ?", _utc(filter.since) if filter.since else None),
+        ("created_at < ?", _utc(filter.until) if filter.until else None),
+        ("search LIKE ? ESCAPE '!'", _pattern(filter.text) if filter.text else None),
+    ]
+    given = [(condition, value) for condition, value in wanted if value is not None]
+    return [condition for condition, _ in given], [value for _, value in given]
+
+
+def _pattern(text: str) -> str:
+    literal = text.casefold().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return f"%{literal}%"
+
+
+def _cursor(by: str, at: datetime, row_id: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([by, at.isoformat(), row_id]).encode()).decode()
+
+
+def _place(by: str, cursor: str) -> tuple[datetime, str]:
+    try:
+        kind, at, row_id = json.loads(base64.b64decode(cursor, altchars=b"-_", validate=True))
+        if kind == by and isinstance(row_id, str):
+            return _utc(datetime.fromisoformat(at)), row_id
+    except (binascii.Error, ValueError, TypeError):
+        pass
+    raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
+
+
+def _no_run(run_id: str) -> NotFound:
+    return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs`.")
+
+
+def _no_thread(thread_id: str) -> NotFound:
+    return NotFound(f"There is no thread `{thread_id}`.", hint="List the threads to find its id.")

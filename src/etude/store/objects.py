@@ -1,0 +1,332 @@
+"""Artifacts: immutable blobs named by the SHA-256 of their bytes, in a folder or a cloud's object store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import LocalStore, MemoryStore, from_url
+
+from etude.entities import Artifact
+from etude.errors import Invalid, NotFound, Unavailable
+from etude.ids import new_id
+
+CHUNK = 1 << 20
+SMALL = 8 << 20
+"""Up to this size an object goes in one request, which can be conditional; above, in parts."""
+CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+UNSUPPORTED = (NotSupportedError, NotImplementedError)
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Which conditional writes the store honours: `create` where absent, `update` where unchanged."""
+
+    create: bool
+    update: bool
+
+
+class Objects:
+    """Artifacts at a URL: a folder, `file://`, `s3://bucket/prefix`, `gs://`, `az://` or `memory://`.
+
+    Options are those of obstore for that cloud, such as `endpoint`, `region`, `access_key_id`; what is not
+    given comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). `allow_http` permits plain HTTP.
+    """
+
+    def __init__(self, url: str | Path, **options: str | bool) -> None:
+        self.folder = _folder(str(url))
+        self.url = str(self.folder) if self.folder else _without_secrets(str(url))
+        self._store = self._open(str(url), options)
+        self._capabilities: Capabilities | None = None
+
+    def _open(self, url: str, options: dict[str, str | bool]) -> Any:
+        if self.folder is not None:
+            with self._translated():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                return LocalStore(self.folder, automatic_cleanup=True)
+        scheme = urlsplit(url).scheme
+        if scheme == "memory":
+            return MemoryStore()
+        if scheme not in CLOUDS:
+            raise Invalid(
+                f"`{self.url}` is not a place for artifacts.",
+                hint="Use a folder, s3://bucket/prefix, gs://bucket/prefix or az://account/container.",
+            )
+        # Options of the client replace what obstore would take from the environment.
+        plain = str(options.get("allow_http", os.environ.get("AWS_ALLOW_HTTP", ""))).lower()
+        allow_http = plain in ("1", "true", "yes", "on")
+        client: Any = {"connect_timeout": timedelta(seconds=5), "allow_http": allow_http}
+        # The default is to retry for three minutes; whoever waits would rather know.
+        retry: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
+        config: Any = {k: str(v) for k, v in options.items() if k != "allow_http"}
+        try:
+            return from_url(url, client_options=client, retry_config=retry, **config)
+        except UnknownConfigurationKeyError as error:
+            raise Invalid(f"An option of `{self.url}` is unknown: {_line(error)}") from error
+        except (BaseError, ValueError) as error:
+            raise Invalid(f"`{self.url}` with its options is not valid: {_line(error)}") from error
+
+    @contextmanager
+    def _translated(self, missing: str = "") -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error) or not missing:
+                raise self._trouble("its bucket or folder does not exist") from error
+            raise NotFound(f"There is no artifact `{missing}` in `{self.url}`.") from error
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+            raise self._trouble("access was denied") from error
+        except (BaseError, OSError) as error:
+            plain = "BadScheme" in str(error)
+            raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
+
+    def _trouble(self, reason: str) -> Unavailable:
+        return Unavailable(
+            f"The object store `{self.url}` cannot be used: {reason}.",
+            hint="Check its address, its credentials and that it can be reached and written.",
+        )
+
+    # Writing.
+
+    def put(self, data: bytes | Path, media: str) -> Artifact:
+        """Keep the bytes, or those of the file, and return what names them; what is kept already stays."""
+        if self.folder is not None:
+            return self._put_in_folder(self.folder, data, media)
+        if isinstance(data, Path) and data.is_file() and data.stat().st_size > SMALL:
+            return self._put_in_parts(data, media)
+        content = b"".join(_chunks(data))
+        digest, size = _measure(content)
+        about: Any = {"Content-Type": media}
+        with self._translated(), suppress(AlreadyExistsError):
+            if not self._has(digest, size):
+                try:
+                    self._store.put(_key(digest), content, attributes=about, mode="create")
+                except UNSUPPORTED:
+                    self._store.put(_key(digest), content, attributes=about)
+        return Artifact(hash=digest, media=media, size=size)
+
+    def _put_in_parts(self, path: Path, media: str) -> Artifact:
+        before = path.stat()
+        digest, size = _measure(path)
+        with self._translated():
+            if not self._has(digest, size):
+                # Parts cannot be conditional, but the same name means the same bytes: twice is harmless.
+                self._store.put(_key(digest), path, attributes={"Content-Type": media})
+                if _changed(before, path.stat()):
+                    self._store.delete(_key(digest))
+                    raise Invalid(f"The file `{path}` changed while it was stored.")
+        return Artifact(hash=digest, media=media, size=size)
+
+    def _put_in_folder(self, folder: Path, data: bytes | Path, media: str) -> Artifact:
+        # One pass: hash while copying beside the target, then give the copy its name.
+        with self._translated(), _temporary(folder / "artifacts") as (file, temporary):
+            digest, size = _measure(data, file)
+            target = folder / _key(digest)
+            if not self._has(digest, size):
+                file.flush()
+                # On disk before it has its name, so that not even a power cut leaves a part under it.
+                os.fsync(file.fileno())
+                target.parent.mkdir(mode=0o700, exist_ok=True)
+                os.replace(temporary, target)
+                _sync_folder(target.parent)
+        return Artifact(hash=digest, media=media, size=size)
+
+    def _has(self, digest: str, size: int) -> bool:
+        try:
+            # An object of another size is damaged: it is written anew.
+            return bool(self._store.head(_key(digest))["size"] == size)
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise self._trouble("its bucket does not exist") from error
+            return False
+
+    # Reading.
+
+    def get(self, hash: str) -> bytes:
+        """The bytes of an artifact, checked against its name."""
+        with self._translated(missing=hash):
+            data = bytes(self._store.get(_key(hash)).bytes())
+        self._check_hash(hash, hashlib.sha256(data).hexdigest())
+        return data
+
+    def download(self, hash: str, path: Path) -> None:
+        """Write an artifact to a file; the file is there only when whole and checked."""
+        digest = hashlib.sha256()
+        try:
+            with _temporary(Path(path).parent) as (file, temporary):
+                for chunk in self._stream(hash):
+                    digest.update(chunk)
+                    file.write(chunk)
+                self._check_hash(hash, digest.hexdigest())
+                file.flush()
+                os.replace(temporary, path)
+        except OSError as error:
+            raise Invalid(f"The file `{path}` cannot be written: {error.strerror}.") from error
+
+    def _stream(self, hash: str) -> Iterator[bytes]:
+        with self._translated(missing=hash):
+            chunks = iter(self._store.get(_key(hash)).stream(min_chunk_size=CHUNK))
+        while True:
+            with self._translated(missing=hash):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
+
+    def _check_hash(self, wanted: str, found: str) -> None:
+        if wanted != found:
+            raise Unavailable(
+                f"Artifact `{wanted}` in `{self.url}` is damaged: its bytes have the hash `{found}`.",
+                hint="Restore it from a backup, or run again what made it.",
+            )
+
+    def local_path(self, hash: str) -> Path | None:
+        """The file of an artifact, to be read in place; None where the store is not a folder."""
+        if self.folder is None:
+            return None
+        path = self.folder / _key(hash)
+        if not path.is_file():
+            raise NotFound(f"There is no artifact `{hash}` in `{self.url}`.")
+        return path
+
+    def exists(self, hash: str) -> bool:
+        """Whether the artifact is there."""
+        key = _key(hash)
+        try:
+            with self._translated(missing=hash):
+                self._store.head(key)
+        except NotFound:
+            return False
+        return True
+
+    # Health.
+
+    def probe(self) -> Capabilities:
+        """Try, once, which conditional writes the store honours: some accept a condition and ignore it."""
+        if self._capabilities is None:
+            key = f"probe/{new_id('probe')}"
+            with self._translated():
+                stale = _version(self._store.put(key, b"1"))
+                try:
+                    create = self._refuses(key, "create", AlreadyExistsError)
+                    current = _version(self._store.put(key, b"22"))
+                    update = self._refuses(key, stale, PreconditionError)
+                    # A server that refuses every condition honours none.
+                    update = update and not self._refuses(key, current, PreconditionError)
+                finally:
+                    self._store.delete(key)
+            self._capabilities = Capabilities(create, update)
+        return self._capabilities
+
+    def _refuses(self, key: str, mode: Any, refusal: type[Exception]) -> bool:
+        try:
+            self._store.put(key, b"333", mode=mode)
+        except refusal:
+            return True
+        except UNSUPPORTED:
+            return False
+        return False
+
+    def check(self) -> dict[str, Any]:
+        """Ask the store for a sign of life; its place, and which conditional writes it honours."""
+        can = self.probe()
+        self.exists("0" * 64)
+        return {"url": self.url, "create": can.create, "update": can.update}
+
+
+def _version(written: Any) -> Any:
+    return {name: value for name, value in written.items() if value is not None}
+
+
+def _key(digest: str) -> str:
+    if not HASH.fullmatch(digest):
+        raise Invalid(f"`{digest[:80]}` is not the hash of an artifact: 64 hexadecimal digits.")
+    return f"artifacts/{digest[:2]}/{digest}"
+
+
+def _measure(data: bytes | Path, copy: IO[bytes] | None = None) -> tuple[str, int]:
+    """The hash and size of the bytes, which are also written to `copy`."""
+    digest = hashlib.sha256()
+    size = 0
+    for chunk in _chunks(data):
+        digest.update(chunk)
+        size += len(chunk)
+        if copy is not None:
+            copy.write(chunk)
+    return digest.hexdigest(), size
+
+
+def _chunks(data: bytes | Path) -> Iterator[bytes]:
+    if isinstance(data, bytes):
+        yield data
+        return
+    try:
+        file = data.open("rb")
+    except OSError as error:
+        raise Invalid(f"The file `{data}` cannot be read: {error.strerror}.") from error
+    with file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _changed(before: os.stat_result, after: os.stat_result) -> bool:
+    return (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """A file in the folder that is gone after the block unless it was renamed."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=".part-", dir=folder)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file, name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _folder(url: str) -> Path | None:
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    # A drive letter is no scheme.
+    return Path(url).expanduser().absolute() if "://" not in url else None
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _line(error: Exception) -> str:
+    # What follows the first line may be a server's answer in full, with names of keys in it.
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return first.rpartition(" - ")[2].partition("<")[0].strip(" .:")[:200]

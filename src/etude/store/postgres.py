@@ -1,0 +1,237 @@
+"""The store for many processes and machines: Postgres, through psycopg."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from etude.errors import Conflict, Invalid, Unavailable
+from etude.ids import new_id
+from etude.store.base import Execute, Rows, Store, check_values
+
+if TYPE_CHECKING:
+    import psycopg
+
+CONNECTIONS = 8
+"""At most this many statements run at once; further callers wait for one to end."""
+NAMESPACE = 0x657475
+"""First key of every advisory lock of etude ("etu"), so that they meet no other program's."""
+MIGRATION = 0
+"""Second key of the lock of migrations; those of workers are above it."""
+
+LOCK = "SELECT pg_try_advisory_lock(?, ?)"
+LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
+LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+    AND classid = ? AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+ALIVE = "SELECT 1"
+ENGINE = "SHOW server_version"
+
+URL_HINT = "Write `postgresql://user:password@host:5432/database`, with special characters %-encoded."
+
+
+class PostgresStore(Store):
+    """A store in a Postgres database. Each living worker holds a session advisory lock."""
+
+    dialect = "postgres"
+    has_schema = "SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        parts = _parse(url)
+        self.url = _without_secrets(parts)
+        self._parts = {"connect_timeout": 10, "application_name": "etude"} | parts
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._idle_lock = threading.Lock()
+        self._worker_db: psycopg.Connection[Any] | None = None
+        self._closed = False
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    # Connections.
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        pg = _psycopg()
+        if self._closed:
+            raise Unavailable(f"The store `{self.url}` is closed.")
+        with self._translated():
+            db: psycopg.Connection[Any] = pg.connect(autocommit=True, **self._parts)
+            return db
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        pg = _psycopg()
+        try:
+            yield
+        except pg.errors.IntegrityError as error:
+            raise Conflict(f"The store refused the change: {_line(error)}.") from error
+        except pg.Error as error:
+            raise Unavailable(
+                f"The store `{self.url}` cannot be used: {_line(error)}.",
+                hint="Check that the server runs and that the user may connect and create tables.",
+            ) from error
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[psycopg.Connection[Any]]:
+        with self._slots:
+            with self._idle_lock:
+                db = self._idle.pop() if self._idle else None
+            db = db if db and _answers(db) else self._connect()
+            try:
+                yield db
+            finally:
+                with self._idle_lock:
+                    keep = not (db.closed or self._closed)
+                    if keep:
+                        self._idle.append(db)
+                if not keep:
+                    db.close()
+
+    def _read(self, sql: str, *values: object) -> Rows:
+        with self._borrowed() as db, self._translated():
+            return _executor(db)(sql, *values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Execute]:
+        with self._borrowed() as db, self._translated(), db.transaction():
+            yield _executor(db)
+
+    def _lock_schema(self, execute: Execute) -> None:
+        execute(LOCK_SCHEMA, NAMESPACE, MIGRATION)
+
+    def _run_script(self, execute: Execute, script: str) -> None:
+        execute(script)
+
+    # Workers.
+
+    def _enlist(self) -> str:
+        worker = new_id("worker")
+        # Two workers may have the same key: then another name is taken.
+        while not self._take_lock(worker):
+            worker = new_id("worker")
+        return worker
+
+    def _take_lock(self, worker: str) -> bool:
+        # The lock lives as long as its connection, which therefore is no other's.
+        if self._worker_db is None or not _answers(self._worker_db):
+            self._worker_db = self._connect()
+        with self._translated():
+            return bool(_executor(self._worker_db)(LOCK, NAMESPACE, _key(worker))[0][0])
+
+    def _hold(self) -> None:
+        with self._worker_lock:
+            lost = self._worker_db is None or not _answers(self._worker_db)
+            if lost and not self._take_lock(str(self._worker)):
+                raise Unavailable(f"The lock of worker `{self._worker}` was lost and is taken.")
+
+    def _dead(self, workers: set[str]) -> set[str]:
+        locked = {row[0] for row in self._read(LOCKED, NAMESPACE)}
+        return {worker for worker in workers if _key(worker) not in locked}
+
+    def _bury(self) -> None:
+        # The server drops a lock with its connection: nothing is left behind.
+        return
+
+    # Life.
+
+    def check(self) -> dict[str, Any]:
+        """Ask the database for a sign of life; its kind, version, place and schema version."""
+        version = str(self._read(ENGINE)[0][0])
+        return {"kind": "postgres", "version": version, "url": self.url, "schema": self._schema(self._read)}
+
+    def close(self) -> None:
+        """Let go of the connections and of the worker's lock; twice does no harm."""
+        self._closed = True
+        with self._idle_lock:
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
+        if self._worker_db is not None:
+            self._worker_db.close()
+            self._worker_db = None
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._slots = threading.BoundedSemaphore(CONNECTIONS)
+        self._idle_lock = threading.Lock()
+        for db in [*self._idle, *([self._worker_db] if self._worker_db else [])]:
+            # Closing it properly would end the parent's session. The child closes its copy of the socket
+            # only, and keeps the object so that nothing else closes it.
+            with suppress(OSError):
+                os.close(db.fileno())
+            _parents.append(db)
+        self._idle, self._worker_db = [], None
+
+
+_parents: list[psycopg.Connection[Any]] = []
+
+
+def _psycopg() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise Unavailable("Postgres needs psycopg.", hint="pip install 'etude[postgres]'") from error
+    return psycopg
+
+
+def _parse(url: str) -> dict[str, Any]:
+    pg = _psycopg()
+    try:
+        return dict(pg.conninfo.conninfo_to_dict(url))
+    except pg.Error:
+        # libpq's complaint may quote the password.
+        raise Invalid("The URL of the store is not a valid Postgres URL.", hint=URL_HINT) from None
+
+
+def _without_secrets(parts: dict[str, Any]) -> str:
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{user}{parts.get('host') or ''}{port}/{parts.get('dbname') or ''}"
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _key(worker: str) -> int:
+    return (zlib.crc32(worker.encode()) & 0x7FFFFFFF) or 1
+
+
+@cache
+def _statement(sql: str) -> bytes:
+    # As bytes: psycopg's types take text only where it is a literal.
+    return sql.replace("?", "%s").encode()
+
+
+def _executor(db: psycopg.Connection[Any]) -> Execute:
+    def execute(sql: str, *values: object) -> Rows:
+        check_values(values)
+        # Without values the text goes as it is, so that a script may have many statements.
+        cursor = db.execute(_statement(sql), values if values else None)
+        return cursor.fetchall() if cursor.description else []
+
+    return execute
+
+
+def _answers(db: psycopg.Connection[Any]) -> bool:
+    """Whether the connection still works; one that does not is closed."""
+    # An idle connection has nothing to read, unless the server has closed it: no round trip to know that.
+    waiting = select.poll()
+    try:
+        waiting.register(db.fileno(), select.POLLIN)
+        if not waiting.poll(0):
+            return True
+        db.execute(ALIVE)
+    except _psycopg().Error:
+        db.close()
+        return False
+    return True

