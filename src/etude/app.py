@@ -16,7 +16,7 @@ from etude.runtime.query import Ledger, Query, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
 from etude.sources.pool import Answer, EngineLimits, Pool
-from etude.sources.source import Source, check_name, find_kind, name_for, resolve_url
+from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
@@ -41,9 +41,8 @@ class App:
     def store(self) -> Store:
         """Where runs, threads and sources are kept. Runs that a dead process left open are closed on the way."""
         url = self.settings.store_url
-        scheme, _, rest = url.partition("://")
-        where = rest.removeprefix("/") if scheme == "sqlite" and rest[:2] == "//" else rest
-        opened: Store = plugins.load("store", scheme)(Path(where) if scheme == "sqlite" else url)
+        scheme = url.partition("://")[0]
+        opened: Store = plugins.load("store", scheme)(Path(local_path(url)) if scheme == "sqlite" else url)
         opened.recover()
         return opened
 
@@ -175,7 +174,12 @@ class App:
         return parsed, compile_plan(parsed, self.catalog(source))
 
     def _run(
-        self, source: Source, query: Query, others: Mapping[str, str], record: bool | None, on_progress: Progress | None
+        self,
+        source: Source,
+        query: Query,
+        others: Mapping[str, str],
+        record: bool | None,
+        on_progress: Progress | None,
     ) -> Result:
         recorded = self.settings.record if record is None else record
         ledger = Ledger(self.store, self.objects) if recorded else None
@@ -234,7 +238,5 @@ def require_source(url: str | None, environment: Mapping[str, str]) -> str:
     """The source to connect to: the one given, or the one `ETUDE_SOURCE` names."""
     chosen = url or environment.get("ETUDE_SOURCE")
     if not chosen:
-        raise Invalid(
-            "No source was given.", hint="Pass a path, a URL or a name, or set the variable `ETUDE_SOURCE`."
-        )
+        raise Invalid("No source was given.", hint="Pass a path, a URL or a name, or set the variable `ETUDE_SOURCE`.")
     return chosen

@@ -1,8 +1,13 @@
-"""The result of one conformance check; each kind of provider ships its own suite of them."""
+"""Conformance checks: each kind of provider ships a suite of them, and this runs one."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -13,3 +18,20 @@ class CheckResult:
     ok: bool
     detail: str
     ms: float
+
+
+class Failed(Exception):
+    """A check saw something else than it must."""
+
+
+def run_checks(checks: Mapping[str, Callable[[T], str]], subject: T) -> Iterator[CheckResult]:
+    """Run every check, one result each; a failing check does not stop the others."""
+    for name, check in checks.items():
+        start = time.perf_counter()
+        try:
+            detail, ok = check(subject), True
+        except Failed as failure:
+            detail, ok = str(failure), False
+        except Exception as error:  # a provider under test may raise anything, and the report must say what
+            detail, ok = f"{type(error).__name__}: {error}", False
+        yield CheckResult(name, ok, detail, (time.perf_counter() - start) * 1000)

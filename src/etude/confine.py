@@ -52,7 +52,7 @@ def prefer_as_victim() -> bool:
 
 def refuse_new_privileges() -> bool:
     """No set-uid program can raise this process's rights any more."""
-    return _LINUX and _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    return _LINUX and bool(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 
 
 def leave_network() -> bool:
@@ -60,7 +60,7 @@ def leave_network() -> bool:
     if not _LINUX:
         return False
     libc = _libc()
-    return libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    return bool(libc.unshare(_CLONE_NEWNET) == 0 or libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0)
 
 
 class _Ruleset(ctypes.Structure):
@@ -91,7 +91,7 @@ def grant_only(readable: Iterable[str], writable: Iterable[str]) -> bool:
             _allow(libc, ruleset, path, (_READ_FILE | _READ_DIR | _EXECUTE) & rights)
         for path in writable:
             _allow(libc, ruleset, path, rights & ~_EXECUTE)
-        return libc.syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0
+        return bool(libc.syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0)
     finally:
         os.close(ruleset)
 

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 def connect(
-    source: str | os.PathLike[str] | None = None, /, *, app: App | None = None, **others: str | os.PathLike[str]
+    source: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    app: App | None = None,
+    **others: str | os.PathLike[str],
 ) -> Connection:
     """Open a source by path, URL or name (`$ETUDE_SOURCE` where none is given).
 
@@ -39,9 +43,7 @@ class Connection:
         self.name = self._app.source(source).name
         self._app.source(source).mount()
 
-    def sql(
-        self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any
-    ) -> Result:
+    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
         """Run a query. Limits can be given singly: `db.sql(q, timeout_s=5, rows=100)`."""
         if limit:
             limits = _with_limits(limits or self._app.settings.limits, limit)

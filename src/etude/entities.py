@@ -64,7 +64,7 @@ class Catalog(Entity):
 
 
 class SourceSpec(Entity):
-    """How to reach a source. `url` is a path, a glob or a URL; `env:NAME` and `file:PATH` refer to one kept elsewhere."""
+    """How to reach a source: `url` is a path, a glob or a URL, or `env:NAME` or `file:PATH` where one is kept."""
 
     url: str
     kind: str = ""

@@ -59,7 +59,7 @@ class Result:
     def df(self) -> Any:
         """The whole result as a pandas DataFrame."""
         try:
-            import pandas  # noqa: F401, ICN001
+            import pandas  # noqa: F401
         except ImportError:
             raise Unavailable("pandas is not installed.", hint="pip install 'etude[ibis]'") from None
         return self.arrow().to_pandas()

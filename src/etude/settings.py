@@ -34,6 +34,13 @@ def parse_size(value: Any) -> Any:
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
 
 
+def default_home() -> Path:
+    """The platform's folder for a user's data."""
+    from platformdirs import user_data_path
+
+    return user_data_path("etude", appauthor=False)
+
+
 class QueryLimits(Limits):
     """`Limits`, with sizes that may be written with a unit."""
 
@@ -56,7 +63,7 @@ class EngineSettings(Entity):
 class Settings(Entity):
     """All settings. `etude config` prints the effective ones and where each comes from."""
 
-    home: Path = Field(default_factory=lambda: _default_home())
+    home: Path = Field(default_factory=default_home)
     """The folder of etude's state."""
     store: str = ""
     """Where runs are recorded: `sqlite:///path` or `postgresql://...`; a file under `home` by default."""
@@ -88,9 +95,7 @@ def load_settings(environment: Mapping[str, str] | None = None, **keywords: Any)
     return settings
 
 
-def load_with_origins(
-    environment: Mapping[str, str] | None = None, **keywords: Any
-) -> tuple[Settings, dict[str, str]]:
+def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: Any) -> tuple[Settings, dict[str, str]]:
     """The effective settings, and for each dotted key that is set, where it was set."""
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
@@ -115,7 +120,7 @@ def find_file(environment: Mapping[str, str]) -> Path | None:
         if not Path(named).is_file():
             raise Invalid(f"`ETUDE_CONFIG` names `{named}`, which is not a file.", hint="Correct or unset it.")
         return Path(named)
-    home = Path(environment.get("ETUDE_HOME") or _default_home())
+    home = Path(environment.get("ETUDE_HOME") or default_home())
     return next((p for p in (Path("etude.toml"), home / "etude.toml") if p.is_file()), None)
 
 
@@ -176,7 +181,7 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
 
 
 def _known_keys() -> list[str]:
-    nested = {"limits": QueryLimits, "engine": EngineSettings}
+    nested: dict[str, type[Entity]] = {"limits": QueryLimits, "engine": EngineSettings}
     inner = [f"{name}.{field}" for name, model in nested.items() for field in model.model_fields]
     return [*Settings.model_fields, *inner]
 
@@ -194,12 +199,6 @@ def is_secret(key: str) -> bool:
 def redact(text: str) -> str:
     """The text without passwords and keys in URLs."""
     return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
-
-
-def _default_home() -> Path:
-    from platformdirs import user_data_path
-
-    return user_data_path("etude", appauthor=False)
 
 
 def _memory() -> int:

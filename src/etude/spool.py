@@ -148,9 +148,15 @@ class _Groups:
         import pyarrow as pa
 
         if not self._intervals:
-            return batch if batch.schema.equals(self.schema) else pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            return (
+                batch
+                if batch.schema.equals(self.schema)
+                else pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            )
         columns = list(batch.columns)
         for i in self._intervals:
-            values = [v and dict(zip(("months", "days", "nanoseconds"), v, strict=True)) for v in columns[i].to_pylist()]
+            values = [
+                v and dict(zip(("months", "days", "nanoseconds"), v, strict=True)) for v in columns[i].to_pylist()
+            ]
             columns[i] = pa.array(values, type=self._struct)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -15,7 +15,6 @@ from uuid import uuid4
 import pytest
 
 from etude.errors import Invalid, NotFound, Unavailable
-from etude.store import objects as module
 from etude.store.objects import Capabilities, Objects
 
 ABSENT = "0" * 64
@@ -80,7 +79,11 @@ def test_what_is_absent_is_not_found(objects: Objects, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "x", "../../etc/passwd", "0" * 63, "0" * 65, "G" * 64, "A" * 64, f"{ABSENT}\n"])
 def test_what_is_no_hash_is_refused(objects: Objects, name: str, tmp_path: Path) -> None:
-    calls: list[Callable[[str], Any]] = [objects.get, objects.exists, lambda h: objects.download(h, tmp_path / "x")]
+    calls: list[Callable[[str], Any]] = [
+        objects.get,
+        objects.exists,
+        lambda h: objects.download(h, tmp_path / "x"),
+    ]
     for call in calls:
         with pytest.raises(Invalid, match="not the hash"):
             call(name)
@@ -95,13 +98,44 @@ def test_a_damaged_object_is_noticed_and_healed(objects: Objects, tmp_path: Path
     with pytest.raises(Unavailable, match="damaged"):
         objects.download(artifact.hash, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
-    if objects.folder or objects.url.startswith("s3"):
-        objects.put(b"precious", "x/y")
-        assert objects.get(artifact.hash) == b"precious"
+    objects.put(b"precious", "x/y")
+    assert objects.get(artifact.hash) == b"precious"
+
+
+def test_a_file_that_changes_while_it_is_stored_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    big = tmp_path / "big"
+    big.write_bytes(b"a" * (9 << 20))
+    objects = Objects("memory://")
+    real = objects._store.head
+
+    def change_then_ask(key: str) -> Any:
+        big.write_bytes(b"b" * (9 << 20))
+        return real(key)
+
+    monkeypatch.setattr(objects, "_store", Changing(objects._store, change_then_ask))
+    with pytest.raises(Invalid, match="changed while it was stored"):
+        objects.put(big, "x/y")
+    assert list(objects._store.list()) == []
+
+
+class Changing:
+    """An object store whose `head` does something first."""
+
+    def __init__(self, store: Any, head: Callable[[str], Any]) -> None:
+        self._store, self.head = store, head
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_store_without_conditional_writes_still_keeps_artifacts(s3_server: Any) -> None:
+    objects = Objects(f"{s3_server.url}/plain", conditional_put="disabled", **s3_server.options)
+    assert objects.get(objects.put(b"x", "x/y").hash) == b"x"
+    assert objects.probe() == Capabilities(create=False, update=False)
 
 
 def test_a_file_that_cannot_be_read_is_named(objects: Objects, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="gone.*No such file"):
+    with pytest.raises(Invalid, match=r"gone.*No such file"):
         objects.put(tmp_path / "gone", "x/y")
     with pytest.raises(Invalid, match="cannot be read"):
         objects.put(tmp_path, "x/y")
@@ -165,7 +199,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr("etude.store.objects.os.fsync", full)
     with pytest.raises(Unavailable, match="No space left"):
         objects.put(b"x", "x/y")
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
@@ -198,20 +232,24 @@ def test_a_big_file_is_not_held_in_memory(tmp_path: Path, s3_server: Any) -> Non
     with big.open("wb") as file:
         file.truncate(160 << 20)
     code = """
-import json, resource, sys
+import json, re, sys
 from pathlib import Path
 from etude.store.objects import Objects
+
+def peak_mb():
+    # Not ru_maxrss: a new process starts with its parent's.
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) >> 10
+
 for url, options in json.loads(sys.argv[1]):
     objects = Objects(url, **options)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mb()
     artifact = objects.put(Path(sys.argv[2]), "x/y")
     objects.download(artifact.hash, Path(sys.argv[2] + ".copy"))
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+    print(peak_mb() - before)
 """
     places = [(str(tmp_path / "o"), {}), (f"{s3_server.url}/big", s3_server.options)]
     command = [sys.executable, "-c", code, json.dumps(places), str(big)]
     grown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    print(grown)
     assert [int(mb) < 110 for mb in grown] == [True, True], grown
 
 
@@ -224,7 +262,11 @@ def test_a_server_that_is_not_there_is_unavailable_soon() -> None:
         endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
     keys = {"access_key_id": "k", "secret_access_key": "hush", "region": "x"}
     objects = Objects("s3://bucket/p", endpoint=endpoint, allow_http=True, **keys)
-    calls: list[Callable[[], Any]] = [lambda: objects.get(ABSENT), lambda: objects.put(b"x", "x/y"), objects.check]
+    calls: list[Callable[[], Any]] = [
+        lambda: objects.get(ABSENT),
+        lambda: objects.put(b"x", "x/y"),
+        objects.check,
+    ]
     for call in calls:
         with pytest.raises(Unavailable, match="s3://bucket/p") as caught:
             call()
@@ -234,8 +276,11 @@ def test_a_server_that_is_not_there_is_unavailable_soon() -> None:
 def test_wrong_keys_are_denied(s3_server: Any) -> None:
     objects = Objects(f"{s3_server.url}/p", **s3_server.options | {"secret_access_key": "wrong"})
     calls: list[Callable[[], Any]] = [
-        lambda: objects.get(ABSENT), lambda: objects.exists(ABSENT), lambda: objects.put(b"x", "x/y"), objects.check
-    ]  # fmt: skip
+        lambda: objects.get(ABSENT),
+        lambda: objects.exists(ABSENT),
+        lambda: objects.put(b"x", "x/y"),
+        objects.check,
+    ]
     for call in calls:
         with pytest.raises(Unavailable, match="denied"):
             call()

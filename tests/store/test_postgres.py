@@ -65,7 +65,7 @@ def test_workers_of_another_database_do_not_count(postgres_url: str, postgres_se
 
 
 def test_a_server_that_is_not_there_is_named_without_secrets() -> None:
-    with pytest.raises(Unavailable, match="postgresql://me@127.0.0.1:1/db") as caught:
+    with pytest.raises(Unavailable, match=r"postgresql://me@127\.0\.0\.1:1/db") as caught:
         PostgresStore("postgresql://me:hush@127.0.0.1:1/db")
     assert "hush" not in str(caught.value)
     assert caught.value.hint

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import stat
 import statistics
@@ -105,9 +106,8 @@ def test_lock_files_come_and_go_with_workers(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_new_file_is_swept_makes_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import fcntl
-
-    real, swept = fcntl.flock, []
+    real = fcntl.flock
+    swept: list[Path] = []
 
     def sweep_first(fd: int, operation: int) -> None:
         if not swept:
@@ -180,7 +180,11 @@ class Appends(RuleBasedStateMachine):
         self.append(run_id, [RunQueued(kind="sql", text=text)], 0)
         return run_id
 
-    @rule(run_id=runs, names=st.lists(st.integers(0, 9), min_size=1, max_size=4), off=st.sampled_from([0, 0, 0, -1, 1]))
+    @rule(
+        run_id=runs,
+        names=st.lists(st.integers(0, 9), min_size=1, max_size=4),
+        off=st.sampled_from([0, 0, 0, -1, 1]),
+    )
     def try_append(self, run_id: str, names: list[int], off: int) -> None:
         worker = self.store.worker_id
         kinds: list[Event] = [
@@ -255,11 +259,12 @@ TestAppends = Appends.TestCase
 
 
 def test_two_stores_in_one_process_do_not_drop_each_other_s_locks(tmp_path: Path) -> None:
-    with SqliteStore(tmp_path / "x.db") as one, one._transaction() as execute:
+    store_path = str(tmp_path / "x.db")
+    with SqliteStore(store_path) as one, one._transaction() as execute:
         execute("INSERT INTO sources VALUES ('a', '{\"url\": \"x\"}')")
-        SqliteStore(tmp_path / "x.db").close()
-        code = f"import sqlite3; sqlite3.connect({str(tmp_path / 'x.db')!r}, timeout=0).execute('BEGIN IMMEDIATE')"
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        SqliteStore(store_path).close()
+        code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+        other = subprocess.run([sys.executable, "-c", code, store_path], capture_output=True, text=True, check=False)
         assert "locked" in other.stderr
 
 
@@ -269,7 +274,7 @@ def place(tmp_path: Path) -> str:
 
 
 def test_a_write_cut_short_by_a_kill_leaves_whole_appends(
-    place: str, start: Callable[[str], "subprocess.Popen[str]"]
+    place: str, start: Callable[[str], subprocess.Popen[str]]
 ) -> None:
     code = """
 store = open_store()

@@ -40,7 +40,8 @@ def chosen_format(options: argparse.Namespace) -> str:
         known = {"feather": "arrow", "ipc": "arrow", "txt": "table"}.get(ending, ending)
         if known not in FORMATS:
             raise Invalid(
-                f"The ending of `{options.output}` names no format.", hint=f"Add --format {'|'.join(FORMATS)}."
+                f"The ending of `{options.output}` names no format.",
+                hint=f"Add --format {'|'.join(FORMATS)}.",
             )
         return known
     return "table"
@@ -169,7 +170,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another place.") from None
     try:
         with file:
-            yield file  # type: ignore[misc]
+            yield file
         os.chmod(file.name, 0o644)
         os.replace(file.name, path)
     except BaseException:

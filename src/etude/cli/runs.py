@@ -78,9 +78,7 @@ def _filter(options: argparse.Namespace) -> Any:
         return RunFilter.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise Invalid(
-            f"`--{first['loc'][0]} {first['input']}` is not known.", hint=f"{first['msg']}."
-        ) from None
+        raise Invalid(f"`--{first['loc'][0]} {first['input']}` is not known.", hint=f"{first['msg']}.") from None
 
 
 def _show(app: App, options: argparse.Namespace) -> None:
@@ -96,7 +94,10 @@ def _show(app: App, options: argparse.Namespace) -> None:
 
 def _facts(found: Run) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [("run", found.id), ("kind", found.kind), ("status", found.status)]
-    facts += [("source", found.source or ""), ("created", found.created_at.astimezone().isoformat(" ", "seconds"))]
+    facts += [
+        ("source", found.source or ""),
+        ("created", found.created_at.astimezone().isoformat(" ", "seconds")),
+    ]
     if found.error:
         facts += [("error", found.error.get("detail", ""))]
         facts += [("hint", found.error["hint"])] if found.error.get("hint") else []

@@ -1,0 +1,1 @@
+"""How work is run and recorded."""

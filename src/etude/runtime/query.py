@@ -26,8 +26,8 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.result import Result, describe
-from etude.spool import Spool
 from etude.sources.pool import Answer
+from etude.spool import Spool
 from etude.store.base import Store
 from etude.store.objects import Objects
 
@@ -76,7 +76,6 @@ def run_query(query: Query, ask: Callable[[bool], Answer], ledger: Ledger | None
 
 
 def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool]:
-    started = time.perf_counter()
     spool = Spool(scratch)
     try:
         spool.take(answer.batches)
@@ -91,9 +90,8 @@ def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool
         truncated=end["truncated"],
         bytes=end["bytes"],
     )
-    elapsed = (time.perf_counter() - started) * 1000
     notes = truncation_note(info, query.limits)
-    result = Result(info, spool.batches, spool.path, elapsed_ms=elapsed, notes=notes, sql=end["sql"])
+    result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool
 
@@ -143,9 +141,7 @@ class _Record:
     def finish(self, result: Result, answer: Answer, artifact: Artifact) -> None:
         end = answer.end
         fingerprints = end.get("fingerprints", {})
-        reads = tuple(
-            Read(source=self._query.source, table=t, fingerprint=fingerprints.get(t)) for t in end["tables"]
-        )
+        reads = tuple(Read(source=self._query.source, table=t, fingerprint=fingerprints.get(t)) for t in end["tables"])
         self._append(
             ArtifactCreated(artifact=artifact, step_id=self._step_id),
             StepFinished(

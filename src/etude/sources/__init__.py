@@ -1,0 +1,1 @@
+"""Databases and files of data: the only way to data."""

@@ -18,6 +18,14 @@ def schema_mark(tables: list[Json]) -> str:
     return hashlib.sha256(json.dumps(sorted(shape)).encode()).hexdigest()[:16]
 
 
+def empty_batch(schema: Any) -> Any:
+    """A record batch without rows."""
+    import pyarrow as pa
+
+    # Not `pa.array([])`: the first call of that imports pandas, where there is one, for a second.
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
 @dataclass(frozen=True)
 class Mount:
     """One source as an engine opens it: the name queries may qualify tables with, and how to reach it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etude.errors import LimitExceeded, SourceError
-from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.base import Checked, Driver, Json, Mount, empty_batch
 from etude.sources.guard_duckdb import Guard, Names, invalid_query
 
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
@@ -69,13 +69,15 @@ class DuckdbDriver(Driver):
                 continue
             inside = f"{quote(schema)}.{quote(table)}"
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(mount.name)}.{quote(schema)}")
-            self._connection.execute(
-                f"CREATE VIEW {quote(mount.name)}.{inside} AS FROM {self._hidden}.{inside}"
-            )
+            self._connection.execute(f"CREATE VIEW {quote(mount.name)}.{inside} AS FROM {self._hidden}.{inside}")
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
-        for setting in ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions"):
+        for setting in (
+            "autoinstall_known_extensions",
+            "autoload_known_extensions",
+            "allow_community_extensions",
+        ):
             run(f"SET {setting} = false")
         run("SET allow_persistent_secrets = false")
         run("SET python_enable_replacements = false")
@@ -294,7 +296,12 @@ class _Scan:
             limit = limit if not node.get("children") else None
         for child in node.get("children", []):
             self.add(child, limit)
-        if not node.get("children") and name not in ("DUMMY_SCAN", "EMPTY_RESULT", "COLUMN_DATA_SCAN", "CTE_SCAN"):
+        if not node.get("children") and name not in (
+            "DUMMY_SCAN",
+            "EMPTY_RESULT",
+            "COLUMN_DATA_SCAN",
+            "CTE_SCAN",
+        ):
             rows = self._rows_of(node)
             if limit is not None:
                 rows = min(rows, limit)
@@ -329,13 +336,8 @@ def _with_text(names: list[str], types: list[str]) -> str:
 
 def _with_schema(reader: Any) -> Iterator[Any]:
     """The batches, or one without rows where there are none."""
-    import pyarrow as pa
-
     first = next(reader, None)
-    if first is None:
-        schema = reader.schema
-        first = pa.RecordBatch.from_arrays([pa.array([], type=f.type) for f in schema], schema=schema)
-    yield first
+    yield first if first is not None else empty_batch(reader.schema)
     yield from reader
 
 

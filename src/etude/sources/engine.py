@@ -42,7 +42,7 @@ def main() -> None:
     confine.prefer_as_victim()
     if not args.network:
         import duckdb  # noqa: F401 - warm before the first query asks
-    import pyarrow  # noqa: F401, ICN001
+    import pyarrow  # noqa: F401
 
     data, control = wire.inherited(args.data), wire.inherited(args.control)
     with contextlib.suppress(wire.Closed, KeyboardInterrupt):
@@ -105,10 +105,25 @@ class Engine:
         confine.limit_resources(head["memory"], head["file_bytes"])
         confine.refuse_new_privileges()
         # The last two because DuckDB reads its memory limit there, and aborts where it may not.
-        system = ["/etc/localtime", "/usr/share/zoneinfo", "/usr/lib", "/lib", "/lib64", "/etc/ssl", "/dev/urandom"]
+        system = [
+            "/etc/localtime",
+            "/usr/share/zoneinfo",
+            "/usr/lib",
+            "/lib",
+            "/lib64",
+            "/etc/ssl",
+            "/dev/urandom",
+        ]
         system += ["/proc/self/cgroup", "/sys/fs/cgroup"]
         if head.get("network"):
-            system += ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/run", "/var/run"]
+            system += [
+                "/etc/resolv.conf",
+                "/etc/hosts",
+                "/etc/nsswitch.conf",
+                "/etc/services",
+                "/run",
+                "/var/run",
+            ]
         readable = [*system, *sys.path, sys.prefix, sys.base_prefix, *head["readable"]]
         self._isolation["files"] = confine.grant_only([p for p in readable if p], ["/dev/null", *head["writable"]])
 
@@ -228,12 +243,11 @@ class Engine:
             _write(sink, batches)
             wire.send(self._data, head, memoryview(sink.getvalue()))
             return
-        with open(fd, "wb", buffering=0) as file:
-            with pa.PythonFile(file, "w") as out:
-                _write(out, batches)
-                size = out.tell()
-                wire.seal(fd)
-                wire.send(self._data, head | {"size": size}, fd=fd)
+        with open(fd, "wb", buffering=0) as file, pa.PythonFile(file, "w") as out:
+            _write(out, batches)
+            size = out.tell()
+            wire.seal(fd)
+            wire.send(self._data, head | {"size": size}, fd=fd)
 
 
 class _Cap:
@@ -306,8 +320,9 @@ def load_driver(mounts: list[Mount], head: Json) -> Driver:
     driver = plugins.load("source", first.kind)
     if issubclass(driver, Driver) and driver.dialect == "duckdb":
         settings = {"memory": head["engine_memory"], "threads": head["threads"], "scratch": head["scratch"]}
-        return driver(*mounts, **settings)
-    opened: Driver = driver(first)
+        opened: Driver = driver(*mounts, **settings)
+    else:
+        opened = driver(first)
     return opened
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
-from etude.sources.base import Mount
+from etude.sources.base import Json, Mount
 from etude.sources.pool import Answer, Pool
-from etude.sources.source import Source, stream
+from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
 
 COPY_ROWS = 5_000_000
@@ -23,9 +23,7 @@ COPY_ROWS = 5_000_000
 def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     """The other sources that the text may qualify a table with; a cheap look, the engine decides what they mean."""
     lowered = sql.lower()
-    return [
-        n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)
-    ]
+    return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
 
 def query_together(
@@ -40,7 +38,7 @@ def query_together(
     """Run a statement over several sources; the first is the one that unqualified names mean."""
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="etude-join-", dir=scratch))
-    answer = Answer(iter(()), lambda: None)
+    answer = Answer()
 
     def batches() -> Iterator[Any]:
         try:
@@ -51,14 +49,7 @@ def query_together(
                 keys.append(key)
             key = (f"join:{folder}" if any(not s.native for s in sources) else "join", *keys)
             inner = stream(pool, key, tuple(mounts), False, sql, limits, describe, on_progress)
-            answer.cancel = lambda: inner.cancel()
-            try:
-                for batch in inner.batches:
-                    answer.types = inner.types
-                    yield batch
-            finally:
-                inner.batches.close()  # type: ignore[attr-defined]
-                answer.end, answer.info = inner.end, inner.info
+            yield from relay(inner, answer)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -68,7 +59,7 @@ def query_together(
 
 def _copy(source: Source, sources: list[Source], sql: str, folder: Path) -> tuple[Any, Mount]:
     """The tables of a source that the query names, as Parquet files that DuckDB can mount."""
-    files = []
+    files: list[Json] = []
     for table in _named_tables(source, sources, sql):
         path = folder / f"{source.name}.{len(files)}.parquet"
         _copy_table(source, table, _named_columns(table, sql), path)

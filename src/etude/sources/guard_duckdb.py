@@ -19,13 +19,16 @@ from etude.sources.functions import allowed_functions
 MAX_TEXT = 1 << 20
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
-_TABLE_REFS = frozenset("BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST EMPTY PIVOT SHOW_REF".split())
+_TABLE_REFS = frozenset(
+    {"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "PIVOT", "SHOW_REF"}
+)
 _PARTS = frozenset(
-    "ORDER_MODIFIER LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER DISTINCT_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING".split()
+    {"ORDER_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "DISTINCT_MODIFIER"}
+    | {"ORDER_DEFAULT", "ASCENDING", "DESCENDING"}
 )
 _EXPRESSIONS = frozenset(
-    """BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR
-    POSITIONAL_REFERENCE STAR SUBQUERY WINDOW TYPE""".split()
+    {"BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"}
+    | {"LAMBDA", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "TYPE", "WINDOW"}
 )
 _SHOWN = frozenset({"DESCRIBE", "SUMMARY", "SHOW", "SHOW_FROM", "SHOW_UNQUALIFIED", "SHOW_SPECIAL"})
 _SPECIAL = frozenset({'"tables"'})
@@ -87,7 +90,8 @@ class Guard:
         """The statement to run and what it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
         if len(sql) > MAX_TEXT:
             raise Refused(
-                f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.", hint="Split the work."
+                f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.",
+                hint="Split the work.",
             )
         if "\0" in sql:
             raise InvalidQuery("The query holds a NUL character.", hint="Remove it.")
@@ -160,7 +164,8 @@ class Guard:
 
         try:
             rows = self._connection.execute(
-                "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)", [text]
+                "SELECT json_serialize_sql($1, skip_null := true, skip_empty := true, skip_default := true)",
+                [text],
             ).fetchall()
         except duckdb.Error as error:
             raise invalid_query(error, original) from None
@@ -203,7 +208,7 @@ def _on_list_ends(words: list[str], start: int) -> set[int]:
             inside = True
         if depth == 0 and inside and word == "in":
             has_in = True
-        depth += (word == "(" or word == "[" or word == "{") - (word == ")" or word == "]" or word == "}")
+        depth += (word in {"(", "[", "{"}) - (word in {")", "]", "}"})
     return ends
 
 

@@ -362,9 +362,7 @@ class Order(Node):
 
 
 def _tag_select_item(value: Any) -> str:
-    return (
-        "<Named>" if isinstance(value, Named) or (isinstance(value, dict) and "expr" in value) else "<expr>"
-    )
+    return "<Named>" if isinstance(value, Named) or (isinstance(value, dict) and "expr" in value) else "<expr>"
 
 
 ColumnName = Annotated[
@@ -413,13 +411,9 @@ class QueryPlan(Node):
     @model_validator(mode="after")
     def _coherent(self) -> QueryPlan:
         if self.having is not None and not (self.group_by or self.aggregate):
-            raise PydanticCustomError(
-                "plan", '"having" filters groups; use "where", or add "group_by" or "aggregate".'
-            )
+            raise PydanticCustomError("plan", '"having" filters groups; use "where", or add "group_by" or "aggregate".')
         if self.offset and not (self.limit and self.order_by):
-            raise PydanticCustomError(
-                "plan", '"offset" needs "limit" and "order_by", or the page could be any rows.'
-            )
+            raise PydanticCustomError("plan", '"offset" needs "limit" and "order_by", or the page could be any rows.')
         return self
 
 
@@ -460,19 +454,13 @@ def _load(text_or_dict: str | bytes | Json) -> Json:
             )
         data = json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(
-            f"The plan is not JSON: {error}.", hint='Write one object, such as {"from": "orders"}.'
-        ) from None
+        raise Invalid(f"The plan is not JSON: {error}.", hint='Write one object, such as {"from": "orders"}.') from None
     except RecursionError:
         raise _too_deep() from None
     except TypeError as error:
-        raise Invalid(
-            f"The plan is not JSON: {error}.", hint="Use text, numbers, true, false and lists."
-        ) from None
+        raise Invalid(f"The plan is not JSON: {error}.", hint="Use text, numbers, true, false and lists.") from None
     if not isinstance(data, dict):
-        raise Invalid(
-            f"The plan is {_show(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.'
-        )
+        raise Invalid(f"The plan is {_show(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.')
     _check_depth(data)
     return data
 

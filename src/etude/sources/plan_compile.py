@@ -122,9 +122,7 @@ def _outputs(items: Sequence[SelectItem], frame: Frame) -> list[Typed]:
 
 
 def _every_column(scope: Scope) -> list[Typed]:
-    return _named(
-        [(column_of(joined, column), None) for joined in scope.joined for column in joined.table.columns]
-    )
+    return _named([(column_of(joined, column), None) for joined in scope.joined for column in joined.table.columns])
 
 
 def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
@@ -143,9 +141,7 @@ def _check_names(outputs: Sequence[Typed]) -> None:
     counts = Counter(output.name.lower() for output in outputs)
     for output in outputs:
         if counts[output.name.lower()] > 1:
-            raise Invalid(
-                f"Two columns of the result are called `{output.name}`.", hint='Name one of them with "as".'
-            )
+            raise Invalid(f"Two columns of the result are called `{output.name}`.", hint='Name one of them with "as".')
 
 
 def _aliased(output: Typed) -> exp.Expr:
@@ -208,9 +204,7 @@ def _arithmetic(expr: Arithmetic, frame: Frame) -> Typed:
     total = _wrapped(values[0].ast)
     for value in values[1:]:
         right = _wrapped(value.ast)
-        total = (
-            sql.divide(total, right) if expr.op == "/" else _ARITHMETIC[expr.op](this=total, expression=right)
-        )
+        total = sql.divide(total, right) if expr.op == "/" else _ARITHMETIC[expr.op](this=total, expression=right)
     return Typed(total, "number", f" {expr.op} ".join(value.label for value in values))
 
 
@@ -328,9 +322,7 @@ def _find_key(
     for row_key, key in zip(row_keys, keys, strict=True):
         if row_key.ast == column.ast:
             return key
-    raise Invalid(
-        f"{column.label} is neither grouped nor aggregated.", hint='Add it to "group_by", or aggregate it.'
-    )
+    raise Invalid(f"{column.label} is neither grouped nor aggregated.", hint='Add it to "group_by", or aggregate it.')
 
 
 def _measure(item: Aggregate, rows: Frame) -> Measure:

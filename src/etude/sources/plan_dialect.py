@@ -252,9 +252,7 @@ def _sqlite_trunc(ast: exp.Expr, grain: Grain) -> exp.Expr:
                 this=exp.paren(exp.Sub(this=_call("STRFTIME", _text("%m"), ast), expression=_number(1))),
                 expression=_number(3),
             )
-            back = exp.DPipe(
-                this=exp.DPipe(this=_text("-"), expression=exp.paren(into)), expression=_text(" months")
-            )
+            back = exp.DPipe(this=exp.DPipe(this=_text("-"), expression=exp.paren(into)), expression=_text(" months"))
             return _call("DATE", ast, _text("start of month"), back)
         case "day":
             return _call("DATE", ast)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -38,6 +38,8 @@ class Scope:
 
     def find(self, ref: str | ColumnRef) -> Typed:
         """The column, or `Invalid` that names the nearest one or the candidates."""
+        if isinstance(ref, ColumnRef) and ref.table is None:
+            ref = ref.column
         found = list(self._candidates(ref))
         exact = [c for c in found if _written(ref) in (c[1].name, f"{c[0].name}.{c[1].name}")]
         if len(found) > 1 and len(exact) == 1:
@@ -50,64 +52,55 @@ class Scope:
         return column_of(*found[0])
 
     def _candidates(self, ref: str | ColumnRef) -> Iterator[tuple[Joined, Column]]:
-        wanted = (ref if isinstance(ref, str) else ref.column).lower()
         for joined in self.joined:
             prefixes = self._prefixes(joined)
-            if isinstance(ref, ColumnRef) and ref.table is not None and ref.table.lower() not in prefixes:
-                continue
-            spellings = {""} | ({f"{p}." for p in prefixes} if isinstance(ref, str) else set())
             for column in joined.table.columns:
-                if any(f"{prefix}{column.name.lower()}" == wanted for prefix in spellings):
+                name = column.name.lower()
+                if isinstance(ref, ColumnRef):
+                    fits = ref.column.lower() == name and (ref.table or "").lower() in prefixes
+                else:
+                    fits = ref.lower() in (name, *(f"{prefix}.{name}" for prefix in prefixes))
+                if fits:
                     yield joined, column
 
-    def _prefixes(self, joined: Joined) -> set[str]:
-        same = [j for j in self.joined if j.table.name == joined.table.name]
-        return {joined.name.lower()} | ({joined.table.name.lower()} if len(same) == 1 else set())
+    def _prefixes(self, joined: Joined) -> tuple[str, ...]:
+        """What may stand before a column: the table's name in the query; its own, if it is read only once."""
+        once = sum(other.table.name == joined.table.name for other in self.joined) == 1
+        return (joined.name.lower(), joined.table.name.lower()) if once else (joined.name.lower(),)
 
     def _unknown(self, ref: str | ColumnRef) -> Invalid:
-        table, column = self._split(ref)
+        table, column = self._split(_written(ref))
         if table:
-            near = get_close_matches(column.lower(), [c.name.lower() for c in table.table.columns], n=1)
-            names = [c.name for c in table.table.columns if near and c.name.lower() == near[0]]
-            hint = (
-                f"Did you mean `{names[0]}`?"
-                if names
-                else f"It has {_listed(c.name for c in table.table.columns)}."
-            )
-            return Invalid(f"Column `{column}` is not in `{table.name}`.", hint=hint)
-        return Invalid(
-            f"Column `{column}` is in none of {_listed(j.name for j in self.joined)}.",
-            hint=self._hint(column),
-        )
+            return Invalid(f"Column `{column}` is not in `{table.name}`.", hint=self._hint(column, [table]))
+        prefix, _, _ = column.rpartition(".")
+        if found := self.catalog.table(prefix):
+            return Invalid(f"Table `{found.name}` is not in the plan.", hint="Add it to `joins`.")
+        shown = _listed(joined.name for joined in self.joined)
+        return Invalid(f"Column `{column}` is in none of {shown}.", hint=self._hint(column, self.joined))
 
-    def _split(self, ref: str | ColumnRef) -> tuple[Joined | None, str]:
+    def _split(self, written: str) -> tuple[Joined | None, str]:
         """The table that a reference means, if that much is clear, and the rest of it."""
-        written = _written(ref).lower()
         for joined in self.joined:
             for prefix in self._prefixes(joined):
-                if written.startswith(f"{prefix}."):
-                    return joined, _written(ref)[len(prefix) + 1 :]
-        return (self.joined[0] if len(self.joined) == 1 and "." not in written else None), _written(ref)
+                if written.lower().startswith(f"{prefix}."):
+                    return joined, written[len(prefix) + 1 :]
+        return (self.joined[0] if len(self.joined) == 1 and "." not in written else None), written
 
-    def _hint(self, column: str) -> str:
-        last = column.rsplit(".", 1)[-1].lower()
-        elsewhere = [t.name for t in self.catalog.tables if any(c.name.lower() == last for c in t.columns)]
-        missing = [name for name in elsewhere if name not in {j.table.name for j in self.joined}]
-        if missing and not any(j.table.name in elsewhere for j in self.joined):
-            return f"It is in {_listed(missing)}: add the table to `joins`."
-        known = {
-            f"{j.name}.{c.name}".lower(): f"{j.name}.{c.name}" for j in self.joined for c in j.table.columns
-        }
-        short = {c.name.lower(): f"{j.name}.{c.name}" for j in self.joined for c in j.table.columns}
-        near = get_close_matches(column.lower(), [*known, *short], n=1)
-        return f"Did you mean `{(known | short)[near[0]]}`?" if near else "Write it as `table.column`."
+    def _hint(self, column: str, among: Sequence[Joined]) -> str:
+        wanted = column.lower()
+        elsewhere = [t.name for t in self.catalog.tables if any(c.name.lower() == wanted for c in t.columns)]
+        if elsewhere and not any(joined.table.name in elsewhere for joined in self.joined):
+            return f"It is in {_listed(elsewhere)}: add the table to `joins`."
+        names = {c.name.lower(): (joined, c.name) for joined in among for c in joined.table.columns}
+        if near := get_close_matches(wanted.rpartition(".")[2], names, n=1):
+            joined, name = names[near[0]]
+            return f"Did you mean `{name if len(among) == 1 else f'{joined.name}.{name}'}`?"
+        return f"There are {_listed(name for _, name in names.values())}."
 
     def add(self, joined: Joined) -> None:
         """Add a table under a name that no other has."""
         if any(j.name.lower() == joined.name.lower() for j in self.joined):
-            raise Invalid(
-                f"Two tables are called `{joined.name}`.", hint='Give one of them another name with "as".'
-            )
+            raise Invalid(f"Two tables are called `{joined.name}`.", hint='Give one of them another name with "as".')
         self.joined.append(joined)
 
 
@@ -154,11 +147,7 @@ def find_table(name: str, catalog: Catalog) -> Table:
         return found
     known = {table.name.lower(): table.name for table in catalog.tables}
     near = get_close_matches(name.lower(), known, n=1)
-    hint = (
-        f"Did you mean `{known[near[0]]}`?"
-        if near
-        else f"There are {_listed(known.values()) or 'no tables'}."
-    )
+    hint = f"Did you mean `{known[near[0]]}`?" if near else f"There are {_listed(known.values()) or 'no tables'}."
     raise Invalid(f"Table `{name}` is not in `{catalog.source}`.", hint=hint)
 
 
@@ -255,9 +244,7 @@ def _shortest_paths(scope: Scope, target: Table) -> list[Path]:
                 following = walk(_short_name(edge.to), edge.to, hops - 1)
                 yield from (((name, edge), *rest) for rest in following)
 
-    reach = [
-        distance[edge.to] + 1 for j in scope.joined for edge in graph[j.table.name] if edge.to in distance
-    ]
+    reach = [distance[edge.to] + 1 for j in scope.joined for edge in graph[j.table.name] if edge.to in distance]
     found = (path for j in scope.joined for path in walk(j.name, j.table.name, min(reach, default=0)))
     return list(islice(found, MAX_CHOICES))
 

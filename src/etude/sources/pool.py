@@ -12,14 +12,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.sources import wire
-from etude.sources.base import Json, Mount
+from etude.sources.base import Json, Mount, empty_batch
 
 GRACE_S = 1.0
 START_S = 60.0
@@ -37,15 +37,35 @@ class EngineLimits:
     threads: int
 
 
-@dataclass
 class Answer:
     """A result on its way: iterate over `batches`, then `end` says how it went."""
 
-    batches: Iterator[Any]
-    cancel: Callable[[], None]
-    types: list[str] = field(default_factory=list)
-    info: Json = field(default_factory=dict)
-    end: Json = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.batches: Iterator[Any] = iter(())
+        self.types: list[str] = []
+        """The engine's names of the column types, known from the first batch on."""
+        self.info: Json = {}
+        """What the engine said of itself: dialect, versions, isolation."""
+        self.end: Json = {}
+        self._stop: Callable[[], None] | None = None
+        self._cancelled = False
+        self._lock = threading.Lock()
+
+    def cancel(self) -> None:
+        """Stop the query in the engine; from any thread, also before it started."""
+        with self._lock:
+            self._cancelled = True
+            stop = self._stop
+        if stop is not None:
+            stop()
+
+    def started(self, stop: Callable[[], None]) -> None:
+        """From now on `stop` cancels it; at once, where it was cancelled meanwhile."""
+        with self._lock:
+            self._stop = stop
+            cancelled = self._cancelled
+        if cancelled:
+            stop()
 
 
 class Engine:
@@ -136,10 +156,10 @@ class Engine:
         self._query_id += 1
         query_id = self._query_id
         budget = bool(limits.scan_rows or limits.scan_bytes)
-        self._send(
-            {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | limits.model_dump()
-        )
-        answer = Answer(iter(()), lambda: self._cancel(query_id))
+        self._send({"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | limits.model_dump())
+        answer = Answer()
+        answer.info = self.info
+        answer.started(lambda: self._cancel(query_id))
         answer.batches = self._batches(answer, time.monotonic() + limits.timeout_s, limits.timeout_s, on_progress)
         return answer
 
@@ -250,8 +270,7 @@ def _decode(blob: Any) -> list[Any]:
     import pyarrow as pa
 
     reader = pa.ipc.open_stream(pa.py_buffer(blob))
-    batches = list(reader)
-    return batches or [pa.RecordBatch.from_arrays([pa.array([], f.type) for f in reader.schema], schema=reader.schema)]
+    return list(reader) or [empty_batch(reader.schema)]
 
 
 def _checked(head: Json) -> Json:
@@ -382,7 +401,7 @@ class Pool:
             self._sweeper.start()
 
     def _sweep(self) -> None:
-        """End engines that nobody used for a while: one that holds a database file open keeps others from writing it."""
+        """End engines that nobody used for a while: one with a database file open keeps others from writing it."""
         while True:
             with self._free:
                 if self._closed or not self._idle:

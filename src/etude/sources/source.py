@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
-from etude.errors import EtudeError, Invalid, NotFound
+from etude.errors import Invalid, NotFound
 from etude.sources.base import Mount, schema_mark
 from etude.sources.duckdb import file_mark
 from etude.sources.pool import Answer, Key, Pool
@@ -22,7 +21,7 @@ from etude.sources.pool import Answer, Key, Pool
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _NETWORK = frozenset({"postgres", "mysql"})
-_RESERVED = frozenset("main temp system memory information_schema pg_catalog recurring".split())
+_RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -136,23 +135,26 @@ def stream(
     on_progress: Callable[[float], None] | None,
 ) -> Answer:
     """Lease an engine for one query; it goes back when the answer's batches end or are closed."""
-    answer = Answer(iter(()), lambda: None)
+    answer = Answer()
 
     def batches() -> Iterator[Any]:
         with pool.lease(key, mounts, network, limits.timeout_s) as engine:
-            inner = engine.query(sql, limits, describe, on_progress)
-            answer.cancel = inner.cancel
-            answer.info = engine.info
-            try:
-                for batch in inner.batches:
-                    answer.types = inner.types
-                    yield batch
-            finally:
-                inner.batches.close()  # type: ignore[attr-defined]
-                answer.end = inner.end
+            yield from relay(engine.query(sql, limits, describe, on_progress), answer)
 
     answer.batches = batches()
     return answer
+
+
+def relay(inner: Answer, outer: Answer) -> Iterator[Any]:
+    """The batches of `inner`; `outer` learns all that it does, and cancels it."""
+    outer.started(inner.cancel)
+    try:
+        for batch in inner.batches:
+            outer.types = inner.types
+            yield batch
+    finally:
+        inner.batches.close()  # type: ignore[attr-defined]
+        outer.end, outer.info = inner.end, inner.info
 
 
 def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
@@ -233,7 +235,7 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name) or name in _RESERVED:
         raise Invalid(
             f"`{name}` cannot name a source.",
-            hint="Use lower-case letters, digits and _, not starting with a digit, and no reserved word such as `main`.",
+            hint="Use lower-case letters, digits and _, no digit first, and no reserved word such as `main`.",
         )
     return name
 
@@ -242,9 +244,3 @@ def _write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
-
-
-def close_quietly(answer: Answer) -> None:
-    """Leave an answer early; what goes wrong meanwhile is of no interest any more."""
-    with contextlib.suppress(EtudeError):
-        answer.batches.close()  # type: ignore[attr-defined]

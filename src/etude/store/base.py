@@ -286,9 +286,7 @@ class Store(ABC):
             raise _no_run(run_id)
         return [_entry(row) for row in rows]
 
-    def runs(
-        self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Page[RunSummary]:
+    def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
         """Runs that pass the filter, newest first. `since` is included, `until` is not."""
         where, values = _where(filter or RunFilter())
         items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
@@ -434,7 +432,7 @@ def _let_go() -> None:
         store._forked()
 
 
-pass
+os.register_at_fork(after_in_child=_let_go)
 
 
 def check_values(values: Sequence[object]) -> None:
@@ -443,8 +441,10 @@ def check_values(values: Sequence[object]) -> None:
         if isinstance(value, str):
             if "\0" in value:
                 raise Invalid("Text with a NUL character cannot be stored.")
-            if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
-                raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.")
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.") from None
 
 
 def _migrations(dialect: str) -> list[Any]:

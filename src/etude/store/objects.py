@@ -115,20 +115,28 @@ class Objects:
             return self._put_in_parts(data, media)
         content = b"".join(_chunks(data))
         digest, size = _measure(content)
-        about: Any = {"Content-Type": media}
-        with self._translated(), suppress(AlreadyExistsError):
-            if not self._has(digest, size):
-                try:
-                    self._store.put(_key(digest), content, attributes=about, mode="create")
-                except UNSUPPORTED:
-                    self._store.put(_key(digest), content, attributes=about)
+        with self._translated():
+            found = self._size(digest)
+            if found is None:
+                self._create(_key(digest), content, media)
+            elif found != size:
+                self._store.put(_key(digest), content, attributes={"Content-Type": media})
         return Artifact(hash=digest, media=media, size=size)
+
+    def _create(self, key: str, content: bytes, media: str) -> None:
+        try:
+            self._store.put(key, content, attributes={"Content-Type": media}, mode="create")
+        except AlreadyExistsError:
+            # Someone else stored the same bytes meanwhile.
+            return
+        except UNSUPPORTED:
+            self._store.put(key, content, attributes={"Content-Type": media})
 
     def _put_in_parts(self, path: Path, media: str) -> Artifact:
         before = path.stat()
         digest, size = _measure(path)
         with self._translated():
-            if not self._has(digest, size):
+            if self._size(digest) != size:
                 # Parts cannot be conditional, but the same name means the same bytes: twice is harmless.
                 self._store.put(_key(digest), path, attributes={"Content-Type": media})
                 if _changed(before, path.stat()):
@@ -141,7 +149,7 @@ class Objects:
         with self._translated(), _temporary(folder / "artifacts") as (file, temporary):
             digest, size = _measure(data, file)
             target = folder / _key(digest)
-            if not self._has(digest, size):
+            if self._size(digest) != size:
                 file.flush()
                 # On disk before it has its name, so that not even a power cut leaves a part under it.
                 os.fsync(file.fileno())
@@ -150,14 +158,14 @@ class Objects:
                 _sync_folder(target.parent)
         return Artifact(hash=digest, media=media, size=size)
 
-    def _has(self, digest: str, size: int) -> bool:
+    def _size(self, digest: str) -> int | None:
+        """The size of the object under that name, None where there is none; a wrong one shows damage."""
         try:
-            # An object of another size is damaged: it is written anew.
-            return bool(self._store.head(_key(digest))["size"] == size)
+            return int(self._store.head(_key(digest))["size"])
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
-                raise self._trouble("its bucket does not exist") from error
-            return False
+                raise
+            return None
 
     # Reading.
 

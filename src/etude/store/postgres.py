@@ -131,7 +131,10 @@ class PostgresStore(Store):
         with self._worker_lock:
             lost = self._worker_db is None or not _answers(self._worker_db)
             if lost and not self._take_lock(str(self._worker)):
-                raise Unavailable(f"The lock of worker `{self._worker}` was lost and is taken.")
+                raise Unavailable(
+                    f"Worker `{self._worker}` lost its connection; the server still holds its old lock.",
+                    hint="Try again: the server lets go of it once it sees that the connection is gone.",
+                )
 
     def _dead(self, workers: set[str]) -> set[str]:
         locked = {row[0] for row in self._read(LOCKED, NAMESPACE)}

@@ -1,0 +1,47 @@
+# One command from a fresh machine: `make demo` shows it, `make test` proves it.
+# Only Python 3.11+ is needed; uv is used where present and installed into .venv where not.
+
+PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null)
+RUN := .venv/bin
+
+.PHONY: setup demo test check bench chaos clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "etude needs Python 3.11 or newer")'
+ifeq ($(UV),)
+	@test -x $(RUN)/python || $(PYTHON) -m venv .venv
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV= $(RUN)/uv sync --quiet --frozen --inexact --python $(RUN)/python
+else
+	$(UV) sync --quiet --frozen --inexact --python $(PYTHON)
+endif
+	@touch $@
+
+demo: setup
+	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
+
+test: setup
+	$(RUN)/pytest
+
+check: setup
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+bench: setup
+ifeq ($(UV),)
+	$(RUN)/uv sync --quiet --frozen --inexact --group bench --python $(RUN)/python
+else
+	$(UV) sync --quiet --frozen --inexact --group bench
+endif
+	$(RUN)/python -m bench
+
+chaos: setup
+	ETUDE_CHAOS=long $(RUN)/pytest tests/chaos
+
+clean:
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,53 @@
+"""`etude check store|source`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.check import CheckResult
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    store = subjects.add_parser("store", help="the store and the object store of the settings")
+    source = subjects.add_parser("source", help="a source")
+    source.add_argument("name", help="a name, a path or a URL")
+    for each in (store, source):
+        each.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the suite and print each result as it comes; exit code 1 where one failed."""
+    from etude.app import App
+
+    failed = 0
+    with App() as app:
+        for result in _results(app, options):
+            failed += not result.ok
+            if options.json:
+                sys.stdout.write(json.dumps(asdict(result)) + "\n")
+            else:
+                mark = "ok  " if result.ok else "FAIL"
+                sys.stdout.write(f"{mark} {result.name:<24}{result.ms:>8.0f} ms  {result.detail}\n")
+            sys.stdout.flush()
+    return 1 if failed else 0
+
+
+def _results(app: App, options: argparse.Namespace) -> Iterator[CheckResult]:
+    if options.subject == "source":
+        from etude.sources.check import check_source
+
+        app.pool.warm()
+        yield from check_source(app.source(options.name))
+        return
+    from etude.store.check import check_store
+
+    yield from check_store(app.store)

@@ -1,0 +1,399 @@
+"""Delimited text (CSV, TSV, TXT) into Parquet: DuckDB reads what is regular, the rest is made regular first."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from etude.errors import Invalid
+from etude.sources import column_types
+from etude.sources.dialect import Dialect, Record, detect, records
+from etude.sources.parquet import literal, name, read_parquet, write
+from etude.sources.report import LoadReport, Rename, RowFaults, TypeNote, merge
+from etude.sources.text import Survey, open_text, survey
+
+SAMPLE_CHARS = 1 << 20
+HUGE_FIELD = 1_000_000
+TITLE_ROWS = 20
+DUCKDB_LINE = 2_000_000
+REGULAR = Dialect(",")
+"""What the repair writes: commas, double quotes, \\r\\n."""
+
+
+class Column(NamedTuple):
+    """A column of a file, with the type that all its values have."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, ready to be read: how DuckDB must read it, and what was found on the way."""
+
+    path: str
+    options: str
+    columns: tuple[Column, ...]
+    constants: tuple[tuple[str, str], ...]
+    """Columns that stand in the path, as in `year=2024/`."""
+    staged: str
+    report: LoadReport
+
+    def scan(self, types: dict[str, str]) -> str:
+        """SQL that reads the file with these types in place of its own."""
+        if any(types.get(c.name, c.type) != c.type for c in self.columns):
+            columns = tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns)
+            rows = _read_csv(self.path, self.options, columns)
+        else:
+            rows = read_parquet(self.staged)
+        kept = [name(c.name) for c in self.columns if c.name]
+        return f"SELECT {', '.join(kept + [f'{literal(v)} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
+
+
+def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+    """Write the files as one Parquet file; the number of rows, and the report."""
+    parts = [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
+    report = merge([p.report for p in parts])
+    types = _common_types(parts)
+    joined = scratch / "joined.parquet"
+    if len(parts) == 1 and not parts[0].constants and not _needs_cast(types):
+        os.replace(parts[0].staged, joined)
+    else:
+        rows = " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts)
+        cast, notes = _storable(con, rows)
+        write(con, cast, joined)
+        report = replace(report, types=report.types + notes, notes=report.notes + _differing(parts))
+    count, notes = column_types.refine(con, joined, target, scratch)
+    return count, replace(report, types=report.types + notes)
+
+
+def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
+    import duckdb
+
+    found = survey(path)
+    with open_text(path, found) as text:
+        sample = text.read(SAMPLE_CHARS)
+    if not sample.strip("\r\n \0"):
+        raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
+    dialect = detect(sample.replace("\0", ""), whole=len(sample) < SAMPLE_CHARS)
+    staged = scratch / f"part{index}.parquet"
+    if found.plain and not (found.lone_cr and found.lines > 0 and "\n" in sample):
+        try:
+            part = _as_is(con, path, found, dialect, staged)
+        except duckdb.Error:
+            part = None
+        if part:
+            return part
+    return _repaired(con, path, found, dialect, scratch, index)
+
+
+def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -> Part | None:
+    """The file read by DuckDB alone, or None where DuckDB would leave out or misread something."""
+    line = f", max_line_size={found.longest * 2}" if found.longest > DUCKDB_LINE // 2 else ""
+    sniffed = _sniff(con, path, line.lstrip(", "))
+    if sniffed is None or not _agree(sniffed, dialect, found):
+        return None
+    options = (
+        f"delim={literal(sniffed.delimiter)}, quote={literal(sniffed.quote)}, escape={literal(sniffed.escape)}, "
+        f"new_line={literal(sniffed.new_line)}, header={sniffed.header}{line}{sniffed.formats}"
+    )
+    write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
+    with open_text(path, found) as text:
+        first = next(records(text, dialect))
+    report = LoadReport(
+        encoding="utf-8",
+        bom=found.bom,
+        delimiter=dialect.delimiter if dialect.width > 1 else "",
+        quote=sniffed.quote,
+        header="present" if sniffed.header else "invented",
+        renamed=_renames(first.fields, sniffed.columns) if sniffed.header else (),
+        blank_lines=_blank_lines(con, found, sniffed, staged) if found.blank and dialect.width > 1 else 0,
+        huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
+    )
+    return Part(path, options, sniffed.columns, _constants(path), str(staged), report)
+
+
+class Sniffed(NamedTuple):
+    """DuckDB's own view of a file."""
+
+    delimiter: str
+    quote: str
+    escape: str
+    new_line: str
+    skipped: bool
+    header: bool
+    columns: tuple[Column, ...]
+    formats: str
+
+
+def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
+    """What DuckDB makes of the whole file; None where it finds no rule in it."""
+    import duckdb
+
+    extra = f", {options}" if options else ""
+    try:
+        row = con.execute(f"SELECT * FROM sniff_csv({literal(path)}, sample_size=-1{extra})").fetchone()
+    except duckdb.Error:
+        return None
+    delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
+    formats = "".join(
+        f", {key}={literal(value)}" for key, value in (("dateformat", dates), ("timestampformat", times)) if value
+    )
+    return Sniffed(
+        delimiter=_given(delimiter),
+        quote=_given(quote),
+        escape=_given(escape),
+        new_line=new_line,
+        skipped=bool(skip or _given(comment)),
+        header=header,
+        columns=tuple(Column(c["name"], c["type"]) for c in columns),
+        formats=formats,
+    )
+
+
+def _given(value: str) -> str:
+    return "" if value == "(empty)" else value
+
+
+def _agree(sniffed: Sniffed, dialect: Dialect, found: Survey) -> bool:
+    """Whether DuckDB sees the same table as we do, with no line left out."""
+    if sniffed.skipped or len(sniffed.columns) != dialect.width:
+        return False
+    if dialect.width > 1 and sniffed.delimiter != dialect.delimiter:
+        return False
+    if not sniffed.quote:
+        return not found.quotes and dialect.quote == '"'
+    return sniffed.quote == dialect.quote and sniffed.escape in ("", dialect.escape)
+
+
+def _read_csv(path: str, options: str, columns: tuple[Column, ...]) -> str:
+    struct = ", ".join(f"{literal(c.name or UNNAMED)}: {literal(c.type)}" for c in columns)
+    return (
+        f"read_csv({literal(path)}, auto_detect=false, hive_partitioning=false, skip=0, comment='', {options}, "
+        f"columns={{{struct}}})"
+    )
+
+
+# The column for extra fields where no row has one: it is written, and then not read.
+UNNAMED = "\x01unnamed"
+
+
+def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int:
+    """Lines that are neither a row nor inside a field, by arithmetic: DuckDB passes over them without a word."""
+    texts = [c.name for c in sniffed.columns if c.type == "VARCHAR"]
+    breaks = "0"
+    if found.quotes and texts:
+        breaks = " + ".join(
+            f"coalesce(sum(length({name(t)}) - length(replace({name(t)}, chr(10), ''))), 0)" for t in texts
+        )
+    rows, inside = con.execute(f"SELECT count(*), {breaks} FROM {read_parquet(str(staged))}").fetchone()
+    inside += sum(c.name.count("\n") for c in sniffed.columns)
+    return max(0, found.lines - int(inside) - rows - int(sniffed.header))
+
+
+def _huge_fields(con: Any, columns: tuple[Column, ...], staged: Path) -> int:
+    texts = [c.name for c in columns if c.type == "VARCHAR"]
+    counts = " + ".join(f"count(*) FILTER (length({name(t)}) > {HUGE_FIELD})" for t in texts) or "0"
+    return int(con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()[0])
+
+
+def _repaired(con: Any, path: str, found: Survey, dialect: Dialect, scratch: Path, index: str) -> Part:
+    """The file made regular in a copy, which DuckDB then reads; every change is counted."""
+    faults = RowFaults(os.path.basename(path) if index else "")
+    copy = scratch / f"repaired{index}.csv"
+    with open_text(path, found) as text:
+        lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
+        wrote = _rewrite(con, records(lines, dialect), dialect.width, copy, scratch, faults)
+    columns = tuple(Column(n, "VARCHAR") for n in wrote.names)
+    columns += (Column(_free("_extra", wrote.names) if wrote.extra else "", "VARCHAR"),)
+    options = (
+        f"delim=',', quote='\"', escape='\"', new_line='\\r\\n', header=false, "
+        f"max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
+    )
+    part = Part(
+        path=str(copy),
+        options=options,
+        columns=columns,
+        constants=_constants(path),
+        staged=str(scratch / f"part{index}.parquet"),
+        report=LoadReport(
+            encoding=found.encoding,
+            bom=found.bom,
+            delimiter=dialect.delimiter if dialect.width > 1 else "",
+            quote=dialect.quote,
+            header="present" if wrote.header else "invented",
+            renamed=_renames(wrote.header, columns) if wrote.header else (),
+            bad_rows=faults.rows(),
+            blank_lines=wrote.blank_lines,
+            nul_bytes=found.nul_bytes,
+            huge_fields=wrote.huge_fields,
+            notes=_decoding_notes(found),
+        ),
+    )
+    return _typed(con, part)
+
+
+class Rewritten(NamedTuple):
+    """What the regular copy holds."""
+
+    header: list[str]
+    names: list[str]
+    extra: bool
+    longest: int
+    blank_lines: int
+    huge_fields: int
+
+
+def _rewrite(con: Any, found: Any, width: int, copy: Path, scratch: Path, faults: RowFaults) -> Rewritten:
+    """Write each record with `width` fields and one more for what is too much."""
+    head = _without_titles([r for r in islice(found, 1000)], width, faults)
+    header, names = _header(con, [r for r in head if not r.blank], width, scratch)
+    extra, longest, blank, huge, seen = False, 0, 0, 0, not header
+    with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
+        # csv.writer quotes what its line end holds: \r\n makes it quote both.
+        writer = csv.writer(file, lineterminator="\r\n")
+        for record in chain(head, found):
+            if record.blank and width > 1:
+                blank += 1
+                continue
+            if not seen:
+                seen = True
+                _fit(record, width, faults)
+                continue
+            row = _fit(record, width, faults)
+            extra = extra or bool(row[width])
+            if record.size > HUGE_FIELD:
+                huge += sum(len(field) > HUGE_FIELD for field in record.fields)
+            longest = max(longest, record.size)
+            writer.writerow(row)
+    return Rewritten(header, names, extra, longest, blank, huge)
+
+
+def _without_titles(head: list[Record], width: int, faults: RowFaults) -> list[Record]:
+    """Leave out lines of one cell above a table of several columns: a title is no row and no header."""
+    if width < 2:
+        return head
+    for at, record in enumerate(head[:TITLE_ROWS]):
+        if not record.blank and sum(bool(f.strip()) for f in record.fields) > 1:
+            for title in head[:at]:
+                if not title.blank:
+                    faults.add("one cell above the header", "skipped as a title", title.line)
+            return [r for i, r in enumerate(head) if i >= at or r.blank]
+    return head
+
+
+def _header(con: Any, head: list[Record], width: int, scratch: Path) -> tuple[list[str], list[str]]:
+    """The first row as written where it is a header (else empty), and the names of the columns."""
+    probe = scratch / "probe.csv"
+    ignore = RowFaults()
+    with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
+        csv.writer(file, lineterminator="\r\n").writerows(_fit(r, width, ignore)[:width] for r in head)
+    pinned = "delim=',', quote='\"', escape='\"', new_line='\\r\\n', comment='', skip=0"
+    sniffed = _sniff(con, str(probe), f"{pinned}, max_line_size={max(DUCKDB_LINE, probe.stat().st_size)}")
+    first = _fit(head[0], width, ignore)[:width]
+    if sniffed and len(sniffed.columns) == width:
+        return (first if sniffed.header else []), [c.name for c in sniffed.columns]
+    return first, _names(first)
+
+
+def _names(header: list[str]) -> list[str]:
+    """Names as DuckDB would make them: no empty one, none twice."""
+    names: list[str] = []
+    for at, cell in enumerate(header):
+        names.append(_free(cell.strip() or f"column{at}", names))
+    return names
+
+
+def _free(wanted: str, names: list[str]) -> str:
+    taken = {n.lower() for n in names}
+    free, number = wanted, 1
+    while free.lower() in taken:
+        free, number = f"{wanted}_{number}", number + 1
+    return free
+
+
+def _fit(record: Record, width: int, faults: RowFaults) -> list[str]:
+    """The record as `width` fields and one for the extra ones."""
+    fields = record.fields
+    if record.stray_quote:
+        faults.add("a stray quote", "the quote is kept as text", record.line)
+    if len(fields) < width and not record.blank:
+        faults.add("too few fields", "the missing ones are null", record.line)
+    if len(fields) <= width:
+        return fields + [""] * (width + 1 - len(fields))
+    rest = ",".join(fields[width:])
+    if rest.strip(","):
+        faults.add("too many fields", "the extra ones are in column `_extra`", record.line)
+    else:
+        faults.add("empty fields at the end", "they are left out", record.line)
+        rest = ""
+    return [*fields[:width], rest]
+
+
+def _typed(con: Any, part: Part) -> Part:
+    """The part staged with the types that all its values have, or as text where DuckDB cannot tell."""
+    import duckdb
+
+    sniffed = _sniff(con, part.path, f"{part.options}, comment='', skip=0")
+    candidates = [part]
+    if sniffed and len(sniffed.columns) == len(part.columns):
+        columns = tuple(Column(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
+        columns = (*columns[:-1], part.columns[-1])
+        candidates.insert(0, replace(part, options=part.options + sniffed.formats, columns=columns))
+    for candidate in candidates:
+        try:
+            rows = _read_csv(candidate.path, candidate.options, candidate.columns)
+            write(con, f"SELECT * FROM {rows}", Path(candidate.staged))
+        except duckdb.Error as error:
+            failed = error
+        else:
+            return candidate
+    raise Invalid(
+        f"`{part.path}` cannot be read as a table: {str(failed).splitlines()[0]}",
+        hint="Open it in a text editor; is it a text file at all?",
+    ) from failed
+
+
+def _renames(header: list[str], columns: tuple[Column, ...]) -> tuple[Rename, ...]:
+    """Which columns got another name than their header cell, and why."""
+    renames = []
+    for at, (cell, column) in enumerate(zip(header, columns)):
+        if cell == column.name:
+            continue
+        if not cell.strip():
+            why = f"column {at + 1} has no name in the header"
+        elif cell.strip() == column.name:
+            why = "spaces around the name"
+        else:
+            why = "another column has that name"
+        renames.append(Rename(cell, column.name, why))
+    return tuple(renames)
+
+
+def _decoding_notes(found: Survey) -> tuple[str, ...]:
+    if not found.undecodable:
+        return ()
+    return (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",)
+
+
+def _constants(path: str) -> tuple[tuple[str, str], ...]:
+    folders = os.path.dirname(path).split(os.sep)
+    return tuple((k, v) for k, _, v in (f.partition("=") for f in folders) if k and v)
+
+
+def _common_types(parts: list[Part]) -> dict[str, str]:
+    """One type for each column over all files: the wider number, or text."""
+    types: dict[str, str] = {}
+    for column in (c for p in parts for c in p.columns if c.name):
+        before = types.setdefault(column.name, column.type)
+        if before != column.type:
+            types[column.name] = "DOUBLE" if {before, column.type} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+    return types
+
+
+def _needs_cast(types: dict[str, str]) -> bool:
+    return "HUGEINT" in types.values()

@@ -1,0 +1,239 @@
+"""How a delimited text file is written, and its records read so that no line is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+DELIMITERS = (",", "\t", ";", "|")
+SAMPLE_RECORDS = 2_000
+# A quote that does not close within this many characters is a character of the text, not the start of a field.
+LONGEST_QUOTED = 64 << 20
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Delimiter, quote and escape of a file, and the number of its columns."""
+
+    delimiter: str
+    quote: str = '"'
+    escape: str = '"'
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row as written: where it starts, its fields, and whether a quote in it stands for itself."""
+
+    line: int
+    fields: list[str]
+    stray_quote: bool = False
+    blank: bool = False
+    size: int = 0
+
+
+def detect(sample: str, whole: bool) -> Dialect:
+    """The dialect that makes the sample most regular; `whole` says that the sample is the whole file."""
+    best, best_score = Dialect(","), -1.0
+    for dialect in _candidates(sample):
+        found = list(islice(records(iter_lines(sample), dialect), SAMPLE_RECORDS))
+        if not whole and len(found) > 1 and len(found) < SAMPLE_RECORDS:
+            found.pop()
+        score, width = _score(found)
+        if score > best_score:
+            best, best_score = Dialect(dialect.delimiter, dialect.quote, dialect.escape, width), score
+    return best
+
+
+def iter_lines(text: str) -> Iterator[str]:
+    """Physical lines with their ends, split at \\n, \\r\\n and \\r only."""
+    start = 0
+    while start < len(text):
+        feed, back = text.find("\n", start), text.find("\r", start)
+        if back >= 0 and (feed < 0 or back < feed):
+            end = back + (2 if text.startswith("\r\n", back) else 1)
+        else:
+            end = feed + 1 if feed >= 0 else len(text)
+        yield text[start:end]
+        start = end
+
+
+def records(lines: Iterable[str], dialect: Dialect) -> Iterator[Record]:
+    """Every record of the file, faulty ones too; blank lines come as records marked so."""
+    source = _Lines(lines)
+    while (line := source.next()) is not None:
+        number, text = source.number, line.rstrip("\r\n")
+        if dialect.quote not in text:
+            yield Record(number, text.split(dialect.delimiter), blank=not text.strip(" "), size=len(line))
+            continue
+        yield _quoted(line, number, source, dialect)
+
+
+class _Lines:
+    """Lines that can be given back, with their numbers."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._back: list[str] = []
+        self.number = 0
+
+    def next(self) -> str | None:
+        line = self._back.pop() if self._back else next(self._lines, None)
+        self.number += line is not None
+        return line
+
+    def give_back(self, lines: list[str]) -> None:
+        self._back += reversed(lines)
+        self.number -= len(lines)
+
+
+def _quoted(line: str, number: int, source: _Lines, dialect: Dialect) -> Record:
+    """A record that starts on a line with quotes; it may go on over more lines."""
+    taken = [line]
+    fields, rest = _split(line, dialect)
+    while rest is not None:
+        field, tail = _to_closing(rest[1:], source, taken, dialect)
+        if field is None:
+            break
+        fields.append(_unescape(field, dialect))
+        rest = None
+        if tail.startswith(dialect.delimiter):
+            more, rest = _split(tail[1:], dialect)
+            fields += more
+    alone, _ = _split(line, dialect, literal=True)
+    if rest is not None or (len(taken) > 1 and len(fields) != dialect.width == len(alone)):
+        source.give_back(taken[1:])
+        return Record(number, alone, stray_quote=True, size=len(line))
+    stray = len(taken) == 1 and _has_stray(line, dialect)
+    return Record(number, fields, stray_quote=stray, size=sum(map(len, taken)))
+
+
+def _to_closing(start: str, source: _Lines, taken: list[str], dialect: Dialect) -> tuple[str | None, str]:
+    """The field that `start` opens, taken to its closing quote, and what follows it; None where it has none."""
+    pieces, length = [start], len(start)
+    while length < LONGEST_QUOTED and (line := source.next()) is not None:
+        taken.append(line)
+        length += len(line)
+        end = _closing(line, 0, dialect)
+        if end < 0:
+            pieces.append(line)
+            continue
+        if line[end + 1 : end + 2] not in ("", dialect.delimiter, "\r", "\n"):
+            # It would close in the midst of text: the opening quote was not meant as one.
+            return None, ""
+        return "".join([*pieces, line[:end]]), line[end + 1 :]
+    return None, ""
+
+
+def _split(text: str, dialect: Dialect, literal: bool = False) -> tuple[list[str], str | None]:
+    """The fields of a record, and the text from an unclosed quoted field on, if there is one.
+
+    `literal` takes an unclosed quote as a character.
+    """
+    delimiter, quote = dialect.delimiter, dialect.quote
+    fields: list[str] = []
+    at = 0
+    body = text.rstrip("\r\n")
+    while True:
+        if text.startswith(quote, at):
+            end = _closing(text, at + 1, dialect)
+            if end < 0 and not literal:
+                return fields, text[at:]
+            if end >= 0 and (end + 1 >= len(body) or text.startswith(delimiter, end + 1)):
+                fields.append(_unescape(text[at + 1 : end], dialect))
+                at = end + 1
+                if at >= len(body):
+                    return fields, None
+                at += 1
+                continue
+        end = body.find(delimiter, at)
+        if end < 0:
+            fields.append(body[at:])
+            return fields, None
+        fields.append(body[at:end])
+        at = end + 1
+
+
+def _closing(text: str, at: int, dialect: Dialect) -> int:
+    """Where the quoted field that starts before `at` ends; -1 where it does not."""
+    quote, escape = dialect.quote, dialect.escape
+    while (end := text.find(quote, at)) >= 0:
+        if escape == quote:
+            if not text.startswith(quote, end + 1):
+                return end
+            at = end + 2
+        else:
+            slashes = end - len(text[at:end].rstrip(escape)) - at
+            if slashes % 2 == 0:
+                return end
+            at = end + 1
+    return -1
+
+
+def _unescape(text: str, dialect: Dialect) -> str:
+    quote, escape = dialect.quote, dialect.escape
+    if escape == quote:
+        return text.replace(quote * 2, quote)
+    return text.replace(escape * 2, "\0").replace(escape + quote, quote).replace("\0", escape)
+
+
+def _has_stray(line: str, dialect: Dialect) -> bool:
+    """Whether some quote of the line is not one of a well quoted field."""
+    quote, delimiter, at = dialect.quote, dialect.delimiter, 0
+    body = line.rstrip("\r\n")
+    while at <= len(body):
+        if body.startswith(quote, at):
+            end = _closing(body, at + 1, dialect)
+            if end < 0 or (end + 1 < len(body) and not body.startswith(delimiter, end + 1)):
+                return True
+            at = end + 2
+        else:
+            end = body.find(delimiter, at)
+            if quote in body[at : end if end >= 0 else len(body)]:
+                return True
+            if end < 0:
+                return False
+            at = end + 1
+    return False
+
+
+def _candidates(sample: str) -> Iterator[Dialect]:
+    quotes = [('"', '"')]
+    if '\\"' in sample:
+        quotes.append(('"', "\\"))
+    if _wrapped_in_apostrophes(sample):
+        quotes.insert(0, ("'", "'"))
+    for quote, escape in quotes:
+        for delimiter in DELIMITERS:
+            yield Dialect(delimiter, quote, escape)
+
+
+def _wrapped_in_apostrophes(sample: str) -> bool:
+    """Many fields stand in single quotes and none in double ones."""
+    for delimiter in DELIMITERS:
+        fields = [f for line in islice(iter_lines(sample), 100) for f in line.rstrip("\r\n").split(delimiter)]
+        single = sum(f.startswith("'") and f.endswith("'") and len(f) > 1 for f in fields)
+        if single * 5 >= len(fields) and not any(f.startswith('"') for f in fields):
+            return True
+    return False
+
+
+def _score(found: list[Record]) -> tuple[float, int]:
+    """How regular the records are, from 0 to 1, and how many columns they have."""
+    rows = [r for r in found if not r.blank]
+    if not rows:
+        return 0.0, 1
+    counts = Counter(len(r.fields) for r in rows)
+    width, often = max(counts.items(), key=lambda item: (item[1], item[0]))
+    first = len(rows[0].fields)
+    strays = sum(r.stray_quote for r in rows) / len(rows)
+    if width == 1 and first == 1:
+        return 0.45 - strays, 1
+    regular = often / len(rows) - strays / 2
+    if first >= width:
+        return regular, first
+    # One cell over two columns reads as a sentence with a comma under a one-word header; more columns, as a title.
+    titled = width > 2 or any(r.blank for r in found[:3])
+    return (regular - 0.2 if titled else 0.25), width

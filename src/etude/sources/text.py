@@ -1,0 +1,137 @@
+"""The bytes of a text file: its encoding, its line ends, and what does not belong in text."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TextIO, cast
+
+from etude.errors import Invalid
+
+CHUNK = 1 << 20
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+NOT_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass over the bytes tells."""
+
+    size: int
+    encoding: str
+    bom: bool
+    nul_bytes: int
+    lines: int
+    """Line ends of any kind, counted in bytes."""
+    lone_cr: bool
+    """Some carriage returns have no line feed after them."""
+    blank: bool
+    """Two line ends follow each other somewhere: there may be blank lines."""
+    quotes: bool
+    longest: int
+    """Bytes of the longest line, or of a chunk where that is longer."""
+    undecodable: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """DuckDB can read the bytes as they are."""
+        return self.encoding == "utf-8" and not self.nul_bytes and not self.undecodable
+
+
+def survey(path: str) -> Survey:
+    """Read the file once, in chunks, and say what its bytes are."""
+    with open_bytes(path) as file:
+        head = file.read(CHUNK)
+        encoding, bom = _from_head(head)
+        decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
+        size = nuls = feeds = returns = pairs = carry = longest = 0
+        valid, latin, blank, quotes, last = True, False, head[:1] in (b"\n", b"\r"), False, b""
+        chunk = head
+        while chunk:
+            size += len(chunk)
+            if valid:
+                valid = _decodes(decoder, chunk)
+            latin = latin or (not encoding and NOT_IN_CP1252.search(chunk) is not None)
+            nuls += chunk.count(b"\0")
+            feeds += chunk.count(b"\n")
+            if b"\r" in chunk or last == b"\r":
+                returns += chunk.count(b"\r")
+                pairs += chunk.count(b"\r\n") + (last == b"\r" and chunk[:1] == b"\n")
+            blank = blank or _has_blank(last + chunk)
+            quotes = quotes or b'"' in chunk
+            first = chunk.find(b"\n")
+            longest = max(longest, carry + (first if first >= 0 else len(chunk)))
+            carry = len(chunk) - 1 - chunk.rfind(b"\n") if first >= 0 else carry + len(chunk)
+            last = chunk[-1:]
+            chunk = file.read(CHUNK)
+        valid = valid and _decodes(decoder, b"", final=True)
+    if not encoding:
+        encoding = "utf-8" if valid else ("latin-1" if latin else "cp1252")
+        valid = True
+    return Survey(
+        size=size,
+        encoding=encoding,
+        bom=bom,
+        nul_bytes=0 if encoding.startswith(("utf-16", "utf-32")) else nuls,
+        lines=feeds + returns - pairs,
+        lone_cr=returns > pairs,
+        blank=blank,
+        quotes=quotes,
+        longest=max(longest, CHUNK),
+        undecodable=not valid,
+    )
+
+
+@contextmanager
+def open_bytes(path: str) -> Iterator[IO[bytes]]:
+    """The file's bytes, unpacked where its name ends in .gz."""
+    try:
+        with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
+            yield cast(IO[bytes], file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Invalid(f"`{path}` is not a whole gzip file: {error}.", hint="Fetch or pack the file again.") from error
+
+
+@contextmanager
+def open_text(path: str, found: Survey) -> Iterator[TextIO]:
+    """The file's text; line ends are kept as they are, bytes that are no text become U+FFFD."""
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, "replace", newline="") as text:
+        if found.bom:
+            text.read(1)
+        yield text
+
+
+def _from_head(head: bytes) -> tuple[str, bool]:
+    for mark, encoding in BOMS:
+        if head.startswith(mark):
+            return encoding, True
+    # UTF-16 without its mark: nearly every other byte of western text is zero.
+    if len(head) >= 8:
+        for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
+            if zeros.count(0) > 0.8 * len(zeros) and head.count(0) < 0.6 * len(head):
+                return encoding, False
+    return "", False
+
+
+def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, final: bool = False) -> bool:
+    try:
+        decoder.decode(chunk, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _has_blank(chunk: bytes) -> bool:
+    return b"\n\n" in chunk or b"\n\r" in chunk or b"\r\r" in chunk
