@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from etude.entities import ResultColumn, ResultInfo
 from etude.errors import Unavailable
@@ -88,61 +90,213 @@ def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
 
 
 def _values(array: Any, kind: str) -> list[Any]:
+    """The cells of a column as the engine's own client gives them. `kind` is the engine's name of its type."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)
-    try:
-        values = array.to_pylist()
-    except (OverflowError, ValueError):
-        # Dates outside Python's calendar exist in databases; as text they are at least true.
-        return list(array.cast(pa.string()).to_pylist())
-    convert = _converter(array.type, kind)
+    types, arrow = pa.types, array.type
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _values(array.storage, kind)
+    if types.is_map(arrow):
+        return _maps(array, kind)
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        # A list of fixed length is an ARRAY in DuckDB, which its client gives as a tuple.
+        return _lists(array, _values(array.flatten(), _parts(kind, 1)[0]), types.is_fixed_size_list(arrow))
+    if types.is_struct(arrow) and kind != "INTERVAL":
+        return _structs(array, kind)
+    if types.is_union(arrow):
+        fields = [array.field(i) for i in range(arrow.num_fields)]
+        members = [_values(f, k) for f, k in zip(fields, _parts(kind, len(fields)))]
+        # Not `type_codes`, which forgets where a slice begins.
+        codes = pa.Array.from_buffers(pa.int8(), len(array), [None, array.buffers()[1]], offset=array.offset)
+        return [members[code][row] for row, code in enumerate(codes.to_pylist())]
+    if types.is_date(arrow):
+        return _dates(array)
+    if types.is_time(arrow):
+        return _times(array)
+    if types.is_timestamp(arrow):
+        return _timestamps(array)
+    convert = _converter(arrow, kind)
+    values: list[Any] = array.to_pylist()
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def _converter(arrow_type: Any, kind: str) -> Callable[[Any], Any] | None:
+def _converter(arrow: Any, kind: str) -> Callable[[Any], Any] | None:
     """How a value as Arrow gives it becomes the one the engine's own client gives; None: it is that already."""
     import pyarrow as pa
 
+    if pa.types.is_interval(arrow):
+        return lambda v: _timedelta(*v)
+    if kind == "INTERVAL" and pa.types.is_struct(arrow):
+        return lambda v: _timedelta(v["months"], v["days"], v["nanoseconds"])
+    if kind == "STRUCT":
+        return lambda _: {}  # one without fields, for which a flag stands in Parquet
     by_kind: dict[str, Callable[[Any], Any]] = {
         "HUGEINT": int,
         "UHUGEINT": int,
         "UUID": uuid.UUID,
         "TIME WITH TIME ZONE": _time_with_zone,
     }
-    if kind in by_kind:
-        return by_kind[kind]
-    if pa.types.is_interval(arrow_type):
-        return _timedelta
-    if kind == "INTERVAL" and pa.types.is_struct(arrow_type):
-        return lambda v: _timedelta((v["months"], v["days"], v["nanoseconds"]))
-    if kind.startswith("TUPLE("):
-        return lambda v: tuple(v.values())
-    return _nested(arrow_type)
+    return by_kind.get(kind)
 
 
-def _nested(arrow_type: Any) -> Callable[[Any], Any] | None:
+def _lists(array: Any, values: list[Any], fixed: bool) -> list[Any]:
+    """The flat values, cut into one list for each row."""
+    out: list[Any] = []
+    at = 0
+    for length in array.value_lengths().to_pylist():
+        if length is None:
+            out.append(None)
+            continue
+        part = values[at : at + length]
+        out.append(tuple(part) if fixed else part)
+        at += length
+    return out
+
+
+def _maps(array: Any, kind: str) -> list[Any]:
+    offsets = array.offsets.to_pylist()
+    start, count = offsets[0], offsets[-1] - offsets[0]
+    kinds = _parts(kind, 2)
+    keys = _values(array.keys.slice(start, count), kinds[0])
+    values = _values(array.items.slice(start, count), kinds[1])
+    out = []
+    for there, begin, end in zip(array.is_valid().to_pylist(), offsets, offsets[1:]):
+        part = slice(begin - start, end - start)
+        out.append(_map(keys[part], values[part]) if there else None)
+    return out
+
+
+def _map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    try:
+        return dict(zip(keys, values))
+    except TypeError:
+        # DuckDB's client gives this form where a list or a struct is the key.
+        return {"key": keys, "value": values}
+
+
+def _structs(array: Any, kind: str) -> list[Any]:
+    names = [f.name for f in array.type]
+    columns = [_values(c, k) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
+    rows = zip(*columns) if columns else iter([()] * len(array))
+    if kind.startswith("UNION("):
+        # As Parquet keeps it: every member is null but the one in use.
+        return [next((v for v in row if v is not None), None) for row in rows]
+    make: Callable[[Any], Any] = tuple if kind.startswith("TUPLE(") else lambda row: dict(zip(names, row))
+    return [make(row) if there else None for row, there in zip(rows, array.is_valid().to_pylist())]
+
+
+def _parts(kind: str, count: int) -> list[str]:
+    """The types that a nested type is made of, as the engine names them; empty names where it says nothing."""
+    if kind.endswith("]"):
+        found = [kind[: kind.rindex("[")]]
+    else:
+        name, _, rest = kind.partition("(")
+        found = _split(rest.removesuffix(")")) if name in ("STRUCT", "UNION", "MAP", "TUPLE") else []
+        if name in ("STRUCT", "UNION"):
+            found = [_FIELD.sub("", f, count=1) for f in found]
+    return found if len(found) == count else [""] * count
+
+
+_FIELD = re.compile(r'\s*(?:"(?:[^"]|"")*"|[^\s"]+)\s+')
+_PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[(),]|[^(),'"]+""")
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas that stand in no bracket and no quotes."""
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(text):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [p.strip() for p in parts]
+
+
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EPOCH = dt.datetime(1970, 1, 1)
+# What DuckDB stores for infinity, and what its client gives for it.
+_FOREVER, _FOREVER_DAYS = (1 << 63) - 1, (1 << 31) - 1
+
+
+def _dates(array: Any) -> list[Any]:
     import pyarrow as pa
 
-    if pa.types.is_map(arrow_type):
-        return dict
-    if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
-        inner = _nested(arrow_type.value_type)
-        kind: type = tuple if pa.types.is_fixed_size_list(arrow_type) else list
-        if inner is None:
-            return tuple if kind is tuple else None
-        return lambda v: kind(None if x is None else inner(x) for x in v)
-    if pa.types.is_struct(arrow_type):
-        fields = {f.name: c for f in arrow_type if (c := _nested(f.type)) is not None}
-        if fields:
-            return lambda v: {k: fields[k](x) if k in fields and x is not None else x for k, x in v.items()}
-    return None
+    with contextlib.suppress(OverflowError, ValueError):
+        return list(array.to_pylist())
+    days = array.cast(pa.date32()).view(pa.int32())
+    return [None if d is None else _date(d) for d in days.to_pylist()]
 
 
-def _timedelta(value: Any) -> Any:
-    months, days, nanoseconds = value
-    return dt.timedelta(days=months * 30 + days, microseconds=nanoseconds / 1000)
+def _date(days: int) -> Any:
+    if abs(days) == _FOREVER_DAYS:
+        return dt.date.max if days > 0 else dt.date.min
+    try:
+        return _EPOCH.date() + dt.timedelta(days=days)
+    except OverflowError:
+        return _date_text(days)
+
+
+def _date_text(days: int) -> str:
+    """A date outside Python's calendar, as DuckDB writes it. The year is counted from March: leap days come last."""
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day = day - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year = year + era * 400 + (month <= 2)
+    return f"{year:04}-{month:02}-{day:02}" if year > 0 else f"{1 - year:04}-{month:02}-{day:02} (BC)"
+
+
+def _times(array: Any) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64())
+    end = 86_400 * _UNITS[array.type.unit]
+    values = array.to_pylist()
+    if (pc.max(counts).as_py() or 0) < end:
+        return list(values)
+    # The end of the day is a time in SQL, and none in Python.
+    return ["24:00:00" if c == end else v for c, v in zip(counts.to_pylist(), values)]
+
+
+def _timestamps(array: Any) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrow = array.type
+    counts = array.view(pa.int64())
+    ends = pc.min_max(counts).as_py()
+    if ends["max"] != _FOREVER and ends["min"] != -_FOREVER:
+        plain = array.cast(pa.timestamp("us", arrow.tz), safe=False) if arrow.unit == "ns" else array
+        with contextlib.suppress(OverflowError, ValueError):
+            return list(plain.to_pylist())
+    return [None if c is None else _timestamp(c, arrow.unit, arrow.tz) for c in counts.to_pylist()]
+
+
+def _timestamp(count: int, unit: str, zone: str | None) -> Any:
+    if abs(count) == _FOREVER:
+        return dt.datetime.max if count > 0 else dt.datetime.min
+    seconds, part = divmod(count, _UNITS[unit])
+    micros = part * 10**6 // _UNITS[unit]
+    try:
+        value = _EPOCH + dt.timedelta(seconds=seconds, microseconds=micros)
+        return value.replace(tzinfo=dt.UTC).astimezone(ZoneInfo(zone)) if zone else value
+    except OverflowError:
+        days, second = divmod(seconds, 86_400)
+        clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+        fraction = f".{micros:06}".rstrip("0") if micros else ""
+        return f"{_date_text(days)} {clock}{fraction}{'+00' if zone else ''}"
+
+
+def _timedelta(months: int, days: int, nanoseconds: int) -> Any:
+    micros = nanoseconds // 1000
+    try:
+        return dt.timedelta(days=months * 30 + days, microseconds=micros)
+    except OverflowError:
+        return f"P{months}M{days}DT{micros / 10**6:f}S"
 
 
 def _time_with_zone(text: str) -> Any:

@@ -113,10 +113,7 @@ class _Groups:
     def __init__(self, schema: Any) -> None:
         import pyarrow as pa
 
-        self._struct = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
-        self._intervals = [i for i, f in enumerate(schema) if pa.types.is_interval(f.type)]
-        fields = [f.with_type(self._struct) if i in self._intervals else f for i, f in enumerate(schema)]
-        self.schema = pa.schema(fields)
+        self.schema = pa.schema([f.with_type(_stored_type(f.type)) for f in schema])
         self._pending: list[Any] = []
         self._rows = 0
         self._size = 0
@@ -147,16 +144,77 @@ class _Groups:
     def _storable(self, batch: Any) -> Any:
         import pyarrow as pa
 
-        if not self._intervals:
-            return (
-                batch
-                if batch.schema.equals(self.schema)
-                else pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
-            )
-        columns = list(batch.columns)
-        for i in self._intervals:
-            values = [
-                v and dict(zip(("months", "days", "nanoseconds"), v, strict=True)) for v in columns[i].to_pylist()
-            ]
-            columns[i] = pa.array(values, type=self._struct)
+        columns = [_stored(c, f.type) for c, f in zip(batch.columns, self.schema)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _stored_type(arrow: Any) -> Any:
+    """The type that stands for one in Parquet, which has no intervals, no unions, no empty structs, no seconds."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_interval(arrow):
+        return pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
+    if types.is_timestamp(arrow) and arrow.unit == "s":
+        return pa.timestamp("ms", arrow.tz)
+    if types.is_map(arrow):
+        return pa.map_(_stored_type(arrow.key_type), _stored_type(arrow.item_type))
+    if types.is_fixed_size_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)), arrow.list_size)
+    if types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)))
+    if types.is_struct(arrow) or types.is_union(arrow):
+        fields = [arrow.field(i) for i in range(arrow.num_fields)]
+        return pa.struct([f.with_type(_stored_type(f.type)) for f in fields]) if fields else pa.bool_()
+    return arrow
+
+
+def _stored(array: Any, target: Any) -> Any:
+    """The array as its `_stored_type`; values within keep their places."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types, arrow = pa.types, array.type
+    if arrow.equals(target):
+        return array
+    if types.is_interval(arrow):
+        names = [f.name for f in target]
+        values = [None if v is None else dict(zip(names, v)) for v in array.to_pylist()]
+        return pa.array(values, type=target)
+    if types.is_timestamp(arrow):
+        return _as_milliseconds(array, target)
+    nulls = array.is_null()
+    if types.is_union(arrow):
+        # Not `type_codes`, which forgets where a slice begins.
+        codes = pa.Array.from_buffers(pa.int8(), len(array), [None, array.buffers()[1]], offset=array.offset)
+        fields = [array.field(i) for i in range(arrow.num_fields)]
+        used = [pc.if_else(pc.equal(codes, i), f, pa.nulls(len(f), f.type)) for i, f in enumerate(fields)]
+        return pa.StructArray.from_arrays([_stored(u, f.type) for u, f in zip(used, target)], fields=list(target))
+    if types.is_struct(arrow):
+        if not arrow.num_fields:
+            return pc.if_else(nulls, pa.scalar(None, pa.bool_()), True)
+        parts = [_stored(a, f.type) for a, f in zip(array.flatten(), target)]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=nulls)
+    if types.is_fixed_size_list(arrow):
+        size = arrow.list_size
+        values = _stored(array.values.slice(array.offset * size, len(array) * size), target.value_type)
+        return pa.FixedSizeListArray.from_arrays(values, type=target, mask=nulls)
+    offsets = array.offsets
+    start, end = offsets[0].as_py(), offsets[-1].as_py()
+    offsets = pc.subtract(offsets, start)
+    if types.is_map(arrow):
+        keys = _stored(array.keys.slice(start, end - start), target.key_type)
+        items = _stored(array.items.slice(start, end - start), target.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=nulls)
+    values = _stored(array.values.slice(start, end - start), target.value_type)
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=nulls)
+
+
+def _as_milliseconds(array: Any, target: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    seconds = array.view(pa.int64())
+    # The two infinities stay what they are; a product of theirs would overflow.
+    endless = pc.equal(pc.abs(seconds), (1 << 63) - 1)
+    return pc.if_else(endless, seconds, pc.multiply(pc.if_else(endless, 0, seconds), 1000)).view(target)

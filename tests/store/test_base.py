@@ -93,11 +93,11 @@ def test_entries_after_and_limit(store: Store) -> None:
         store.entries(run_id, limit=0)
 
 
-@pytest.mark.parametrize("expect", [-1, 0, 2, 10**30])
-def test_a_wrong_expectation_is_a_conflict(store: Store, expect: int) -> None:
+def test_a_wrong_expectation_is_a_conflict(store: Store) -> None:
     run_id = queue(store)
-    with pytest.raises(Conflict, match=rf"is at 1, not at {expect}"):
-        store.append(run_id, Note(text="x"), expect=expect)
+    for expect in (-1, 0, 2, 10**30):
+        with pytest.raises(Conflict, match=rf"is at 1, not at {expect}"):
+            store.append(run_id, Note(text="x"), expect=expect)
     assert len(store.entries(run_id)) == 1
 
 
@@ -265,10 +265,10 @@ def encoded(value: object) -> str:
 FORGED = [[1, 2], ["created_at", 1, "a"], ["created_at", "x", "a"], ["created_at", None, 1], {}, None]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "!!", "é", *map(encoded, FORGED)])
-def test_a_wrong_cursor_is_invalid(store: Store, cursor: str) -> None:
-    with pytest.raises(Invalid, match="not a cursor"):
-        store.runs(cursor=cursor)
+def test_a_wrong_cursor_is_invalid(store: Store) -> None:
+    for cursor in ("", "x", "!!", "é", *map(encoded, FORGED)):
+        with pytest.raises(Invalid, match="not a cursor"):
+            store.runs(cursor=cursor)
 
 
 def test_a_cursor_of_another_list_is_invalid(store: Store) -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources import column_types
+from etude.sources.column_types import refine
 from etude.sources.dialect import Dialect, Record, detect, records
-from etude.sources.parquet import literal, name, read_parquet, write
-from etude.sources.report import LoadReport, Rename, RowFaults, TypeNote, merge
+from etude.sources.parquet import differing, literal, name, read_parquet, write
+from etude.sources.report import LoadReport, Rename, RowFaults, merge
 from etude.sources.text import Survey, open_text, survey
 
 SAMPLE_CHARS = 1 << 20
 HUGE_FIELD = 1_000_000
 TITLE_ROWS = 20
 DUCKDB_LINE = 2_000_000
-REGULAR = Dialect(",")
-"""What the repair writes: commas, double quotes, \\r\\n."""
+REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
+"""The dialect that the repair writes."""
+# Parquet has no integer beyond 64 bits: a decimal keeps each digit, and text what is longer still.
+STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
 class Column(NamedTuple):
@@ -35,7 +39,9 @@ class Column(NamedTuple):
 class Part:
     """One file, ready to be read: how DuckDB must read it, and what was found on the way."""
 
+    source: str
     path: str
+    """The file itself, or its regular copy."""
     options: str
     columns: tuple[Column, ...]
     constants: tuple[tuple[str, str], ...]
@@ -45,30 +51,37 @@ class Part:
 
     def scan(self, types: dict[str, str]) -> str:
         """SQL that reads the file with these types in place of its own."""
-        if any(types.get(c.name, c.type) != c.type for c in self.columns):
+        if any(types[c.name] != c.type for c in self.columns if c.name):
             columns = tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns)
             rows = _read_csv(self.path, self.options, columns)
         else:
             rows = read_parquet(self.staged)
-        kept = [name(c.name) for c in self.columns if c.name]
-        return f"SELECT {', '.join(kept + [f'{literal(v)} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
+        constants = dict(self.constants)
+        kept = [name(c.name) for c in self.columns if c.name and c.name not in constants]
+        return f"SELECT {', '.join(kept + [f'{v} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
 
 
-def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
-    """Write the files as one Parquet file; the number of rows, and the report."""
-    parts = [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
+def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[Part]:
+    """Each file read once and staged, with its report."""
+    return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
+
+
+def join(con: Any, parts: list[Part], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+    """Write the parts as one Parquet file; the number of rows, and the report."""
     report = merge([p.report for p in parts])
-    types = _common_types(parts)
-    joined = scratch / "joined.parquet"
-    if len(parts) == 1 and not parts[0].constants and not _needs_cast(types):
-        os.replace(parts[0].staged, joined)
-    else:
-        rows = " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts)
-        cast, notes = _storable(con, rows)
-        write(con, cast, joined)
-        report = replace(report, types=report.types + notes, notes=report.notes + _differing(parts))
-    count, notes = column_types.refine(con, joined, target, scratch)
+    joined = Path(parts[0].staged)
+    if len(parts) > 1 or parts[0].constants:
+        types = _common_types(parts)
+        joined = scratch / "joined.parquet"
+        write(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
+        report = replace(report, notes=report.notes + differing([(p.source, names_of(p)) for p in parts]))
+    count, notes = refine(con, joined, target)
     return count, replace(report, types=report.types + notes)
+
+
+def names_of(part: Part) -> list[str]:
+    """The names of the part's columns."""
+    return [c.name for c in part.columns if c.name]
 
 
 def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
@@ -114,7 +127,7 @@ def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -
         blank_lines=_blank_lines(con, found, sniffed, staged) if found.blank and dialect.width > 1 else 0,
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
     )
-    return Part(path, options, sniffed.columns, _constants(path), str(staged), report)
+    return Part(path, path, options, sniffed.columns, _constants(path), str(staged), report)
 
 
 class Sniffed(NamedTuple):
@@ -150,7 +163,7 @@ def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
         new_line=new_line,
         skipped=bool(skip or _given(comment)),
         header=header,
-        columns=tuple(Column(c["name"], c["type"]) for c in columns),
+        columns=tuple(Column(c["name"], STORED.get(c["type"], c["type"])) for c in columns),
         formats=formats,
     )
 
@@ -211,10 +224,10 @@ def _repaired(con: Any, path: str, found: Survey, dialect: Dialect, scratch: Pat
     columns = tuple(Column(n, "VARCHAR") for n in wrote.names)
     columns += (Column(_free("_extra", wrote.names) if wrote.extra else "", "VARCHAR"),)
     options = (
-        f"delim=',', quote='\"', escape='\"', new_line='\\r\\n', header=false, "
-        f"max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
+        f"{REGULAR}, header=false, max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
     )
     part = Part(
+        source=path,
         path=str(copy),
         options=options,
         columns=columns,
@@ -292,8 +305,7 @@ def _header(con: Any, head: list[Record], width: int, scratch: Path) -> tuple[li
     ignore = RowFaults()
     with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
         csv.writer(file, lineterminator="\r\n").writerows(_fit(r, width, ignore)[:width] for r in head)
-    pinned = "delim=',', quote='\"', escape='\"', new_line='\\r\\n', comment='', skip=0"
-    sniffed = _sniff(con, str(probe), f"{pinned}, max_line_size={max(DUCKDB_LINE, probe.stat().st_size)}")
+    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0, max_line_size={max(DUCKDB_LINE, probe.stat().st_size)}")
     first = _fit(head[0], width, ignore)[:width]
     if sniffed and len(sniffed.columns) == width:
         return (first if sniffed.header else []), [c.name for c in sniffed.columns]
@@ -343,11 +355,15 @@ def _typed(con: Any, part: Part) -> Part:
     if sniffed and len(sniffed.columns) == len(part.columns):
         columns = tuple(Column(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
         columns = (*columns[:-1], part.columns[-1])
-        candidates.insert(0, replace(part, options=part.options + sniffed.formats, columns=columns))
+        typed = replace(part, options=part.options + sniffed.formats, columns=columns)
+        # A few numbers beyond 64 bits do not fit a decimal either.
+        fitting = tuple(Column(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
+        candidates = [typed, replace(typed, columns=fitting), part]
     for candidate in candidates:
         try:
             rows = _read_csv(candidate.path, candidate.options, candidate.columns)
-            write(con, f"SELECT * FROM {rows}", Path(candidate.staged))
+            named = ", ".join(map(name, names_of(candidate)))
+            write(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
         except duckdb.Error as error:
             failed = error
         else:
@@ -382,7 +398,13 @@ def _decoding_notes(found: Survey) -> tuple[str, ...]:
 
 def _constants(path: str) -> tuple[tuple[str, str], ...]:
     folders = os.path.dirname(path).split(os.sep)
-    return tuple((k, v) for k, _, v in (f.partition("=") for f in folders) if k and v)
+    return tuple((k, _constant(unquote(v))) for k, _, v in (f.partition("=") for f in folders) if k and v)
+
+
+def _constant(value: str) -> str:
+    if value == "__HIVE_DEFAULT_PARTITION__":
+        return "NULL"
+    return value if re.fullmatch(r"0|-?[1-9]\d{0,17}", value) else literal(value)
 
 
 def _common_types(parts: list[Part]) -> dict[str, str]:
@@ -393,7 +415,3 @@ def _common_types(parts: list[Part]) -> dict[str, str]:
         if before != column.type:
             types[column.name] = "DOUBLE" if {before, column.type} == {"BIGINT", "DOUBLE"} else "VARCHAR"
     return types
-
-
-def _needs_cast(types: dict[str, str]) -> bool:
-    return "HUGEINT" in types.values()

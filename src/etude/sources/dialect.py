@@ -200,11 +200,12 @@ def _has_stray(line: str, dialect: Dialect) -> bool:
 
 
 def _candidates(sample: str) -> Iterator[Dialect]:
+    """The dialects to try; of equally regular ones the first is taken."""
     quotes = [('"', '"')]
     if '\\"' in sample:
         quotes.append(('"', "\\"))
-    if _wrapped_in_apostrophes(sample):
-        quotes.insert(0, ("'", "'"))
+    if "'" in sample:
+        quotes.insert(0 if _wrapped_in_apostrophes(sample) else len(quotes), ("'", "'"))
     for quote, escape in quotes:
         for delimiter in DELIMITERS:
             yield Dialect(delimiter, quote, escape)
@@ -225,15 +226,17 @@ def _score(found: list[Record]) -> tuple[float, int]:
     rows = [r for r in found if not r.blank]
     if not rows:
         return 0.0, 1
-    counts = Counter(len(r.fields) for r in rows)
-    width, often = max(counts.items(), key=lambda item: (item[1], item[0]))
     first = len(rows[0].fields)
+    counts = Counter(len(r.fields) for r in rows)
+    width, often = max(counts.items(), key=lambda item: (item[1], item[0] == first, item[0]))
     strays = sum(r.stray_quote for r in rows) / len(rows)
     if width == 1 and first == 1:
         return 0.45 - strays, 1
     regular = often / len(rows) - strays / 2
-    if first >= width:
-        return regular, first
+    if first > 1:
+        return regular, max(first, width)
     # One cell over two columns reads as a sentence with a comma under a one-word header; more columns, as a title.
+    if rows[0].fields[0].startswith("#"):
+        return regular, width
     titled = width > 2 or any(r.blank for r in found[:3])
     return (regular - 0.2 if titled else 0.25), width

@@ -367,9 +367,7 @@ def _translate(error: Exception, sql: str) -> Exception:
             hint="Aggregate or filter earlier, or raise `engine.memory`.",
             limit="memory",
         )
-    if isinstance(error, (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)):
-        return invalid_query(error, sql)
-    if isinstance(error, duckdb.DataError):
+    if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
         return invalid_query(error, sql)
     return SourceError(text, hint="This is DuckDB's own error; the query or the data caused it.")
 

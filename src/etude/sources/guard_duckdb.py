@@ -96,9 +96,13 @@ class Guard:
         if "\0" in sql:
             raise InvalidQuery("The query holds a NUL character.", hint="Remove it.")
         statement = self._one_statement(sql)
-        kind = _STATEMENTS.get(statement.type.name)
+        try:
+            name = statement.type.name
+        except ValueError:  # a kind of statement that DuckDB's parser knows and its Python package does not
+            name = "these"
+        kind = _STATEMENTS.get(name)
         if kind is None:
-            name = statement.type.name.replace("_", " ")
+            name = name.replace("_", " ")
             raise Refused(
                 f"`{name}` statements are refused: a source is read-only.",
                 hint="Write a query: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.",

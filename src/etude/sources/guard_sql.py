@@ -38,7 +38,6 @@ class Granted:
 
     source: str
     tables: Mapping[str, tuple[str, str]]
-    default_schema: str
     schemas: frozenset[str] = frozenset()
     describe: Callable[[str], Described] = field(default=lambda name: ())
 
@@ -83,9 +82,7 @@ _NAME = r"""((?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\])(?:\.(?:[\w$]+|"[^"]*"|`[^`]*`
 _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _DESCRIBE = re.compile(rf"\s*(?:describe|desc|show\s+columns\s+from)\s+{_NAME}\s*;?\s*", re.IGNORECASE)
 _EXPLAIN = {
-    "postgres": re.compile(
-        r"\s*(explain)\s+(?=select|with|values|table|\()(?!\(\s*\w+[\s,)](?!\())", re.IGNORECASE
-    ),
+    "postgres": re.compile(r"\s*(explain)\s+(?=select|with|values|table|\()(?!\(\s*\w+[\s,)](?!\())", re.IGNORECASE),
     "mysql": re.compile(r"\s*(explain(?:\s+format\s*=\s*json)?)\s+(?=select|with|\()", re.IGNORECASE),
     "sqlite": re.compile(r"\s*(explain(?:\s+query\s+plan)?)\s+(?=select|with|values|\()", re.IGNORECASE),
 }
@@ -99,24 +96,23 @@ def _blank(sql: str, end: int) -> str:
 def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> Checked:
     parts = [_Part.from_text(text) for text in _PARTS.findall(found.group(1))]
     name, _ = _resolve(parts, dialect, granted, _place(sql, found.start(1)))
-    rows = [
-        (column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)
-    ]
+    rows = [(column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)]
     return Checked(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
 
 
-def _rows_query(dialect: str, columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
+def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
     """A query that gives these rows: the answer comes from the catalog, so no system table need be read."""
     quote = "`" if dialect == "mysql" else '"'
     names = [f"{quote}{c}{quote}" for c in columns]
-    literals = [[_literal(value, dialect) for value in row] for row in rows]
-    if not literals:
-        empty = ", ".join(f"'' AS {n}" for n in names)
-        return (
-            f"SELECT {empty} WHERE 1 = 0" if dialect != "mysql" else f"SELECT {empty} FROM dual WHERE 1 = 0"
-        )
-    first = ", ".join(f"{value} AS {name}" for value, name in zip(literals[0], names))
-    return " UNION ALL ".join([f"SELECT {first}", *(f"SELECT {', '.join(row)}" for row in literals[1:])])
+    literals = [[_literal(value, dialect) for value in row] for row in rows or [("",) * len(columns)]]
+    end = "" if rows else " WHERE 1 = 0"
+    if dialect == "mysql":
+        first = ", ".join(f"{value} AS {name}" for value, name in zip(literals[0], names))
+        others = (", ".join(row) for row in literals[1:])
+        return " UNION ALL ".join([f"SELECT {first} FROM dual{end}", *(f"SELECT {row}" for row in others)])
+    values = ", ".join(f"({', '.join(row)})" for row in literals)
+    shown = ", ".join(f"column{i} AS {name}" for i, name in enumerate(names, 1))
+    return f"SELECT {shown} FROM (VALUES {values}) AS shown{end}"  # noqa: S608
 
 
 def _literal(value: str, dialect: str) -> str:
@@ -151,9 +147,7 @@ _LEXEMES = {
     "mysql": re.compile(
         rf"""{_WORD}|\d+[^\W\d]\w*|{_NUMBER}|[nN]?{_ESCAPED}|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)+`""", re.DOTALL
     ),
-    "sqlite": re.compile(
-        rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL
-    ),
+    "sqlite": re.compile(rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL),
 }
 _SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
 _COMMENT = {
@@ -190,9 +184,7 @@ class _Statement:
         try:
             self.tokens = self._dialect.tokenize(sql)
         except TokenError as error:
-            raise InvalidQuery(
-                f"The query cannot be read: {error}.", hint="Check the quotes and comments."
-            ) from None
+            raise InvalidQuery(f"The query cannot be read: {error}.", hint="Check the quotes and comments.") from None
         while self.tokens and self.raw(self.tokens[-1]) == ";":
             self.tokens.pop()
         self._check_shape()
@@ -241,13 +233,9 @@ class _Statement:
             self._check_gap(end, token.start)
             raw = self.raw(token)
             if token.token_type == TokenType.HINT:
-                self.refuse(
-                    "Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment."
-                )
+                self.refuse("Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment.")
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
-                self.refuse(
-                    f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly."
-                )
+                self.refuse(f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly.")
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
@@ -257,9 +245,7 @@ class _Statement:
         if not gap:
             return
         if self.dialect == "mysql" and re.search(r"/\*M?!", gap):
-            self.refuse(
-                "Comments that run (`/*! ... */`) are refused.", "comment", start, "Remove the comment."
-            )
+            self.refuse("Comments that run (`/*! ... */`) are refused.", "comment", start, "Remove the comment.")
         if not _COMMENT[self.dialect].match(gap):
             self.refuse(f"`{_short(gap)}` cannot be read safely.", "token", start, "Remove it.")
 
@@ -415,11 +401,7 @@ def _resolve(
 ) -> tuple[str, tuple[str, ...] | None]:
     """The granted table that a name means, and how to write it where the engine would not find it as written."""
     path, dropped = list(parts), False
-    if (
-        len(path) > 1
-        and _ascii_lower(path[0].text) == granted.source.lower()
-        and not _is_schema(path[0], granted)
-    ):
+    if len(path) > 1 and _ascii_lower(path[0].text) == granted.source.lower() and not _is_schema(path[0], granted):
         path, dropped = path[1:], True
     if len(path) <= 2:
         found = _find([_fold(p, dialect) for p in path], granted, exact=dialect != "sqlite")
@@ -450,6 +432,21 @@ def _find(path: list[str], granted: Granted, *, exact: bool) -> str | None:
         if same(table) == path[-1] and (same(schema) == path[0] if len(path) == 2 else same(shown) == path[0])
     ]
     return matches[0] if len(matches) == 1 else None
+
+
+def is_granted(wanted: Sequence[str] | None, *names: str) -> bool:
+    """Whether a table known by any of these names is among the wanted ones; None wants all."""
+    return wanted is None or bool({_ascii_lower(w) for w in wanted} & {_ascii_lower(n) for n in names})
+
+
+def column_hint(message: str, columns: Iterable[str]) -> str:
+    """A hint for an engine's complaint about a name: the nearest column, if one is near."""
+    known = {c.lower(): c for c in columns}
+    for word in re.findall(r"[\w$]+", message):
+        near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)
+        if near and near[0] != word.lower():
+            return f"Did you mean `{known[near[0]]}`?"
+    return "Check the names and types in the query; DESCRIBE shows a table's columns."
 
 
 def _nearest(name: str, granted: Granted) -> str:
@@ -488,9 +485,7 @@ class _Walk:
         if not isinstance(root, (exp.Query, exp.Values)):
             word = self._statement.tokens[0]
             name = type(root).__name__.upper()
-            self._statement.refuse(
-                f"`{name}` is not a query; a source is read-only.", "statement", word.start
-            )
+            self._statement.refuse(f"`{name}` is not a query; a source is read-only.", "statement", word.start)
         for node in root.walk():
             name = type(node).__name__
             if name not in _NODES:
@@ -603,9 +598,7 @@ class _Walk:
         if isinstance(call, (exp.Subquery, exp.Unnest)):
             return
         if not isinstance(call, exp.Func):
-            raise Refused(
-                "This table cannot be read safely.", hint=_HINT, reason="table", **self._placed(node)
-            )
+            raise Refused("This table cannot be read safely.", hint=_HINT, reason="table", **self._placed(node))
         name = self._call_name(call)
         if node.args.get("db") is not None or name.replace("_", "") not in self._table_functions_plain:
             self._refuse_call(name, self._placed(call), "table function")
@@ -649,9 +642,7 @@ class _Walk:
         if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
             name = token.text if before != "." else f"{self._qualifier(token)}.{token.text}"
             place = _place(self._statement.sql, token.start)
-            self._refuse_call(
-                name.lower(), place, hint="Call it by its plain name, if it is a listed function."
-            )
+            self._refuse_call(name.lower(), place, hint="Call it by its plain name, if it is a listed function.")
         if word not in _BEFORE_BRACKET and word not in self._functions and word not in self._table_functions:
             self._refuse_call(word, _place(self._statement.sql, token.start))
 
@@ -659,16 +650,12 @@ class _Walk:
         found = re.search(r"([\w$]+)[\"`\]]?\s*\.\s*$", self._statement.sql[: token.start])
         return found.group(1) if found else ""
 
-    def _refuse_call(
-        self, name: str, place: Mapping[str, int], noun: str = "function", hint: str = ""
-    ) -> NoReturn:
+    def _refuse_call(self, name: str, place: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions
         near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
         if near and near[0] != name and not hint:
             hint = f"Did you mean `{near[0]}`?"
-        raise Refused(
-            f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **place
-        )
+        raise Refused(f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **place)
 
 
 _WORDS = {

@@ -91,9 +91,8 @@ def _query(plan: QueryPlan, scope: Scope, dialect: str) -> exp.Select:
         frame = replace(frame, ties=_sortable(outputs))
     _check_names(outputs)
     if plan.top:
-        query.select(*(_aliased(output) for output in outputs), copy=False)
         query = _keep_top(plan, plan.top, query, outputs, dialect)
-        outputs = _relabelled(outputs, "_ranked")
+        outputs = _passed_on(outputs, "_ranked")
         frame = Frame(dialect, partial(_find_output, outputs), ties=_sortable(outputs))
     query.select(*(_aliased(output) for output in outputs), copy=False)
     return _sort_and_cut(plan, query, outputs, frame)
@@ -127,12 +126,12 @@ def _every_column(scope: Scope) -> list[Typed]:
 
 def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
     """Columns of one name from two tables are told apart by their table, unless the plan names them."""
-    counts = Counter((alias or value.name).lower() for value, alias in values)
+    counts = Counter(value.name.lower() for value, alias in values if not alias)
     outputs = []
     for value, alias in values:
         name = alias or value.name
         if not alias and counts[name.lower()] > 1 and (table := value.ast.text("table")):
-            name = f"{table}_{name}"
+            name = f"{table}.{name}"
         outputs.append(replace(value, name=name))
     return outputs
 
@@ -399,15 +398,13 @@ def _middle(n: int) -> exp.Expr:
 
 def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed], dialect: str) -> exp.Select:
     """The rows with the best places in their group; if the plan sets no order, by group and place."""
-    place = "_place"
-    while _lookup(outputs, place):
-        place += "_"
+    place = _free("_place", outputs)
     ranked = _rank(top, query, outputs, place, dialect)
     kept = exp.Select().from_(ranked.subquery(sql.quote("_ranked"), copy=False), copy=False)
     number = _inner(place, "_ranked")
     kept.where(exp.LTE(this=number, expression=exp.Literal.number(top.n)), copy=False)
     if not plan.order_by:
-        usual = [_find_output(_relabelled(outputs, "_ranked"), name).ast for name in top.per]
+        usual = [_find_output(_passed_on(outputs, "_ranked"), name).ast for name in top.per]
         for ast in [*usual, number.copy()]:
             kept.order_by(*sql.ordered(ast, False, "last", dialect), copy=False)
     return kept
@@ -415,7 +412,9 @@ def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed]
 
 def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect: str) -> exp.Select:
     """The rows, each with its place; what ties in `by` is told apart by the other columns."""
-    rows = _relabelled(outputs, "_rows")
+    rows = _passed_on(outputs, "_rows")
+    named = [replace(output, name=row.ast.name) for output, row in zip(outputs, rows, strict=True)]
+    query.select(*(_aliased(output) for output in named), copy=False)
     per = [_find_output(rows, name) for name in top.per]
     by = _find_output(rows, top.by)
     order = sql.ordered(by.ast, not top.lowest, "last", dialect)
@@ -427,8 +426,17 @@ def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect
     return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.quote(place)), copy=False)
 
 
-def _relabelled(outputs: list[Typed], table: str) -> list[Typed]:
-    return [replace(output, ast=_inner(output.name, table)) for output in outputs]
+def _passed_on(outputs: list[Typed], table: str) -> list[Typed]:
+    """The outputs of a subquery, as columns for the query around it."""
+    # SQLite takes a column of a subquery for the constant if it is called TRUE or FALSE, quoted or not.
+    names = [_free(f"{o.name}_", outputs) if o.name.lower() in ("true", "false") else o.name for o in outputs]
+    return [replace(o, ast=_inner(name, table)) for o, name in zip(outputs, names, strict=True)]
+
+
+def _free(name: str, outputs: list[Typed]) -> str:
+    while _lookup(outputs, name):
+        name += "_"
+    return name
 
 
 def _sort_and_cut(plan: QueryPlan, query: exp.Select, outputs: list[Typed], frame: Frame) -> exp.Select:

@@ -88,6 +88,8 @@ class Scope:
 
     def _hint(self, column: str, among: Sequence[Joined]) -> str:
         wanted = column.lower()
+        if wanted == "*":
+            return "Leave `select` out to take every column."
         elsewhere = [t.name for t in self.catalog.tables if any(c.name.lower() == wanted for c in t.columns)]
         if elsewhere and not any(joined.table.name in elsewhere for joined in self.joined):
             return f"It is in {_listed(elsewhere)}: add the table to `joins`."
@@ -99,9 +101,19 @@ class Scope:
 
     def add(self, joined: Joined) -> None:
         """Add a table under a name that no other has."""
-        if any(j.name.lower() == joined.name.lower() for j in self.joined):
-            raise Invalid(f"Two tables are called `{joined.name}`.", hint='Give one of them another name with "as".')
+        self.check_free(joined.name)
         self.joined.append(joined)
+
+    def check_free(self, name: str) -> None:
+        """Refuse a second table of one name."""
+        taken = next((joined for joined in self.joined if joined.name.lower() == name.lower()), None)
+        if taken and taken.name in self.implied:
+            raise Invalid(
+                f"`{taken.name}` is joined already, on the way to another table.",
+                hint="Put it before that table in `joins`.",
+            )
+        if taken:
+            raise Invalid(f"Two tables are called `{name}`.", hint='Give one of them another name with "as".')
 
 
 def _written(ref: str | ColumnRef) -> str:
@@ -112,7 +124,7 @@ def _written(ref: str | ColumnRef) -> str:
 
 def _listed(names: Iterable[str]) -> str:
     shown = [f"`{name}`" for name in names]
-    return ", ".join(shown[:MAX_CHOICES]) + (", ..." if len(shown) > MAX_CHOICES else "")
+    return ", ".join(shown[:MAX_CHOICES]) + (" and more" if len(shown) > MAX_CHOICES else "")
 
 
 def column_of(joined: Joined, column: Column) -> Typed:
@@ -158,10 +170,12 @@ def _short_name(table: str) -> str:
 def _join(scope: Scope, join: Join) -> None:
     table = find_table(join.table, scope.catalog)
     name = join.alias or _short_name(table.name)
-    if not join.alias and name in scope.implied:
+    joined = Joined(name, table, join.kind)
+    implied = name in scope.implied and any(j.name == name and j.kind == join.kind for j in scope.joined)
+    if implied and not join.alias and not join.on:
         scope.implied.discard(name)
         return
-    joined = Joined(name, table, join.kind)
+    scope.check_free(name)
     if not join.on:
         _join_along_keys(scope, joined)
         return

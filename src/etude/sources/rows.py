@@ -259,9 +259,7 @@ def _interval(text: str) -> Any:
     whole, _, fraction = (seconds or "0").partition(".")
     nanos = (int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(whole)) * 10**9
     nanos += int((fraction + "0" * 9)[:9]) if fraction else 0
-    return pa.MonthDayNano(
-        [int(years or 0) * 12 + int(months or 0), int(days or 0), -nanos if sign == "-" else nanos]
-    )
+    return pa.MonthDayNano([int(years or 0) * 12 + int(months or 0), int(days or 0), -nanos if sign == "-" else nanos])
 
 
 _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)', re.DOTALL)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from etude.check import CheckResult
+from etude.check import CheckResult, Failed, run_checks
 from etude.entities import RunFilter, SourceSpec
 from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.events import (
@@ -29,21 +29,9 @@ MARK = "etude check"
 RACERS = 8
 
 
-class Failed(Exception):
-    """A check saw something else than it must."""
-
-
 def check_store(store: Store) -> Iterator[CheckResult]:
     """Run every check, one result each; a failing check does not stop the others."""
-    for name, check in CHECKS.items():
-        start = time.perf_counter()
-        try:
-            detail, ok = check(store), True
-        except Failed as failure:
-            detail, ok = str(failure), False
-        except Exception as error:  # a provider under test may raise anything, and the report must say what
-            detail, ok = f"{type(error).__name__}: {error}", False
-        yield CheckResult(name, ok, detail, (time.perf_counter() - start) * 1000)
+    yield from run_checks(CHECKS, store)
 
 
 def _expect(seen: object, wanted: object, what: str) -> None:

@@ -1,0 +1,127 @@
+"""Files into Parquet: each file, or group of like files, becomes a table. Runs in an engine process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.errors import NotFound
+from etude.sources import delimited, excel, parquet, records
+from etude.sources.discover import FileTable, Found, clean_name, discover, scan, stem_of, unique_names
+from etude.sources.report import LoadReport
+
+__all__ = ["FileTable", "Found", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
+
+
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table ready for queries: Parquet files, all of the same shape."""
+
+    table: str
+    paths: tuple[str, ...]
+    row_count: int
+    report: LoadReport
+
+    @property
+    def path(self) -> str:
+        """The file, or the first of them where Parquet parts are used in place."""
+        return self.paths[0]
+
+
+def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None) -> list[LoadedTable]:
+    """Make Parquet of the files in `out_dir` and say what was found; Parquet itself is used in place.
+
+    Each file needs an `out_dir` of its own, for example named by its fingerprint: the tables of a workbook or of a
+    folder are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
+    """
+    for path in file.paths:
+        if not os.path.isfile(path):
+            raise NotFound(f"`{path}` is not there any more.", hint="Look for the files again.")
+    if file.format == "parquet":
+        return _in_place(file)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    with _scratch(out_dir) as scratch:
+        if file.format == "excel":
+            staged = excel.load(file.table, file.paths[0], scratch)
+        else:
+            with _connect(scratch, config) as con:
+                staged = _delimited(con, file, scratch) if file.format == "csv" else _records(con, file, scratch)
+        return [_publish(table, path, rows, report, out_dir) for table, path, rows, report in staged]
+
+
+Staged = tuple[str, Path, int, LoadReport]
+
+
+def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+    parts = delimited.prepare(con, file.paths, scratch)
+    groups = parquet.by_shape([(p.source, delimited.names_of(p)) for p in parts])
+    names = _names(file, groups)
+    staged: list[Staged] = []
+    for table, members in zip(names, groups):
+        target = scratch / f"{len(staged)}.table.parquet"
+        rows, report = delimited.join(con, [parts[m] for m in members], target, scratch)
+        staged.append((table, target, rows, report))
+    return staged
+
+
+def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+    target = scratch / "0.table.parquet"
+    rows, report = records.load(con, file.paths, target, scratch)
+    return [(file.table, target, rows, report)]
+
+
+def _in_place(file: FileTable) -> list[LoadedTable]:
+    found = [(path, *parquet.inspect(path)) for path in file.paths]
+    groups = parquet.by_shape([(path, names) for path, _, names in found])
+    tables = []
+    for table, members in zip(_names(file, groups), groups):
+        inside = [found[m] for m in members]
+        report = LoadReport(notes=parquet.differing([(path, names) for path, _, names in inside]))
+        paths = tuple(path for path, _, _ in inside)
+        tables.append(LoadedTable(table, paths, sum(rows for _, rows, _ in inside), report))
+    return tables
+
+
+def _names(file: FileTable, groups: list[list[int]]) -> list[str]:
+    """The table's name, or where its files differ in shape, that name and the first file's."""
+    if len(groups) == 1:
+        return [file.table]
+    return unique_names(clean_name(f"{file.table} {stem_of(file.paths[g[0]])}") for g in groups)
+
+
+def _publish(table: str, staged: Path, rows: int, report: LoadReport, out_dir: Path) -> LoadedTable:
+    """Put the finished file in its place at once: a reader sees the old file or the new one, never a part."""
+    target = out_dir / f"{table}.parquet"
+    os.replace(staged, target)
+    return LoadedTable(table, (str(target),), rows, report)
+
+
+@contextmanager
+def _scratch(out_dir: Path) -> Iterator[Path]:
+    # In the same folder, so that the last step is a rename; a name of its own, so that two loads do not meet.
+    folder = Path(tempfile.mkdtemp(prefix=".load-", dir=out_dir))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
+    import duckdb
+
+    settings = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "temp_directory": str(scratch / "spill"),
+    }
+    with duckdb.connect(config=settings | dict(config or {})) as con:
+        # A time without zone must not depend on where the file is loaded.
+        con.execute("SET TimeZone = 'UTC'")
+        yield con

@@ -1,0 +1,68 @@
+"""Parquet files: written by DuckDB from a query, and read in place where they are the source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from etude.errors import Invalid
+
+
+def literal(text: str) -> str:
+    """The text as an SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def name(text: str) -> str:
+    """The text as an SQL identifier."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def read_parquet(path: str) -> str:
+    """SQL that reads one file, and takes nothing from the names of its folders."""
+    return f"read_parquet({literal(path)}, hive_partitioning=false)"
+
+
+def write(con: Any, query: str, path: Path) -> None:
+    """Run the query into a new Parquet file."""
+    con.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def inspect(path: str) -> tuple[int, list[str]]:
+    """The number of rows and the column names, from the file's footer."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.metadata.num_rows, list(file.schema_arrow.names)
+    except (pa.ArrowException, OSError) as error:
+        raise Invalid(
+            f"`{path}` is not a readable Parquet file: {str(error).splitlines()[0]}",
+            hint="Write the file again; a download or a copy may have been cut short.",
+        ) from error
+
+
+def by_shape(files: list[tuple[str, list[str]]]) -> list[list[int]]:
+    """Which files go into one table: those that share at least half of their columns with the first of it."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for at, (_, names) in enumerate(files):
+        columns = {n.lower() for n in names}
+        for known, members in groups:
+            if 2 * len(columns & known) >= min(len(columns), len(known)):
+                members.append(at)
+                break
+        else:
+            groups.append((columns, [at]))
+    return [members for _, members in groups]
+
+
+def differing(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
+    """A sentence for each column that some of the files do not have."""
+    lacking: dict[str, int] = {}
+    every = list(dict.fromkeys(n for _, names in files for n in names))
+    for column in every:
+        missing = sum(column not in names for _, names in files)
+        if missing:
+            lacking[column] = missing
+    return tuple(f"Column `{c}` is not in {n} of {len(files)} files; it is null there." for c, n in lacking.items())

@@ -1,0 +1,475 @@
+"""Postgres, read-only: one read-only transaction for each query, streamed as text and read by Arrow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    InvalidQuery,
+    LimitExceeded,
+    Refused,
+    SourceError,
+    Unavailable,
+    UnknownTable,
+)
+from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.guard_sql import Granted, check_sql, column_hint, is_granted
+from etude.sources.rows import (
+    CHUNK_ROWS,
+    Digits,
+    Plain,
+    Printed,
+    ResultColumn,
+    Shape,
+    Sure,
+    cast_text,
+    read_bool,
+    read_instant,
+    read_interval,
+    read_list,
+    read_time,
+    to_batches,
+)
+
+CONNECT_S = 10
+METADATA_S = 30
+LOCK_S = 10
+FETCH_ROWS = 1000
+
+# What the text of values looks like must not depend on the server's or the role's settings.
+_SESSION = """SET default_transaction_read_only = on; SET standard_conforming_strings = on; SET DateStyle = 'ISO';
+SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; SET idle_in_transaction_session_timeout = '15min'"""
+
+_RELATIONS = """
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, pg_table_is_visible(c.oid), c.reltuples::float8,
+       CASE WHEN c.relkind IN ('r', 'm') THEN pg_table_size(c.oid) END, obj_description(c.oid, 'pg_class'),
+       c.relispartition
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+  AND n.nspname !~ '^pg_(toast|temp)' AND has_schema_privilege(n.oid, 'USAGE')
+  AND (has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'))
+ORDER BY n.nspname, c.relname"""
+_COLUMNS = """
+SELECT a.attrelid::bigint, a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+       col_description(a.attrelid, a.attnum)
+FROM pg_attribute a WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2"""
+_UNIQUE = """
+SELECT i.indrelid::bigint, i.indisprimary, i.indkey::int2[] FROM pg_index i
+WHERE i.indrelid = ANY(%s) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+ORDER BY i.indexrelid"""
+_KEYS = """
+SELECT conrelid::bigint, conkey, confrelid::bigint, confkey FROM pg_constraint
+WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY oid"""
+_NAMESPACES = "SELECT nspname FROM pg_namespace"
+_TYPES = "SELECT oid::bigint, typname FROM pg_type WHERE typtype IN ('e', 'b', 'r', 'm') AND oid >= 16384"
+_CHANGES = """
+SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint, d.stats_reset::text
+FROM pg_stat_all_tables s, pg_stat_database d WHERE s.relid = ANY(%s) AND d.datname = current_database()
+  AND current_setting('track_counts')::bool"""
+_SCANNED = "SELECT n.nspname, c.relname, c.reltuples::float8, pg_table_size(c.oid) FROM pg_class c JOIN pg_namespace n \
+ON n.oid = c.relnamespace WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
+
+
+class PostgresDriver(Driver):
+    """One connection to a Postgres database. The role's rights hold; etude adds that nothing can be written."""
+
+    dialect = "postgres"
+    needs_network = True
+
+    def __init__(self, mount: Mount) -> None:
+        self._psycopg = _package()
+        self._mount = mount
+        self._where = self._read_url(mount.url)
+        self._connection: Any = None
+        self._schema: _Schema | None = None
+        self._stopped = False
+        self._connect()
+
+    def _read_url(self, url: str) -> dict[str, Any]:
+        try:
+            return dict(self._psycopg.conninfo.conninfo_to_dict(url.replace("postgres://", "postgresql://", 1)))
+        except self._psycopg.Error:
+            # Its text would quote the URL, password and all.
+            raise SourceError(
+                f"The URL of source `{self._mount.name}` cannot be read.",
+                hint="Write `postgresql://user:password@host:port/database`, special characters as %XX.",
+            ) from None
+
+    def _connect(self) -> None:
+        if self._connection is not None:
+            with suppress(self._psycopg.Error):
+                self._connection.close()
+        given = {"connect_timeout": CONNECT_S, "application_name": "etude", "client_encoding": "utf8"} | self._where
+        try:
+            self._connection = self._psycopg.connect(**given, autocommit=True, prepare_threshold=None)
+            self._connection.execute(_SESSION)
+        except self._psycopg.Error as error:
+            raise SourceError(
+                f"{self._place()} cannot be reached: {self._clean(error)}",
+                hint="Check host, port, database, user and password, and that the server accepts this address.",
+            ) from None
+        self._types = {oid: name for oid, name in self._connection.execute(_TYPES)}
+
+    def _place(self) -> str:
+        host, port = self._where.get("host", "localhost"), self._where.get("port", "5432")
+        return f"Postgres at `{host}:{port}`, database `{self._where.get('dbname', '')}`,"
+
+    def _clean(self, error: Exception) -> str:
+        text = " ".join(str(error).split())
+        password = self._where.get("password")
+        return text.replace(password, "***") if password else text
+
+    @contextmanager
+    def _transaction(self, timeout_s: float) -> Iterator[Any]:
+        """A read-only transaction with a time limit, rolled back at its end: so no setting outlives it either."""
+        begin = (
+            f"BEGIN READ ONLY; SET LOCAL statement_timeout = {max(int(timeout_s * 1000), 1)};"
+            f"SET LOCAL lock_timeout = {LOCK_S * 1000}"
+        )
+        try:
+            self._connection.execute(begin)
+        except self._psycopg.OperationalError as error:
+            if isinstance(error, self._psycopg.errors.QueryCanceled):
+                raise
+            # The server or something between dropped the idle connection.
+            self._connect()
+            self._connection.execute(begin)
+        try:
+            yield self._connection
+        finally:
+            with suppress(self._psycopg.Error):
+                self._connection.execute("ROLLBACK")
+
+    def _ask(self, query: str, *params: Any) -> list[tuple[Any, ...]]:
+        try:
+            with self._transaction(METADATA_S) as connection:
+                rows: list[tuple[Any, ...]] = connection.execute(query, params or None).fetchall()
+                return rows
+        except self._psycopg.Error as error:
+            raise self._failed(error, METADATA_S) from None
+
+    def _known(self) -> _Schema:
+        if self._schema is None:
+            self._schema = self._load()
+        return self._schema
+
+    def _load(self) -> _Schema:
+        relations = [_Relation(*row) for row in self._ask(_RELATIONS)]
+        wanted = [r for r in relations if self._is_wanted(r)]
+        oids = [r.oid for r in wanted]
+        columns: dict[int, dict[int, tuple[Any, ...]]] = defaultdict(dict)
+        for oid, number, *column in self._ask(_COLUMNS, oids):
+            columns[oid][number] = tuple(column)
+        unique: dict[int, list[tuple[bool, list[int]]]] = defaultdict(list)
+        for oid, primary, numbers in self._ask(_UNIQUE, oids):
+            unique[oid].append((primary, numbers))
+        schemas = frozenset(name for (name,) in self._ask(_NAMESPACES))
+        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas)
+
+    def _is_wanted(self, relation: _Relation) -> bool:
+        if self._mount.tables is None:
+            # A partition is read through its parent; it can be granted by name.
+            return not relation.partition
+        return is_granted(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
+
+    def catalog(self) -> Json:
+        """All granted tables, with the row counts that Postgres last estimated."""
+        self._schema = schema = self._load()
+        oids = list(schema.relations)
+        keys: dict[int, list[Json]] = defaultdict(list)
+        for oid, numbers, to_oid, to_numbers in self._ask(_KEYS, oids, oids):
+            to_table = schema.relations[to_oid].shown
+            columns, to_columns = schema.names(oid, numbers), schema.names(to_oid, to_numbers)
+            keys[oid].append({"columns": columns, "to_table": to_table, "to_columns": to_columns})
+        prints = self._fingerprints(oids)
+        return {"tables": [schema.table(oid, keys[oid], prints.get(oid)) for oid in oids]}
+
+    def check(self, sql: str) -> Checked:
+        """The statement without comments, reading granted tables only."""
+        try:
+            return check_sql(sql, self.dialect, self._known().granted)
+        except UnknownTable:
+            # It may have been made since the schema was read.
+            self._schema = self._load()
+            return check_sql(sql, self.dialect, self._schema.granted)
+
+    def estimate(self, checked: Checked) -> Json:
+        """What the planner expects: whole tables where it scans them, and the rows it looks up elsewhere."""
+        if checked.sql.startswith("EXPLAIN"):
+            return {"scan_rows": 0, "scan_bytes": 0, "result_rows": None}
+        try:
+            with self._transaction(METADATA_S) as connection:
+                plan = connection.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {checked.sql}").fetchone()[0]
+                top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+                scans = list(_scans(top))
+                names = {(s.get("Schema", ""), s["Relation Name"]) for s in scans}
+                found = connection.execute(_SCANNED, [[s for s, _ in names], [t for _, t in names]]).fetchall()
+        except self._psycopg.Error as error:
+            raise self._failed(error, METADATA_S, checked) from None
+        sizes = {(schema, name): (rows, size) for schema, name, rows, size in found}
+        rows = size = 0
+        for scan in scans:
+            planned = int(scan["Plan Rows"])
+            total, stored = sizes.get((scan.get("Schema", ""), scan["Relation Name"]), (-1, None))
+            whole = scan["Node Type"] == "Seq Scan" and stored is not None
+            rows += max(int(total), planned) if whole else planned
+            size += int(stored) if whole else planned * int(scan["Plan Width"])
+        return {"scan_rows": rows, "scan_bytes": size, "result_rows": int(top["Plan Rows"])}
+
+    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+        """Batches as the server sends them, in a read-only transaction of their own."""
+        self._stopped = False
+        try:
+            with self._transaction(timeout_s) as connection, connection.cursor() as cursor:
+                self._prefer_text(cursor)
+                size = FETCH_ROWS if self._psycopg.capabilities.has_stream_chunked() else 1
+                rows = cursor.stream(checked.sql, size=size)
+                try:
+                    first = list(islice(rows, CHUNK_ROWS))
+                    result = cursor.pgresult if first else self._describe(checked.sql)
+                    columns = self._columns(result)
+                    yield from to_batches(_chunks(first, rows), columns)
+                finally:
+                    # Ends the query in the server where the reader stops early.
+                    rows.close()
+        except self._psycopg.Error as error:
+            raise self._failed(error, timeout_s, checked) from None
+
+    def _prefer_text(self, cursor: Any) -> None:
+        """Take values as the server prints them: exact, never out of Python's range, and read by Arrow in bulk."""
+        from psycopg.types.string import TextLoader
+
+        for known in self._psycopg.postgres.types:
+            if known.name != "bytea":
+                cursor.adapters.register_loader(known.oid, TextLoader)
+            if known.array_oid:
+                cursor.adapters.register_loader(known.array_oid, TextLoader)
+
+    def _describe(self, sql: str) -> Any:
+        """The columns of a query that gave no row, which a stream does not tell."""
+        raw = self._connection.pgconn
+        prepared = raw.prepare(b"", sql.encode())
+        result = raw.describe_prepared(b"")
+        if result.status != self._psycopg.pq.ExecStatus.COMMAND_OK:
+            raise self._psycopg.OperationalError(prepared.error_message.decode(errors="replace"))
+        return result
+
+    def _columns(self, result: Any) -> list[ResultColumn]:
+        columns, types = [], []
+        for i in range(result.nfields):
+            oid, modifier = result.ftype(i), result.fmod(i)
+            types.append(self._type_name(oid, modifier))
+            columns.append(ResultColumn((result.fname(i) or b"").decode(), _shape(oid, modifier)))
+        self.column_types = types
+        return columns
+
+    def _type_name(self, oid: int, modifier: int) -> str:
+        known = self._psycopg.postgres.types.get(oid)
+        if known is None:
+            return str(self._types.get(oid, "text"))
+        return str(known.get_type_display(oid=oid, fmod=modifier))
+
+    def _failed(self, error: Any, timeout_s: float, checked: Checked | None = None) -> EtudeError:
+        state, text = error.sqlstate or "", self._clean(error.diag.message_primary or error)
+        if state == "57014":
+            if self._stopped:
+                return Cancelled("The query was cancelled.")
+            return LimitExceeded(
+                f"The query passed its time limit of {timeout_s:g} s.",
+                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+                limit="timeout_s",
+                value=timeout_s,
+            )
+        if state == "25006" or state == "42501":
+            return Refused(f"Postgres refused the query: {text}.", hint="A source is read-only.", reason="rights")
+        if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:
+            return self._invalid(error, text, checked)
+        if state == "55P03":
+            return SourceError(f"A table was locked for more than {LOCK_S} s.", hint="Try again.")
+        return SourceError(f"Postgres failed: {text}.", hint="See the server's log; try again if it was restarted.")
+
+    def _invalid(self, error: Any, text: str, checked: Checked) -> InvalidQuery:
+        columns = self._known().column_names(checked.tables)
+        hint = " ".join((error.diag.message_hint or "").split()) or column_hint(text, columns)
+        place: dict[str, int] = {}
+        if error.diag.statement_position:
+            before = checked.sql[: int(error.diag.statement_position) - 1]
+            place = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
+        return InvalidQuery(f"Postgres says: {text}.", hint=hint, **place)
+
+    def cancel(self) -> None:
+        """Ask the server to stop the query."""
+        self._stopped = True
+        with suppress(self._psycopg.Error):
+            self._connection.cancel_safe(timeout=5)
+
+    def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
+        """From the server's counts of changed rows; views, partitioned and foreign tables have none."""
+        oids = {r.oid: r.shown for r in self._known().relations.values() if r.shown in tables}
+        return {oids[oid]: value for oid, value in self._fingerprints(list(oids)).items()}
+
+    def _fingerprints(self, oids: list[int]) -> dict[int, str]:
+        return {oid: hashlib.sha256(repr(row).encode()).hexdigest()[:32] for oid, *row in self._ask(_CHANGES, oids)}
+
+    def versions(self) -> dict[str, str]:
+        """The server's and the driver's."""
+        server = str(self._connection.info.parameter_status("server_version") or "")
+        return {"postgres": server, "psycopg": self._psycopg.__version__}
+
+    def close(self) -> None:
+        """Close the connection."""
+        with suppress(self._psycopg.Error):
+            self._connection.close()
+
+
+def _package() -> Any:
+    try:
+        import psycopg
+    except ImportError:
+        raise Unavailable("Postgres needs the package `psycopg`.", hint="pip install 'etude[postgres]'") from None
+    return psycopg
+
+
+def _chunks(first: list[Any], rest: Iterator[Any]) -> Iterator[Sequence[Any]]:
+    while first:
+        yield first
+        first = list(islice(rest, CHUNK_ROWS))
+
+
+class _Relation:
+    """A table, view or the like, as the system catalog describes it."""
+
+    def __init__(
+        self,
+        oid: int,
+        schema: str,
+        name: str,
+        kind: str,
+        visible: bool,
+        rows: float,
+        size: int | None,
+        comment: str | None,
+        partition: bool,
+    ) -> None:
+        self.oid, self.schema, self.name, self.kind = oid, schema, name, kind
+        self.shown = name if visible else f"{schema}.{name}"
+        self.rows, self.size, self.comment, self.partition = rows, size, comment, partition
+
+
+class _Schema:
+    """The granted relations at one time."""
+
+    def __init__(
+        self,
+        source: str,
+        relations: dict[int, _Relation],
+        columns: dict[int, dict[int, tuple[Any, ...]]],
+        unique: dict[int, list[tuple[bool, list[int]]]],
+        schemas: frozenset[str],
+    ) -> None:
+        self.relations, self._columns, self._unique = relations, columns, unique
+        self._by_name = {r.shown: r.oid for r in relations.values()}
+        self.granted = Granted(
+            source=source,
+            tables={r.shown: (r.schema, r.name) for r in relations.values()},
+            schemas=schemas,
+            describe=self._describe,
+        )
+
+    def names(self, oid: int, numbers: Sequence[int]) -> list[str]:
+        """The names of columns by their numbers."""
+        return [self._columns[oid][n][0] for n in numbers]
+
+    def column_names(self, tables: Sequence[str]) -> list[str]:
+        """The columns of some tables."""
+        return [c[0] for t in tables if t in self._by_name for c in self._columns[self._by_name[t]].values()]
+
+    def primary_key(self, oid: int) -> list[str]:
+        """The columns of the primary key, in its order."""
+        return next((self.names(oid, numbers) for primary, numbers in self._unique[oid] if primary), [])
+
+    def _describe(self, name: str) -> list[tuple[str, str, bool, str]]:
+        oid = self._by_name[name]
+        key = self.primary_key(oid)
+        return [(c, kind, not required, "PRI" if c in key else "") for c, kind, required, _ in self._columns[oid].values()]
+
+    def table(self, oid: int, keys: list[Json], fingerprint: str | None) -> Json:
+        """The relation in the shape of `entities.Table`."""
+        relation = self.relations[oid]
+        return {
+            "name": relation.shown,
+            "kind": "view" if relation.kind == "v" else "table",
+            "columns": [
+                {"name": name, "type": kind, "nullable": not required, "comment": comment}
+                for name, kind, required, comment in self._columns[oid].values()
+            ],
+            "primary_key": self.primary_key(oid),
+            "unique": [self.names(oid, numbers) for primary, numbers in self._unique[oid] if not primary],
+            "foreign_keys": keys,
+            "comment": relation.comment,
+            # Minus one means that nobody has counted yet; a view has no rows of its own.
+            "row_count": int(relation.rows) if relation.rows >= 0 and relation.kind != "v" else None,
+            "row_count_exact": False,
+            "bytes": relation.size,
+            "fingerprint": fingerprint,
+        }
+
+
+def _scans(plan: Json) -> Iterator[Json]:
+    """The parts of a plan that read a table."""
+    if "Relation Name" in plan:
+        yield plan
+    for part in plan.get("Plans", []):
+        yield from _scans(part)
+
+
+_TEXT = Plain(pa.string())
+_SHAPES: dict[int, Shape] = {
+    16: Sure(pa.bool_(), read_bool),
+    17: Plain(pa.binary()),
+    20: Sure(pa.int64()),
+    21: Sure(pa.int16()),
+    23: Sure(pa.int32()),
+    26: Sure(pa.uint32()),
+    700: Sure(pa.float32()),
+    701: Sure(pa.float64()),
+    1082: Printed(pa.date32()),
+    1083: Printed(pa.time64("us"), read_time),
+    1114: Printed(pa.timestamp("us")),
+    1184: Printed(pa.timestamp("us", "UTC"), read_instant),
+    1186: Printed(pa.month_day_nano_interval(), read_interval),
+    # Arrays, of one dimension; others stay as Postgres prints them.
+    1000: Printed(pa.list_(pa.bool_()), read_list(read_bool)),
+    1005: Printed(pa.list_(pa.int16()), read_list(cast_text)),
+    1007: Printed(pa.list_(pa.int32()), read_list(cast_text)),
+    1016: Printed(pa.list_(pa.int64()), read_list(cast_text)),
+    1021: Printed(pa.list_(pa.float32()), read_list(cast_text)),
+    1022: Printed(pa.list_(pa.float64()), read_list(cast_text)),
+    1182: Printed(pa.list_(pa.date32()), read_list(cast_text)),
+    1115: Printed(pa.list_(pa.timestamp("us")), read_list(cast_text)),
+    1185: Printed(pa.list_(pa.timestamp("us", "UTC")), read_list(read_instant)),
+    # text, varchar, char, name, uuid, json, jsonb and numeric items are text: a list of decimals has one scale.
+    **{oid: Printed(pa.list_(pa.string()), read_list(cast_text)) for oid in (1009, 1015, 1014, 1003, 2951, 199, 3807, 1231)},
+}
+
+
+def _shape(oid: int, modifier: int) -> Shape:
+    if oid != 1700:
+        return _SHAPES.get(oid, _TEXT)
+    if modifier < 0:
+        return Digits()
+    precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
+    if scale > 1023:
+        # A negative scale rounds before the point: numeric(2,-3) holds 99000.
+        return Digits(precision + 2048 - scale, 0)
+    return Digits(precision, scale)

@@ -1,0 +1,169 @@
+"""JSON and JSON lines into Parquet: DuckDB reads what is sound, broken lines are left out and counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from etude.errors import Invalid
+from etude.sources.delimited import STORED
+from etude.sources.parquet import literal, name, read_parquet, write
+from etude.sources.report import LoadReport, RowFaults, merge
+from etude.sources.text import Survey, open_text, survey
+
+OBJECT_BYTES = 16 << 20
+SPACE = " \t\r\n"
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Part(NamedTuple):
+    """One file, or its copy that DuckDB can read."""
+
+    source: str
+    path: str
+    found: Survey
+    report: LoadReport
+
+
+def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+    """Write the records of all files as one Parquet file; the number of rows, and the report."""
+    import duckdb
+
+    parts = [_plain(path, scratch, i, len(paths) > 1) for i, path in enumerate(paths)]
+    try:
+        rows = _write(con, parts, target, "auto")
+    except duckdb.Error:
+        parts = [_repaired(part, scratch, i, len(paths) > 1) for i, part in enumerate(parts)]
+        rows = _write_repaired(con, parts, target)
+    return rows, merge([p.report for p in parts])
+
+
+def _plain(path: str, scratch: Path, index: int, several: bool) -> Part:
+    """The file as UTF-8 without NUL bytes, and known to hold records."""
+    found = survey(path)
+    with open_text(path, found) as text:
+        start = ""
+        while not start and (chunk := text.read(1 << 16)):
+            start = chunk.strip(SPACE + "\0")[:100]
+    if not start:
+        raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write records into it.")
+    if start[0] not in "[{":
+        raise Invalid(
+            f"`{path}` holds no records: it starts with `{start[:20]}`.",
+            hint="etude reads an array of objects, one object, or one object per line.",
+        )
+    notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
+    report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
+    if found.plain:
+        return Part(path, path, found, report)
+    copy = scratch / f"plain{index}.json"
+    with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
+        while chunk := text.read(1 << 20):
+            out.write(chunk.replace("\0", ""))
+    return Part(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report)
+
+
+def _write(con: Any, parts: list[Part], target: Path, layout: str, columns: str = "") -> int:
+    files = ", ".join(literal(p.path) for p in parts)
+    largest = max(OBJECT_BYTES, *(2 * p.found.longest for p in parts))
+    options = f"sample_size=-1, format='{layout}', maximum_object_size={min(largest, 1 << 31)}{columns}"
+    if len(parts) > 1:
+        options += ", union_by_name=true"
+    rows = f"read_json([{files}], {options})"
+    found = con.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()
+    chosen = ", ".join(_stored(column, kind) for column, kind, *_ in found)
+    write(con, f"SELECT {chosen} FROM {rows}", target)
+    return int(con.execute(f"SELECT count(*) FROM {read_parquet(str(target))}").fetchone()[0])
+
+
+def _stored(column: str, kind: str) -> str:
+    """The column as Parquet can hold it."""
+    if kind.strip('"') == "NULL":
+        return f"CAST({name(column)} AS VARCHAR) AS {name(column)}"
+    return f"CAST({name(column)} AS {STORED[kind]}) AS {name(column)}" if kind in STORED else name(column)
+
+
+def _write_repaired(con: Any, parts: list[Part], target: Path) -> int:
+    import duckdb
+
+    try:
+        return _write(con, parts, target, "newline_delimited")
+    except duckdb.Error:
+        # Sound JSON that has no common shape DuckDB can find: one column of JSON loses nothing.
+        return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
+
+
+def _repaired(part: Part, scratch: Path, index: int, several: bool) -> Part:
+    """The file as one record per line, without the lines that are no JSON."""
+    faults = RowFaults(os.path.basename(part.source) if several else "")
+    copy = scratch / f"repaired{index}.json"
+    duplicates: list[str] = []
+    kept = longest = halves = 0
+    with open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
+        for record in _records(part, faults, duplicates):
+            line = json.dumps(record, ensure_ascii=False)
+            halves += not line.isascii() and SURROGATE.search(line) is not None
+            out.write(line + "\n")
+            kept, longest = kept + 1, max(longest, len(line))
+    if not kept:
+        raise Invalid(f"No line of `{part.source}` is a JSON record.", hint="Check that the file is JSON.")
+    twice = tuple(f"Key `{k}` stands twice in a record; the last value is kept." for k in dict.fromkeys(duplicates[:10]))
+    if halves:
+        twice += (f"{halves:,} records hold half of a character pair; it shows as `?`.",)
+    report = replace(part.report, bad_rows=faults.rows(), notes=part.report.notes + twice)
+    return Part(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
+
+
+def _records(part: Part, faults: RowFaults, duplicates: list[str]) -> Any:
+    """Each sound record; a broken file that is not one record per line cannot be cut into records."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items) and len(duplicates) < 100:
+            keys = [k for k, _ in items]
+            duplicates.extend(k for k in found if keys.count(k) > 1)
+        return found
+
+    decoder = json.JSONDecoder(object_pairs_hook=pairs)
+    if not _one_per_line(part, decoder):
+        yield from _whole(part, decoder)
+        return
+    with open_text(part.path, part.found) as text:
+        for number, line in enumerate(text, 1):
+            if not line.strip(SPACE):
+                continue
+            try:
+                yield decoder.decode(line.strip(SPACE))
+            except (ValueError, RecursionError):
+                faults.add("broken JSON", "skipped", number)
+
+
+def _one_per_line(part: Part, decoder: json.JSONDecoder) -> bool:
+    """Whether some line among the first is a record by itself."""
+    with open_text(part.path, part.found) as text:
+        for line, _ in zip(text, range(1000)):
+            try:
+                if isinstance(decoder.decode(line.strip(SPACE)), dict):
+                    return True
+            except (ValueError, RecursionError):
+                continue
+    return False
+
+
+def _whole(part: Part, decoder: json.JSONDecoder) -> list[Any]:
+    with open_text(part.path, part.found) as text:
+        content = text.read()
+    try:
+        value = decoder.decode(content.strip(SPACE))
+    except json.JSONDecodeError as error:
+        raise Invalid(
+            f"`{part.source}` is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
+            hint="Mend the file there, or write one record per line so that one broken record stays alone.",
+        ) from error
+    except RecursionError as error:
+        raise Invalid(f"`{part.source}` is nested too deeply.", hint="Flatten the records.") from error
+    return value if isinstance(value, list) else [value]

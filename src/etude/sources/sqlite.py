@@ -1,0 +1,477 @@
+"""SQLite files, read-only: opened so that nothing is created or written, with SQLite's own authorizer as second guard."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import quote
+
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
+from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.functions import allowed_functions
+from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
+from etude.sources.rows import CHUNK_ROWS, Dynamic, ResultColumn, to_batches
+
+SMALL_FILE = 64 << 20
+"""Up to this size rows are counted one by one; in larger files the highest row id stands for their number."""
+MAX_VALUE = 256 << 20
+STEPS = 20_000
+"""Instructions of SQLite's machine between two looks at the clock."""
+
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 8 << 20,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 1000,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 200,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 5000,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_TABLES = """SELECT m.name, m.type, coalesce(l.type, '') AS kind FROM sqlite_master m
+    LEFT JOIN pragma_table_list l ON l.schema = 'main' AND l.name = m.name
+    WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.name"""
+_COLUMNS = """SELECT m.name AS tbl, c.name, c.type, c."notnull", c.pk FROM sqlite_master m
+    JOIN pragma_table_xinfo(m.name) c WHERE m.type IN ('table', 'view') AND c.hidden <> 1 ORDER BY m.name, c.cid"""
+_KEYS = """SELECT m.name AS tbl, k.id, k."from", k."table", k."to" FROM sqlite_master m
+    JOIN pragma_foreign_key_list(m.name) k WHERE m.type = 'table' ORDER BY m.name, k.id, k.seq"""
+_UNIQUE = """SELECT m.name AS tbl, i.name, c.name FROM sqlite_master m JOIN pragma_index_list(m.name) i
+    JOIN pragma_index_info(i.name) c
+    WHERE m.type = 'table' AND i."unique" AND i.origin <> 'pk' AND NOT i.partial ORDER BY m.name, i.seq, c.seqno"""
+
+
+class SqliteDriver(Driver):
+    """One SQLite file. Other processes may write it meanwhile; this one never does."""
+
+    dialect = "sqlite"
+
+    def __init__(self, mount: Mount) -> None:
+        self._mount = mount
+        self._path = os.path.abspath(mount.url.removeprefix("sqlite://"))
+        self._connection: sqlite3.Connection | None = None
+        self._stamp: tuple[int, ...] = ()
+        self._frozen = False
+        self._schema: _Schema | None = None
+        self._stopped = False
+        self._deadline = float("inf")
+        self._connected()
+
+    def _connected(self) -> sqlite3.Connection:
+        """The open connection; opened anew where the file was replaced, or changed under a frozen view of it."""
+        stamp = self._stat()
+        stale = stamp != self._stamp if self._frozen else stamp[:2] != self._stamp[:2]
+        if self._connection is None or stale:
+            self.close()
+            self._frozen = self._may_freeze()
+            self._connection, self._stamp = self._open(), stamp
+            self._schema = None
+        return self._connection
+
+    def _stat(self) -> tuple[int, ...]:
+        """Identity, size and time of the file, then size and time of its log."""
+        try:
+            main = os.stat(self._path)
+        except OSError as error:
+            raise SourceError(
+                f"The SQLite file `{self._path}` cannot be opened: {error.strerror}.",
+                hint="Check the path and the rights of this user; etude never creates a database.",
+            ) from None
+        log: tuple[int, ...] = (0, 0)
+        with suppress(OSError):
+            wal = os.stat(self._path + "-wal")
+            log = (wal.st_size, wal.st_mtime_ns)
+        return (main.st_dev, main.st_ino, main.st_size, main.st_mtime_ns, *log)
+
+    def _header(self) -> bytes:
+        try:
+            with open(self._path, "rb") as file:
+                return file.read(100)
+        except OSError as error:
+            raise SourceError(
+                f"The SQLite file `{self._path}` cannot be read: {error.strerror}.", hint="Check its rights."
+            ) from None
+
+    def _may_freeze(self) -> bool:
+        """Whether to read the file alone: a log mode with no log, where SQLite would create one beside the file."""
+        header = self._header()
+        if header and not header.startswith(b"SQLite format 3\0"):
+            raise SourceError(f"`{self._path}` is not a SQLite database.", hint="Check the path and the kind.")
+        return header[18:20] == b"\2\2" and self._stat()[4] == 0
+
+    def _open(self) -> sqlite3.Connection:
+        uri = f"file:{quote(self._path)}?mode=ro" + ("&immutable=1" if self._frozen else "")
+        try:
+            connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
+            for limit, value in _LIMITS.items():
+                connection.setlimit(limit, value)
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error as error:
+            raise SourceError(
+                f"The SQLite file `{self._path}` cannot be read: {error}.",
+                hint="Check that it is a whole database and that no program left it mid-write.",
+            ) from None
+        connection.set_progress_handler(self._must_stop, STEPS)
+        return connection
+
+    def _must_stop(self) -> bool:
+        return self._stopped or time.monotonic() > self._deadline
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The connection without the authorizer, for etude's own questions about the schema."""
+        connection = self._connected()
+        connection.set_authorizer(None)
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def _known(self) -> _Schema:
+        with self._opened() as connection:
+            version = connection.execute("PRAGMA schema_version").fetchone()[0]
+            if self._schema is None or self._schema.version != version:
+                self._schema = _Schema(connection, self._mount, version)
+            return self._schema
+
+    def catalog(self) -> Json:
+        """All granted tables, with exact row counts where the file is small."""
+        schema = self._known()
+        with self._opened() as connection:
+            keys, unique = _foreign_keys(connection), _unique(connection)
+            counts, exact = self._counts(connection, schema)
+            sizes = _sizes(connection) if self._stamp[2] <= SMALL_FILE else {}
+        return {
+            "tables": [
+                {
+                    "name": name,
+                    "kind": schema.kinds[name],
+                    "columns": [
+                        {"name": c, "type": kind or "ANY", "nullable": not (not_null or pk)}
+                        for c, kind, not_null, pk in schema.columns[name]
+                    ],
+                    "primary_key": schema.primary_key(name),
+                    "unique": unique.get(name, []),
+                    "foreign_keys": [k for k in keys.get(name, []) if k["to_table"] in schema.kinds],
+                    "row_count": counts.get(name),
+                    "row_count_exact": exact,
+                    "bytes": sizes.get(name),
+                    "fingerprint": self._fingerprint(),
+                }
+                for name in schema.kinds
+            ]
+        }
+
+    def _counts(self, connection: sqlite3.Connection, schema: _Schema) -> tuple[dict[str, int], bool]:
+        exact = self._stamp[2] <= SMALL_FILE
+        tables = [n for n, kind in schema.kinds.items() if kind == "table"]
+        what = "count(*)" if exact else "coalesce(max(rowid), 0)"
+        counts: dict[str, int] = {}
+        for start in range(0, len(tables), 100):
+            part = tables[start : start + 100]
+            try:
+                counts |= _count(connection, what, part)
+            except sqlite3.Error:
+                # One broken table (a missing module, or WITHOUT ROWID in a large file) must not hide the others.
+                for name in part:
+                    with suppress(sqlite3.Error):
+                        counts |= _count(connection, what, [name])
+        return counts, exact
+
+    def check(self, sql: str) -> Checked:
+        """The statement as SQLite will run it; SQLite itself has bound its names."""
+        schema = self._known()
+        checked = check_sql(sql, self.dialect, schema.granted)
+        with self._guarded(schema) as connection:
+            try:
+                if not checked.sql.upper().startswith("EXPLAIN"):
+                    connection.execute(f"EXPLAIN {checked.sql}").close()
+            except sqlite3.Error as error:
+                raise self._failed(error, schema, checked) from None
+        return checked
+
+    @contextmanager
+    def _guarded(self, schema: _Schema) -> Iterator[sqlite3.Connection]:
+        connection = self._connected()
+        connection.set_authorizer(schema.authorize)
+        try:
+            yield connection
+        finally:
+            with suppress(sqlite3.ProgrammingError):
+                connection.set_authorizer(None)
+
+    def estimate(self, checked: Checked) -> Json:
+        """Rows and bytes of the tables that the query reads, as if each were scanned once."""
+        schema = self._known()
+        tables = schema.base_tables(checked.tables)
+        with self._opened() as connection:
+            counts = {n.lower(): count for n, count in self._counts(connection, schema)[0].items()}
+        if any(t not in counts for t in tables):
+            return {"scan_rows": None, "scan_bytes": None, "result_rows": None}
+        rows, total = sum(counts[t] for t in tables), sum(counts.values())
+        size = self._stamp[2] * rows // total if total else 0
+        return {"scan_rows": rows, "scan_bytes": size, "result_rows": None}
+
+    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+        """Batches whose types come from the values, as SQLite's do."""
+        schema = self._known()
+        self._stopped, self._deadline = False, time.monotonic() + timeout_s
+        before = self._stat()
+        with self._guarded(schema) as connection:
+            cursor = None
+            try:
+                cursor = connection.execute(checked.sql)
+                names = [d[0] for d in cursor.description]
+                declared = schema.declared(checked.tables)
+                columns = [ResultColumn(n, Dynamic(declared.get(n.lower(), ""))) for n in names]
+                for batch in to_batches(self._chunks(cursor), columns):
+                    self.column_types = [
+                        declared.get(n.lower()) or _TYPES.get(str(f.type), "TEXT") for n, f in zip(names, batch.schema)
+                    ]
+                    yield batch
+            except sqlite3.Error as error:
+                raise self._failed(error, schema, checked, timeout_s) from None
+            finally:
+                self._deadline = float("inf")
+                if cursor is not None:
+                    cursor.close()
+        if self._frozen and self._stat() != before:
+            raise SourceError(f"`{self._path}` was written while it was read.", hint="Run the query again.")
+
+    def _chunks(self, cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]:
+        while chunk := cursor.fetchmany(CHUNK_ROWS):
+            if self._must_stop():
+                raise sqlite3.OperationalError("interrupted")
+            yield chunk
+
+    def _failed(
+        self,
+        error: sqlite3.Error,
+        schema: _Schema | None = None,
+        checked: Checked | None = None,
+        timeout_s: float | None = None,
+    ) -> EtudeError:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        text = str(error)
+        if text == "interrupted" or name.startswith("SQLITE_INTERRUPT"):
+            if self._stopped:
+                return Cancelled("The query was cancelled.")
+            return LimitExceeded(
+                f"The query passed its time limit of {timeout_s or 0:g} s.",
+                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+                limit="timeout_s",
+                value=timeout_s,
+            )
+        if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
+            return Refused(
+                f"SQLite's authorizer refused the query: {text}.", hint="Read granted tables only.", reason="authorizer"
+            )
+        if name == "SQLITE_TOOBIG":
+            return LimitExceeded(f"A value is too large: {text}.", hint="Make it smaller.", limit="value_bytes")
+        if text.startswith("Could not decode to UTF-8"):
+            return SourceError(f"{text}.", hint="CAST the column AS BLOB in the query.")
+        if name == "SQLITE_ERROR" and checked is not None:
+            columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
+            return InvalidQuery(f"SQLite says: {text}.", hint=column_hint(text, columns))
+        return SourceError(f"SQLite failed: {text}.", hint="Check that the file is whole and not locked by a writer.")
+
+    def cancel(self) -> None:
+        """Interrupt SQLite's machine."""
+        self._stopped = True
+        if self._connection is not None:
+            with suppress(sqlite3.ProgrammingError):
+                self._connection.interrupt()
+
+    def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
+        """The file's for each table: SQLite knows no finer change than that of the file."""
+        fingerprint = self._fingerprint()
+        return {table: fingerprint for table in tables}
+
+    def _fingerprint(self) -> str:
+        # Bytes 24 to 28 count the changes to the file, 40 to 44 those to its schema.
+        header = self._header()
+        state = (*self._stat()[2:], header[24:28].hex(), header[40:44].hex())
+        return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
+
+    def versions(self) -> dict[str, str]:
+        """The version of the SQLite library."""
+        return {"sqlite": sqlite3.sqlite_version}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+_TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _count(connection: sqlite3.Connection, what: str, tables: Sequence[str]) -> dict[str, int]:
+    query = " UNION ALL ".join(f"SELECT {i}, {what} FROM {_quoted(n)}" for i, n in enumerate(tables))  # noqa: S608
+    return {tables[i]: count for i, count in connection.execute(query)}
+
+
+class _Schema:
+    """What one version of the schema holds, and what of it may be read."""
+
+    def __init__(self, connection: sqlite3.Connection, mount: Mount, version: int) -> None:
+        self.version = version
+        rows = _list_tables(connection)
+        virtual = {name for name, _, kind in rows if kind == "virtual"}
+        self._shadow = tuple(f"{name.lower()}_" for name in virtual)
+        present = [(name, kind) for name, kind, detail in rows if detail != "shadow"]
+        self.columns: dict[str, list[tuple[str, str, int, int]]] = defaultdict(list)
+        for table, *column in _list_columns(connection, [name for name, _ in present]):
+            self.columns[table].append(tuple(column))
+        self.kinds = {n: kind for n, kind in present if is_granted(mount.tables, n) and n in self.columns}
+        self._functions = allowed_functions("sqlite")
+        self._present = {name.lower() for name, *_ in rows}
+        self._readable = {n.lower() for n in self.kinds} | allowed_functions("sqlite_tables")
+        self._through = {n.lower(): _reads(connection, n) for n, kind in self.kinds.items() if kind == "view"}
+        self.granted = Granted(
+            source=mount.name,
+            tables={name: ("main", name) for name in self.kinds},
+            schemas=frozenset({"main", "temp"}),
+            describe=self._describe,
+        )
+        # Modules read the schema when they are first used, which the authorizer would not let them.
+        for name in virtual & set(self.kinds):
+            with suppress(sqlite3.Error):
+                connection.execute(f"EXPLAIN SELECT 1 FROM {_quoted(name)}")  # noqa: S608
+        for name in allowed_functions("sqlite_tables"):
+            with suppress(sqlite3.Error):
+                connection.execute(f"EXPLAIN SELECT 1 FROM {name}('[]')")  # noqa: S608
+
+    def _describe(self, name: str) -> Described:
+        return [
+            (c, kind or "ANY", not (not_null or pk), "PRI" if pk else "")
+            for c, kind, not_null, pk in self.columns[name]
+        ]
+
+    def primary_key(self, name: str) -> list[str]:
+        """The columns of the primary key, in its order."""
+        return [c for _, c in sorted((pk, c) for c, _, _, pk in self.columns[name] if pk)]
+
+    def declared(self, tables: Sequence[str]) -> dict[str, str]:
+        """Declared types by column name, where the tables read do not disagree."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for table in tables:
+            for name, kind, *_ in self.columns.get(table, []):
+                found[name.lower()].add(kind.upper())
+        return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}
+
+    def base_tables(self, tables: Sequence[str]) -> set[str]:
+        """The tables behind a list of tables and views, in lower case."""
+        base = {t.lower() for t in tables if self.kinds.get(t) == "table"}
+        for view in (t.lower() for t in tables if self.kinds.get(t) == "view"):
+            base |= {t for t, _ in self._through[view] if t not in self._through}
+        return base
+
+    def authorize(self, action: int, first: str | None, second: str | None, _: str | None, context: str | None) -> int:
+        """SQLite asks this for each thing a statement would do: reads and listed functions only."""
+        if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in self._functions:
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_READ and self._may_read(
+            (first or "").lower(), second or "", (context or "").lower()
+        ):
+            return sqlite3.SQLITE_OK
+        # The full-text module asks it of itself, to see whether its cache is stale.
+        if action == sqlite3.SQLITE_PRAGMA and first == "data_version" and second is None:
+            return sqlite3.SQLITE_OK
+        return sqlite3.SQLITE_DENY
+
+    def _may_read(self, table: str, column: str, context: str) -> bool:
+        if table in self._readable:
+            return True
+        # Counting the rows of a common table expression reads no column of a table that is not there.
+        if not column and table not in self._present and not table.startswith(("sqlite_", "pragma_", "dbstat")):
+            return True
+        if any(table.startswith(prefix) and prefix[:-1] in self._readable for prefix in self._shadow):
+            return True
+        # A granted view may read what it always reads. A common table expression of the same name gets no more.
+        return (table, column.lower()) in self._through.get(context, ())
+
+
+def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    if sqlite3.sqlite_version_info >= (3, 37):
+        return connection.execute(_TABLES).fetchall()
+    return connection.execute(
+        "SELECT name, type, CASE WHEN sql LIKE 'create virtual%' THEN 'virtual' ELSE '' END FROM sqlite_master "
+        "WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ).fetchall()
+
+
+def _list_columns(connection: sqlite3.Connection, names: list[str]) -> list[tuple[Any, ...]]:
+    with suppress(sqlite3.Error):
+        return connection.execute(_COLUMNS).fetchall()
+    # A view that no longer works, or a table of a missing module, breaks the one query for all: ask for each.
+    found: list[tuple[Any, ...]] = []
+    for name in names:
+        with suppress(sqlite3.Error):
+            query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo({})'
+            literal = "'" + name.replace("'", "''") + "'"
+            rows = connection.execute(query.format(literal)).fetchall()
+            found += [(name, *row[:4]) for row in rows if row[4] != 1]
+    return found
+
+
+def _reads(connection: sqlite3.Connection, view: str) -> frozenset[tuple[str, str]]:
+    """Which columns of which tables a view reads, as SQLite's authorizer tells."""
+    seen: set[tuple[str, str]] = set()
+
+    def record(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_READ:
+            seen.add(((first or "").lower(), (second or "").lower()))
+        return sqlite3.SQLITE_OK
+
+    connection.set_authorizer(record)
+    try:
+        with suppress(sqlite3.Error):
+            connection.execute(f"EXPLAIN SELECT * FROM {_quoted(view)}")  # noqa: S608
+    finally:
+        connection.set_authorizer(None)
+    return frozenset(seen)
+
+
+def _foreign_keys(connection: sqlite3.Connection) -> dict[str, list[Json]]:
+    grouped: dict[tuple[str, int, str], list[tuple[str, str | None]]] = defaultdict(list)
+    for table, number, column, to_table, to_column in connection.execute(_KEYS):
+        grouped[table, number, to_table].append((column, to_column))
+    keys: dict[str, list[Json]] = defaultdict(list)
+    for (table, _, to_table), pairs in grouped.items():
+        to_columns = [to for _, to in pairs if to is not None]
+        keys[table].append({"columns": [c for c, _ in pairs], "to_table": to_table, "to_columns": to_columns})
+    return keys
+
+
+def _unique(connection: sqlite3.Connection) -> dict[str, list[list[str]]]:
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for table, index, column in connection.execute(_UNIQUE):
+        grouped[table, index].append(column)
+    found: dict[str, list[list[str]]] = defaultdict(list)
+    for (table, _), columns in grouped.items():
+        # A unique index on an expression has no column to name.
+        if None not in columns:
+            found[table].append(columns)
+    return found
+
+
+def _sizes(connection: sqlite3.Connection) -> dict[str, int]:
+    # Not every build of SQLite has this table.
+    with suppress(sqlite3.Error):
+        return dict(connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").fetchall())
+    return {}
