@@ -6,10 +6,11 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from etude.entities import Entity, Limits, SourceSpec
 from etude.errors import Invalid
@@ -28,10 +29,11 @@ def parse_size(value: Any) -> Any:
     found = _SIZE.fullmatch(value)
     if found is None or found.group(2).lower() not in _UNITS:
         raise ValueError("write a size such as 512MB or 4GiB")
-    return int(float(found.group(1)) * _UNITS[found.group(2).lower()])
+    return int(Decimal(found.group(1)) * _UNITS[found.group(2).lower()])
 
 
-Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0)]
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=1 << 60)]
+Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
 
 
 def default_home() -> Path:
@@ -63,7 +65,7 @@ class EngineSettings(Entity):
 class Settings(Entity):
     """All settings. `etude config` prints the effective ones and where each comes from."""
 
-    home: Path = Field(default_factory=default_home)
+    home: Folder = Field(default_factory=default_home)
     """The folder of etude's state."""
     store: str = ""
     """Where runs are recorded: `sqlite:///path` or `postgresql://...`; a file under `home` by default."""
@@ -103,7 +105,7 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
     file = find_file(environment)
     layers = [(str(file), _read_file(file))] if file else []
     layers.append(("environment", _read_environment(environment)))
-    layers.append(("keyword", {k: v for k, v in keywords.items() if v is not None}))
+    layers.append(("keyword", {k: _plain(v) for k, v in keywords.items() if v is not None}))
     for origin, layer in layers:
         _merge(values, layer)
         origins |= {key: origin for key, _ in flatten(layer)}
@@ -111,6 +113,11 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
         return Settings(**values), origins
     except ValidationError as error:
         raise _explain(error, origins) from None
+
+
+def _plain(value: Any) -> Any:
+    # A model counts for what was set on it: its defaults must not hide those of the layers below.
+    return value.model_dump(exclude_unset=True) if isinstance(value, Entity) else value
 
 
 def find_file(environment: Mapping[str, str]) -> Path | None:
@@ -136,17 +143,17 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for key, text in environment.items():
-        if not key.startswith("ETUDE_") or key in _NOT_SETTINGS:
+        if not key.startswith("ETUDE_") or key in _NOT_SETTINGS or not text:
             continue
         path = key.removeprefix("ETUDE_").lower().split("__")
         if path[0] not in Settings.model_fields:
             near = difflib.get_close_matches(path[0], Settings.model_fields, n=1)
             hint = f"Did you mean `ETUDE_{near[0].upper()}`?" if near else "Unset it; `etude config` lists the keys."
             raise Invalid(f"The variable `{key}` is not a setting of etude.", hint=hint)
-        at = layer
-        for part in path[:-1]:
-            at = at.setdefault(part, {})
-        at[path[-1]] = text
+        value: Any = text
+        for part in reversed(path[1:]):
+            value = {part: value}
+        _merge(layer, {path[0]: value})
     return layer
 
 
@@ -168,22 +175,29 @@ def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
-    first = error.errors()[0]
+    # Of several, an unknown key comes first: it is often the reason why another is missing.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     key = ".".join(str(p) for p in first["loc"])
-    origin = f" (from {origins[key]})" if key in origins else ""
+    near_keys = (o for k, o in origins.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}."))
+    found = origins.get(key) or next(near_keys, None)
+    origin = f" (from {found})" if found else ""
+    if first["type"] == "missing":
+        return Invalid(f"The setting `{key}` is missing.", hint="Add it.")
     if first["type"] == "extra_forbidden":
-        known = [f for f in _known_keys() if f.count(".") == key.count(".")]
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"Did you mean `{near[0]}`?" if near else "`etude config` lists the keys."
+        near = _nearest(key)
+        hint = f"Did you mean `{near}`?" if near else "`etude config` lists the keys."
         return Invalid(f"The setting `{key}`{origin} is not known.", hint=hint)
-    shown = "***" if is_secret(key) else repr(first.get("input"))
-    return Invalid(f"The setting `{key}`{origin} cannot be {shown}: {first['msg']}.", hint="Correct the value.")
+    shown = "***" if is_secret(key) else redact(repr(first.get("input")))
+    why = first["msg"].removeprefix("Value error, ")
+    return Invalid(f"The setting `{key}`{origin} cannot be {shown}: {why}.", hint="Correct the value.")
 
 
-def _known_keys() -> list[str]:
-    nested: dict[str, type[Entity]] = {"limits": QueryLimits, "engine": EngineSettings}
-    inner = [f"{name}.{field}" for name, model in nested.items() for field in model.model_fields]
-    return [*Settings.model_fields, *inner]
+def _nearest(key: str) -> str | None:
+    parent, _, last = key.rpartition(".")
+    models: dict[str, type[Entity]] = {"": Settings, "limits": QueryLimits, "engine": EngineSettings}
+    model = SourceSpec if parent.startswith("sources.") else models.get(parent)
+    near = difflib.get_close_matches(last, model.model_fields, n=1) if model else []
+    return f"{parent}.{near[0]}".removeprefix(".") if near else None
 
 
 _SECRET = re.compile(r"secret|password|passwd|token|key|credential", re.IGNORECASE)

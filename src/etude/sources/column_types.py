@@ -135,7 +135,8 @@ def _decide(con: Any, staged: Path, column: str, n: Counts) -> tuple[str, TypeNo
         said = ["its decimal commas were read as such"] if value.startswith("replace") else []
         if n.marker:
             shown = _examples(con, staged, column, MARKER)
-            said.append(f"{n.marker:,} of {n.values:,} values {'was a null marker' if n.marker == 1 else 'were null markers'} ({shown})")
+            verb = "was a null marker" if n.marker == 1 else "were null markers"
+            said.append(f"{n.marker:,} of {n.values:,} values {verb} ({shown})")
         return f"CAST({value} AS {typed})", TypeNote(column, typed, ", and ".join(said))
     return "", _mixed(con, staged, column, n)
 

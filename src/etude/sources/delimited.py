@@ -223,9 +223,7 @@ def _repaired(con: Any, path: str, found: Survey, dialect: Dialect, scratch: Pat
         wrote = _rewrite(con, records(lines, dialect), dialect.width, copy, scratch, faults)
     columns = tuple(Column(n, "VARCHAR") for n in wrote.names)
     columns += (Column(_free("_extra", wrote.names) if wrote.extra else "", "VARCHAR"),)
-    options = (
-        f"{REGULAR}, header=false, max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
-    )
+    options = f"{REGULAR}, header=false, max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
     part = Part(
         source=path,
         path=str(copy),
@@ -305,7 +303,8 @@ def _header(con: Any, head: list[Record], width: int, scratch: Path) -> tuple[li
     ignore = RowFaults()
     with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
         csv.writer(file, lineterminator="\r\n").writerows(_fit(r, width, ignore)[:width] for r in head)
-    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0, max_line_size={max(DUCKDB_LINE, probe.stat().st_size)}")
+    longest = max(DUCKDB_LINE, probe.stat().st_size)
+    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0, max_line_size={longest}")
     first = _fit(head[0], width, ignore)[:width]
     if sniffed and len(sniffed.columns) == width:
         return (first if sniffed.header else []), [c.name for c in sniffed.columns]

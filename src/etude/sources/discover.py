@@ -31,13 +31,14 @@ FORMATS = {
 ZIPPED = ("csv", "json")
 MOST_FILES = 100_000
 # Words that a query could not write after FROM without quotes.
-RESERVED = frozenset(
-    "all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create "
-    "default deferrable desc describe distinct do else end except false fetch for foreign from group having in "
-    "initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer "
-    "pivot_wider placing primary qualify references returning select show some summarize symmetric table then to "
-    "trailing true union unique unpivot using variadic when where window with".split()
-)
+WORDS = """
+    all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+    default deferrable desc describe distinct do else end except false fetch for foreign from group having in
+    initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
+    pivot_wider placing primary qualify references returning select show some summarize symmetric table then to
+    trailing true union unique unpivot using variadic when where window with
+"""
+RESERVED = frozenset(WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def clean_name(text: str) -> str:
     """A name that a query may write without quotes: lower-case words joined by `_`."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     name = re.sub(r"[\W_]+", "_", plain.lower()).strip("_")
-    if not name or not (name[0].isalpha()) or name in RESERVED:
+    if not name or not name[0].isalpha() or name in RESERVED:
         name = f"t_{name}".rstrip("_")
     return name
 
@@ -187,9 +188,9 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
 
 def _folder(file: _Seen) -> str:
     """The sub-folder's name; partitions such as `year=2024` right below belong to the folder asked for."""
-    first = file.parts[0]
-    return os.path.basename(os.path.dirname(file.path[: -len("/".join(file.parts[1:]))].rstrip("/"))) \
-        if "=" in first else first
+    if "=" not in file.parts[0]:
+        return file.parts[0]
+    return os.path.basename(file.path.removesuffix(os.path.join(*file.parts)).rstrip(os.sep))
 
 
 def _table(name: str, files: list[_Seen]) -> FileTable:

@@ -139,7 +139,7 @@ class DuckdbDriver(Driver):
         plan = json.loads(rows[0][1])[0]
         total = _Scan(self._row_counts, self._mounts[0].name)
         total.add(plan, None)
-        return {"scan_rows": total.rows, "scan_bytes": total.bytes, "result_rows": _cardinality(plan)}
+        return {"scan_rows": total.rows, "scan_bytes": total.bytes, "result_rows": _expected(plan)}
 
     def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
         """Batches as DuckDB makes them; the result is never held whole."""
@@ -291,7 +291,7 @@ class _Scan:
     def add(self, node: Json, limit: int | None) -> None:
         name = node.get("name", "").strip()
         if name in ("STREAMING_LIMIT", "LIMIT"):
-            limit = _cardinality(node)
+            limit = _expected(node)
         elif name != "PROJECTION":
             limit = limit if not node.get("children") else None
         for child in node.get("children", []):
@@ -319,6 +319,12 @@ def _width(node: Json) -> int:
     read = node.get("extra_info", {}).get("Projections", [])
     columns = [read] if isinstance(read, str) else read
     return max(8 * len(columns), 1)
+
+
+def _expected(node: Json) -> int | None:
+    """The rows a node gives: a limit's own number, for DuckDB estimates nothing there."""
+    limit = str(node.get("extra_info", {}).get("Limit", ""))
+    return int(limit) if limit.isdigit() else _cardinality(node)
 
 
 def _cardinality(node: Json) -> int | None:

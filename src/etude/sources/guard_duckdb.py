@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
@@ -153,15 +153,9 @@ class Guard:
 
         starts = [position for position, _ in duckdb.tokenize(sql)]
         words = [sql[a:b].strip() for a, b in zip(starts, [*starts[1:], len(sql)], strict=True)]
-        inserts = _pivot_ends(words)
-        out = []
-        for index, word in enumerate(words):
-            if index in inserts:
-                out.append(" IN (NULL) ")
-            out.append(word + " ")
-        if len(words) in inserts:
-            out.append(" IN (NULL) ")
-        return "".join(out)
+        before, after = _pivot_elements(words)
+        parts = [f"{'(' if i in before else ''}{w}{') IN (NULL)' if i in after else ''}" for i, w in enumerate(words)]
+        return " ".join(parts)
 
     def _check_select(self, text: str, original: str) -> tuple[str, ...]:
         import duckdb
@@ -188,32 +182,34 @@ class Guard:
         return tuple(sorted(walk.tables))
 
 
-def _pivot_ends(words: list[str]) -> set[int]:
-    """Where, in the list of words, an ON list of a PIVOT without IN has an element that ends."""
+def _pivot_elements(words: list[str]) -> tuple[set[int], set[int]]:
+    """Where, in the list of words, the elements of ON lists without IN begin and end."""
+    begins: set[int] = set()
     ends: set[int] = set()
     for start, word in enumerate(words):
         if word.lower() in ("pivot", "pivot_wider"):
-            ends |= _on_list_ends(words, start)
-    return ends
+            for first, last in _on_list(words, start):
+                begins.add(first)
+                ends.add(last)
+    return begins, ends
 
 
-def _on_list_ends(words: list[str], start: int) -> set[int]:
-    depth, inside, has_in, ends = 0, False, False, set[int]()
+def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
+    """The first and the last word of each such element of the PIVOT at `start`."""
+    depth, first, has_in = 0, None, False
     for index in range(start + 1, len(words) + 1):
         word = words[index].lower() if index < len(words) else ";"
         closes = depth == 0 and (word in _KEYWORDS_AFTER_PIVOT_ON or word in (")", ";"))
-        if inside and depth == 0 and (closes or word == ","):
-            if not has_in:
-                ends.add(index)
-            has_in = False
+        if first is not None and depth == 0 and (closes or word == ","):
+            if not has_in and first < index:
+                yield first, index - 1
+            first, has_in = index + 1, False
         if closes:
-            break
-        if depth == 0 and word == "on":
-            inside = True
-        if depth == 0 and inside and word == "in":
-            has_in = True
+            return
+        if depth == 0 and word == "on" and first is None:
+            first = index + 1
+        has_in = has_in or (depth == 0 and first is not None and word == "in")
         depth += (word in {"(", "[", "{"}) - (word in {")", "]", "}"})
-    return ends
 
 
 class _Walk:

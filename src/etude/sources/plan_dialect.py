@@ -357,9 +357,9 @@ def measure(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: 
 
 def _median(operand: exp.Expr, dialect: str) -> exp.Expr:
     if dialect == "duckdb":
-        return _call("MEDIAN", operand)
+        return exp.Median(this=operand)
     order = exp.Order(expressions=[exp.Ordered(this=operand, nulls_first=False)])
-    return exp.WithinGroup(this=_call("PERCENTILE_CONT", _number(0.5)), expression=order)
+    return exp.WithinGroup(this=exp.PercentileCont(this=_number(0.5)), expression=order)
 
 
 def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:

@@ -111,10 +111,11 @@ def _repaired(part: Part, scratch: Path, index: int, several: bool) -> Part:
             kept, longest = kept + 1, max(longest, len(line))
     if not kept:
         raise Invalid(f"No line of `{part.source}` is a JSON record.", hint="Check that the file is JSON.")
-    twice = tuple(f"Key `{k}` stands twice in a record; the last value is kept." for k in dict.fromkeys(duplicates[:10]))
+    keys = dict.fromkeys(duplicates[:10])
+    notes = [f"Key `{key}` stands twice in a record; the last value is kept." for key in keys]
     if halves:
-        twice += (f"{halves:,} records hold half of a character pair; it shows as `?`.",)
-    report = replace(part.report, bad_rows=faults.rows(), notes=part.report.notes + twice)
+        notes.append(f"Half of a character pair shows as `?` in records: {halves:,}.")
+    report = replace(part.report, bad_rows=faults.rows(), notes=(*part.report.notes, *notes))
     return Part(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
 
 

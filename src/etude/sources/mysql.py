@@ -1,0 +1,477 @@
+"""MySQL and MariaDB, read-only: one read-only transaction for each query, streamed as text and read by Arrow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    InvalidQuery,
+    LimitExceeded,
+    Refused,
+    SourceError,
+    Unavailable,
+    UnknownTable,
+)
+from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.guard_sql import Granted, check_sql, column_hint, is_granted
+from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, ResultColumn, Shape, Sure, read_time, to_batches
+
+CONNECT_S = 10
+METADATA_S = 30
+LOCK_S = 10
+
+# The guard reads the text by the default rules of quotes and operators, so the server must too.
+_OTHER_GRAMMAR = frozenset(
+    "ANSI ANSI_QUOTES DB2 HIGH_NOT_PRECEDENCE IGNORE_SPACE MAXDB MSSQL NO_BACKSLASH_ESCAPES ORACLE PIPES_AS_CONCAT "
+    "POSTGRESQL".split()
+)
+_URL_OPTIONS = frozenset("unix_socket ssl_ca ssl_cert ssl_key ssl_disabled ssl_verify_cert ssl_verify_identity".split())
+_SYSTEM = "('information_schema', 'mysql', 'performance_schema', 'sys')"
+
+_TABLES = f"""SELECT table_schema, table_name, table_type, engine, table_rows, data_length + index_length, table_comment,
+    create_time, IF(update_time < NOW() - INTERVAL 1 SECOND, update_time, NULL)
+    FROM information_schema.tables WHERE table_schema NOT IN {_SYSTEM} ORDER BY 1, 2"""
+_COLUMNS = f"""SELECT table_schema, table_name, column_name, column_type, is_nullable, column_comment, column_key
+    FROM information_schema.columns WHERE table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, ordinal_position"""
+_UNIQUE = f"""SELECT table_schema, table_name, index_name, column_name FROM information_schema.statistics
+    WHERE non_unique = 0 AND column_name IS NOT NULL AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, 3, seq_in_index"""
+_KEYS = f"""SELECT table_schema, table_name, constraint_name, column_name, referenced_table_schema,
+    referenced_table_name, referenced_column_name FROM information_schema.key_column_usage
+    WHERE referenced_table_name IS NOT NULL AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, 3, ordinal_position"""
+_SCHEMAS = "SELECT schema_name FROM information_schema.schemata"
+
+Name = tuple[str, str]
+"""Schema and table."""
+
+
+class MysqlDriver(Driver):
+    """One connection to a MySQL or MariaDB server. The user's rights hold; etude adds that nothing can be written."""
+
+    dialect = "mysql"
+    needs_network = True
+
+    def __init__(self, mount: Mount) -> None:
+        self._pymysql = _package()
+        self._mount = mount
+        self._where = _read_url(mount)
+        self._connection: Any = None
+        self._schema: _Schema | None = None
+        self._stopped = False
+        self._connect()
+
+    def _dial(self) -> Any:
+        try:
+            return self._pymysql.connect(
+                **self._where,
+                charset="utf8mb4",
+                connect_timeout=CONNECT_S,
+                local_infile=False,
+                autocommit=True,
+                # No converters: values stay as the server prints them, exact, and Arrow reads them in bulk.
+                conv={},
+                program_name="etude",
+            )
+        except (self._pymysql.Error, OSError, RuntimeError) as error:
+            raise SourceError(
+                f"{self._place()} cannot be reached: {self._clean(error)}.",
+                hint="Check host, port, database, user and password, and that the server accepts this address.",
+            ) from None
+
+    def _connect(self) -> None:
+        self.close()
+        self._connection = self._dial()
+        version = str(self._connection.get_server_info())
+        self._mariadb = "mariadb" in version.lower()
+        ((modes,),) = self._execute("SELECT @@SESSION.sql_mode")
+        kept = ",".join(m for m in modes.split(",") if m not in _OTHER_GRAMMAR)
+        self._execute(f"SET SESSION sql_mode = '{kept}'")
+        self._execute("SET SESSION TRANSACTION READ ONLY")
+        self._execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_S}, SESSION lock_wait_timeout = {LOCK_S}")
+        if not self._mariadb:
+            # The server would otherwise answer from statistics that are up to a day old.
+            with suppress(self._pymysql.Error):
+                self._execute("SET SESSION information_schema_stats_expiry = 0")
+
+    def _place(self) -> str:
+        where = self._where.get("unix_socket") or f"{self._where['host']}:{self._where['port']}"
+        return f"MySQL at `{where}`, database `{self._where.get('database') or ''}`,"
+
+    def _clean(self, error: Exception) -> str:
+        arguments = [str(a) for a in error.args]
+        text = " ".join(" ".join(arguments[1:] or arguments).split()).rstrip(".")
+        password = self._where.get("password")
+        return text.replace(password, "***") if password else text
+
+    def _execute(self, query: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    @contextmanager
+    def _transaction(self, timeout_s: float) -> Iterator[None]:
+        """A read-only transaction with a time limit, rolled back at its end."""
+        limit = f"max_statement_time = {timeout_s:.3f}" if self._mariadb else f"max_execution_time = {timeout_s * 1000:.0f}"
+        try:
+            self._execute(f"SET SESSION {limit}")
+        except (self._pymysql.OperationalError, self._pymysql.InterfaceError, OSError) as error:
+            if error.args and error.args[0] == _INTERRUPTED:
+                raise
+            # The server or something between dropped the idle connection.
+            self._connect()
+            self._execute(f"SET SESSION {limit}")
+        self._execute("START TRANSACTION READ ONLY")
+        try:
+            yield
+        finally:
+            with suppress(self._pymysql.Error, OSError):
+                self._execute("ROLLBACK")
+
+    def _ask(self, *queries: str) -> list[list[tuple[Any, ...]]]:
+        try:
+            with self._transaction(METADATA_S):
+                return [self._execute(query) for query in queries]
+        except (self._pymysql.Error, OSError) as error:
+            raise self._failed(error, METADATA_S) from None
+
+    def _known(self) -> _Schema:
+        if self._schema is None:
+            self._schema = self._load()
+        return self._schema
+
+    def _load(self) -> _Schema:
+        tables, columns, schemas = self._ask(_TABLES, _COLUMNS, _SCHEMAS)
+        return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas)
+
+    def catalog(self) -> Json:
+        """All granted tables, with the row counts that the engine estimates, or knows."""
+        self._schema = schema = self._load()
+        unique, keys = self._ask(_UNIQUE, _KEYS)
+        by_table = _group_unique(unique)
+        foreign = _group_keys(keys, schema)
+        return {"tables": [schema.table(name, by_table.get(name, {}), foreign.get(name, [])) for name in schema.tables]}
+
+    def check(self, sql: str) -> Checked:
+        """The statement without comments, reading granted tables only."""
+        try:
+            return check_sql(sql, self.dialect, self._known().granted)
+        except UnknownTable:
+            # It may have been made since the schema was read.
+            self._schema = self._load()
+            return check_sql(sql, self.dialect, self._schema.granted)
+
+    def estimate(self, checked: Checked) -> Json:
+        """The rows that the optimizer expects to look at, and their average size."""
+        nothing = {"scan_rows": None, "scan_bytes": None, "result_rows": None}
+        if checked.sql.startswith("EXPLAIN"):
+            return nothing | {"scan_rows": 0, "scan_bytes": 0}
+        try:
+            with self._transaction(METADATA_S):
+                ((plan,),) = self._execute(f"EXPLAIN FORMAT=JSON {checked.sql}")
+        except (self._pymysql.Error, OSError) as error:
+            raise self._failed(error, METADATA_S, checked) from None
+        rows = sum(_scanned(json.loads(plan)))
+        stored, size = self._known().stored(checked.tables)
+        return nothing | {"scan_rows": rows, "scan_bytes": rows * size // stored if stored else None}
+
+    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+        """Batches as the server sends them, in a read-only transaction of their own."""
+        from pymysql.cursors import SSCursor
+
+        self._stopped = False
+        try:
+            with self._transaction(timeout_s):
+                cursor = self._connection.cursor(SSCursor)
+                try:
+                    cursor.execute(checked.sql)
+                    yield from to_batches(self._chunks(cursor), self._columns(cursor))
+                finally:
+                    self._finish(cursor)
+        except (self._pymysql.Error, OSError) as error:
+            raise self._failed(error, timeout_s, checked) from None
+
+    def _chunks(self, cursor: Any) -> Iterator[Sequence[Any]]:
+        while chunk := cursor.fetchmany(CHUNK_ROWS):
+            yield chunk
+
+    def _finish(self, cursor: Any) -> None:
+        """Let go of the result. One that is not read to its end is stopped in the server first."""
+        if getattr(cursor, "_result", None) is not None and cursor._result.unbuffered_active:
+            self._kill()
+        with suppress(self._pymysql.Error, OSError):
+            cursor.close()
+
+    def _columns(self, cursor: Any) -> list[ResultColumn]:
+        fields = cursor._result.fields
+        self.column_types = [_type_name(f) for f in fields]
+        return [ResultColumn(f.name, _shape(f)) for f in fields]
+
+    def _failed(self, error: Exception, timeout_s: float, checked: Checked | None = None) -> EtudeError:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = self._clean(error)
+        if code == _INTERRUPTED and self._stopped:
+            return Cancelled("The query was cancelled.")
+        if code in _TIMEOUT:
+            return LimitExceeded(
+                f"The query passed its time limit of {timeout_s:g} s.",
+                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+                limit="timeout_s",
+                value=timeout_s,
+            )
+        if code in _NO_RIGHT:
+            return Refused(f"The server refused the query: {text}.", hint="A source is read-only.", reason="rights")
+        bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)
+        if checked is not None and (isinstance(error, bad) or code in _BAD_QUERY or code >= 3100):
+            hint = column_hint(text, self._known().column_names(checked.tables))
+            line = re.search(r"at line (\d+)", text)
+            return InvalidQuery(f"The server says: {text}.", hint=hint, line=int(line.group(1)) if line else None)
+        return SourceError(f"The server failed: {text}.", hint="See its log; try again if it was restarted.")
+
+    def cancel(self) -> None:
+        """Ask the server, over a connection of its own, to stop the query."""
+        self._stopped = True
+        self._kill()
+
+    def _kill(self) -> None:
+        with suppress(SourceError, self._pymysql.Error, OSError):
+            other = self._dial()
+            try:
+                other.cursor().execute(f"KILL QUERY {self._connection.thread_id()}")
+            finally:
+                other.close()
+
+    def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
+        """From the time of the last change, where the engine keeps one that is older than its grain of a second."""
+        (rows,) = self._ask(_TABLES)
+        shown = {name: s for s, name in self._known().granted.tables.items()}
+        found = {shown[row[0], row[1]]: _fingerprint(row) for row in rows if (row[0], row[1]) in shown}
+        return {table: value for table in tables if (value := found.get(table)) is not None}
+
+    def versions(self) -> dict[str, str]:
+        """The server's and the driver's."""
+        name = "mariadb" if self._mariadb else "mysql"
+        return {name: str(self._connection.get_server_info()), "pymysql": self._pymysql.__version__}
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            with suppress(self._pymysql.Error, OSError):
+                self._connection.close()
+
+
+_INTERRUPTED = 1317
+_TIMEOUT = frozenset({1969, 3024})
+_NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
+# Complaints about the query that the driver does not tell from failures of the server.
+_BAD_QUERY = frozenset(
+    {1052, 1054, 1055, 1056, 1060, 1064, 1066, 1109, 1111, 1139, 1140, 1146, 1222, 1235, 1241, 1242, 1247, 1248, 1267}
+    | {1270, 1271, 1305, 1365, 1411, 1582, 1583, 1584, 1690, 4078}
+)
+
+
+def _package() -> Any:
+    try:
+        import pymysql
+    except ImportError:
+        raise Unavailable("MySQL needs the package `pymysql`.", hint="pip install 'etude[mysql]'") from None
+    return pymysql
+
+
+def _read_url(mount: Mount) -> dict[str, Any]:
+    try:
+        parts = urlsplit(mount.url)
+        given = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+        port = parts.port or 3306
+    except ValueError:
+        given, port, parts = {"": ""}, 0, urlsplit("")
+    unknown = sorted(set(given) - _URL_OPTIONS)
+    if parts.scheme not in ("mysql", "mariadb") or unknown:
+        # The URL is not quoted: it may hold a password.
+        raise SourceError(
+            f"The URL of source `{mount.name}` cannot be read.",
+            hint="Write `mysql://user:password@host:port/database`, special characters as %XX; options: "
+            + ", ".join(f"`{o}`" for o in sorted(_URL_OPTIONS)),
+        )
+    flags = {"true": True, "1": True, "false": False, "0": False}
+    return {
+        "host": parts.hostname or "localhost",
+        "port": port,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.strip("/")) or None,
+        **{key: flags.get(value.lower(), value) for key, value in given.items()},
+    }
+
+
+def _fingerprint(row: Sequence[Any]) -> str | None:
+    created, updated = row[7], row[8]
+    return hashlib.sha256(f"{created}|{updated}".encode()).hexdigest()[:32] if updated is not None else None
+
+
+class _Schema:
+    """The granted tables at one time, by schema and name."""
+
+    def __init__(
+        self, mount: Mount, default: str, tables: list[Any], columns: list[Any], schemas: list[tuple[str]]
+    ) -> None:
+        self._default = default
+        self.tables: dict[Name, tuple[Any, ...]] = {}
+        for row in tables:
+            name = (row[0], row[1])
+            if self._is_wanted(mount, name):
+                self.tables[name] = row
+        self.columns: dict[Name, list[tuple[Any, ...]]] = defaultdict(list)
+        for schema, table, *column in columns:
+            self.columns[schema, table].append(tuple(column))
+        self.granted = Granted(
+            source=mount.name,
+            tables={self.shown(name): name for name in self.tables},
+            schemas=frozenset(name for (name,) in schemas),
+            describe=lambda shown: [
+                (c, kind, nullable == "YES", key if key in ("PRI", "UNI") else "")
+                for c, kind, nullable, _, key in self.columns[self.granted.tables[shown]]
+            ],
+        )
+
+    def _is_wanted(self, mount: Mount, name: Name) -> bool:
+        if mount.tables is None:
+            return not self._default or name[0] == self._default
+        return is_granted(mount.tables, self.shown(name), ".".join(name))
+
+    def shown(self, name: Name) -> str:
+        """The name as a query may write it."""
+        return name[1] if name[0] == self._default else ".".join(name)
+
+    def column_names(self, tables: Sequence[str]) -> list[str]:
+        """The columns of some tables."""
+        return [c[0] for t in tables if t in self.granted.tables for c in self.columns[self.granted.tables[t]]]
+
+    def stored(self, tables: Sequence[str]) -> tuple[int, int]:
+        """Rows and bytes of some tables, as far as the engine tells."""
+        rows = [self.tables[self.granted.tables[t]] for t in tables if t in self.granted.tables]
+        return sum(int(r[4] or 0) for r in rows), sum(int(r[5] or 0) for r in rows)
+
+    def table(self, name: Name, unique: dict[str, list[str]], keys: list[Json]) -> Json:
+        """The table in the shape of `entities.Table`."""
+        _, _, kind, engine, rows, size, comment, *_ = row = self.tables[name]
+        view = "VIEW" in kind
+        return {
+            "name": self.shown(name),
+            "kind": "view" if view else "table",
+            "columns": [
+                {"name": c, "type": column_type, "nullable": nullable == "YES", "comment": note or None}
+                for c, column_type, nullable, note, _ in self.columns[name]
+            ],
+            "primary_key": unique.get("PRIMARY", []),
+            "unique": [columns for index, columns in unique.items() if index != "PRIMARY"],
+            "foreign_keys": keys,
+            "comment": comment if comment and not view else None,
+            "row_count": int(rows) if rows is not None and not view else None,
+            "row_count_exact": engine in ("MyISAM", "Aria", "MEMORY"),
+            "bytes": int(size) if size is not None and not view else None,
+            "fingerprint": _fingerprint(row),
+        }
+
+
+def _group_unique(rows: list[tuple[Any, ...]]) -> dict[Name, dict[str, list[str]]]:
+    found: dict[Name, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for schema, table, index, column in rows:
+        found[schema, table][index].append(column)
+    return found
+
+
+def _group_keys(rows: list[tuple[Any, ...]], schema: _Schema) -> dict[Name, list[Json]]:
+    grouped: dict[tuple[Name, str, Name], list[tuple[str, str]]] = defaultdict(list)
+    for database, table, constraint, column, to_database, to_table, to_column in rows:
+        grouped[(database, table), constraint, (to_database, to_table)].append((column, to_column))
+    found: dict[Name, list[Json]] = defaultdict(list)
+    for (name, _, to), pairs in grouped.items():
+        if to in schema.tables:
+            columns, to_columns = [a for a, _ in pairs], [b for _, b in pairs]
+            found[name].append({"columns": columns, "to_table": schema.shown(to), "to_columns": to_columns})
+    return found
+
+
+def _scanned(plan: Any) -> Iterator[int]:
+    """The rows of each table that a plan looks at."""
+    if isinstance(plan, list):
+        for item in plan:
+            yield from _scanned(item)
+    elif isinstance(plan, dict):
+        rows = plan.get("rows", plan.get("rows_examined_per_scan"))
+        name = str(plan.get("table_name", ""))
+        # A name in angle brackets is an intermediate result, not a table.
+        if name and not name.startswith("<") and isinstance(rows, (int, float)):
+            yield int(rows)
+        for item in plan.values():
+            yield from _scanned(item)
+
+
+class Bits(Plain):
+    """Bit strings of up to 64 bits, which the server sends as bytes, as numbers."""
+
+    def array(self, values: Sequence[Any], kind: Any) -> Any:
+        """The numbers that the bits spell."""
+        return pa.array([None if v is None else int.from_bytes(v, "big") for v in values], kind)
+
+
+_BINARY_CHARSET = 63
+_UNSIGNED = 32
+_INTEGERS = {1: "int8", 2: "int16", 3: "int32", 8: "int64", 9: "int32"}
+_SHAPES: dict[int, Shape] = {
+    4: Sure(pa.float32()),
+    5: Sure(pa.float64()),
+    7: Printed(pa.timestamp("us")),
+    10: Printed(pa.date32()),
+    11: Printed(pa.time64("us"), read_time),
+    12: Printed(pa.timestamp("us")),
+    13: Sure(pa.int16()),
+    14: Printed(pa.date32()),
+    16: Bits(pa.uint64()),
+    255: Plain(pa.binary()),
+}
+_TEXTS = frozenset({15, 249, 250, 251, 252, 253, 254})
+_NAMES = {
+    **{0: "decimal", 1: "tinyint", 2: "smallint", 3: "int", 4: "float", 5: "double", 6: "null", 7: "timestamp"},
+    **{8: "bigint", 9: "mediumint", 10: "date", 11: "time", 12: "datetime", 13: "year", 14: "date", 16: "bit"},
+    **{245: "json", 246: "decimal", 247: "enum", 248: "set", 255: "geometry"},
+}
+
+
+def _precision(field: Any) -> tuple[int, int]:
+    """Precision and scale: the length that the server tells counts the sign and the point too."""
+    sign, point = int(not field.flags & _UNSIGNED), int(field.scale > 0)
+    return max(field.length - sign - point, field.scale, 1), field.scale
+
+
+def _shape(field: Any) -> Shape:
+    code = field.type_code
+    if code in _INTEGERS:
+        name = _INTEGERS[code]
+        return Sure(getattr(pa, "u" + name if field.flags & _UNSIGNED else name)())
+    if code in (0, 246):
+        return Digits(*_precision(field))
+    if code in _TEXTS:
+        return Plain(pa.binary() if field.charsetnr == _BINARY_CHARSET else pa.string())
+    return _SHAPES.get(code, Plain(pa.string()))
+
+
+def _type_name(field: Any) -> str:
+    code = field.type_code
+    if code in _TEXTS:
+        binary, long = field.charsetnr == _BINARY_CHARSET, code in (249, 250, 251, 252)
+        return ("blob" if binary else "text") if long else ("varbinary" if binary else "varchar")
+    name = _NAMES.get(code, "varchar")
+    if code in (0, 246):
+        name = "decimal({},{})".format(*_precision(field))
+    return f"{name} unsigned" if code in _INTEGERS and field.flags & _UNSIGNED else name

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from etude.errors import EtudeError, InvalidQuery, SourceError
+from etude.sources.base import Checked, Mount
+from etude.sources.duckdb import DuckdbDriver
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("""
+            CREATE TABLE customers (id INT PRIMARY KEY, email VARCHAR UNIQUE, name VARCHAR NOT NULL);
+            CREATE TABLE orders (id INT PRIMARY KEY, customer_id INT REFERENCES customers (id), total DECIMAL(10, 2));
+            COMMENT ON TABLE orders IS 'one row per order';
+            COMMENT ON COLUMN orders.total IS 'in euro';
+            CREATE SCHEMA archive;
+            CREATE TABLE archive.old AS SELECT 1 AS a;
+            CREATE VIEW big AS SELECT * FROM orders WHERE total > 100;
+            CREATE MACRO net(x) AS x / 1.19;
+            INSERT INTO customers SELECT i, 'c' || i || '@x.org', 'name' FROM range(10) t(i);
+            INSERT INTO orders SELECT i, i % 10, i FROM range(1000) t(i);
+        """)
+    return path
+
+
+@pytest.fixture
+def driver(shop: Path, tmp_path: Path) -> Iterator[DuckdbDriver]:
+    opened = DuckdbDriver(Mount("shop", "duckdb", str(shop)), scratch=str(tmp_path / "scratch"))
+    yield opened
+    opened.close()
+
+
+def rows(driver: DuckdbDriver, sql: str) -> list[dict[str, object]]:
+    return [row for batch in driver.run(driver.check(sql), 10) for row in batch.to_pylist()]
+
+
+def test_the_catalog_has_keys_comments_and_counts(driver: DuckdbDriver) -> None:
+    tables = {t["name"]: t for t in driver.catalog()["tables"]}
+    assert set(tables) == {"customers", "orders", "big", "archive.old"}
+    assert tables["customers"]["primary_key"] == ["id"]
+    assert tables["customers"]["unique"] == [["email"]]
+    assert tables["orders"]["foreign_keys"] == [
+        {"columns": ["customer_id"], "to_table": "customers", "to_columns": ["id"]}
+    ]
+    assert tables["orders"]["comment"] == "one row per order"
+    assert tables["orders"]["columns"][2] == {
+        "name": "total",
+        "type": "DECIMAL(10,2)",
+        "nullable": True,
+        "comment": "in euro",
+    }
+    assert tables["orders"]["row_count"] == 1000
+    assert tables["big"]["kind"] == "view"
+
+
+def test_macros_of_the_file_can_be_called(driver: DuckdbDriver) -> None:
+    assert rows(driver, "SELECT round(net(119)) AS n") == [{"n": 100.0}]
+
+
+def test_a_left_result_does_not_block_the_next_query(driver: DuckdbDriver) -> None:
+    batches = driver.run(driver.check("SELECT * FROM range(10000000)"), 10)
+    next(batches)
+    batches.close()
+    assert rows(driver, "SELECT 1 AS a") == [{"a": 1}]
+
+
+def test_an_estimate_counts_what_is_scanned(driver: DuckdbDriver) -> None:
+    assert driver.estimate(driver.check("SELECT total FROM orders WHERE id = 3"))["scan_rows"] == 1000
+    assert driver.estimate(driver.check("SELECT * FROM orders, customers"))["scan_rows"] == 1010
+    assert driver.estimate(driver.check("SELECT 1"))["scan_rows"] == 0
+
+
+def test_a_limit_bounds_the_estimate(driver: DuckdbDriver) -> None:
+    assert driver.estimate(driver.check("SELECT id FROM orders LIMIT 10"))["scan_rows"] == 10
+    assert driver.estimate(driver.check("SELECT id FROM orders ORDER BY total LIMIT 10"))["scan_rows"] >= 1000
+
+
+def test_a_fingerprint_changes_when_the_file_does(driver: DuckdbDriver, shop: Path) -> None:
+    before = driver.fingerprints(("orders",))
+    driver.close()
+    with duckdb.connect(str(shop)) as connection:
+        connection.execute("INSERT INTO archive.old VALUES (2)")
+    assert DuckdbDriver(Mount("shop", "duckdb", str(shop))).fingerprints(("orders",)) != before
+
+
+def test_errors_of_a_query_are_the_writers(driver: DuckdbDriver) -> None:
+    for sql in ("SELECT nope FROM orders", "SELECT 'x'::INT", "SELECT sum(name) FROM customers"):
+        with pytest.raises(InvalidQuery):
+            rows(driver, sql)
+
+
+def test_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.duckdb"
+    path.write_text("not a database" * 1000)
+    with pytest.raises(SourceError, match=r"x\.duckdb"):
+        DuckdbDriver(Mount("x", "duckdb", str(path)))
+
+
+def test_parquet_files_are_views(tmp_path: Path) -> None:
+    for part in (1, 2):
+        duckdb.sql(f"SELECT {part} AS part, i FROM range(5) t(i)").write_parquet(str(tmp_path / f"{part}.parquet"))
+    paths = [str(tmp_path / "1.parquet"), str(tmp_path / "2.parquet")]
+    mount = Mount("files", "files", str(tmp_path), files=({"table": "parts", "paths": paths, "fingerprint": "f"},))
+    driver = DuckdbDriver(mount)
+    assert rows(driver, "SELECT count(*) AS n, sum(i)::INT AS s FROM files.parts") == [{"n": 10, "s": 20}]
+    assert driver.catalog()["tables"][0]["row_count"] == 10
+    assert driver.fingerprints(("parts",)) == {"parts": "f"}
+    driver.close()
+
+
+UNGUARDED = [
+    "SELECT * FROM read_csv('@/s.csv')",
+    "SELECT * FROM '@/s.csv'",
+    "SELECT content FROM read_text('@/s.csv')",
+    "ATTACH '@/x.duckdb' AS x",
+    "COPY (SELECT 1) TO '@/out.csv'",
+    "EXPORT DATABASE '@/out'",
+    "INSTALL httpfs",
+    "SET enable_external_access = true",
+    "SET threads = 64",
+    "SET temp_directory = '@/out'",
+    "INSERT INTO orders VALUES (1, 1, 1)",
+    "DROP TABLE orders",
+    "CREATE TABLE shop.main.x (a INT)",
+    "CALL enable_logging('QueryLog', storage='file', storage_path='@/out')",
+    "SELECT * FROM secret_frame",
+]
+
+
+@pytest.mark.parametrize("sql", UNGUARDED)
+def test_the_settings_hold_without_the_guard(driver: DuckdbDriver, tmp_path: Path, sql: str) -> None:
+    secret_frame = duckdb.sql("SELECT 1")  # what a replacement scan of Python variables would find
+    (tmp_path / "s.csv").write_text("k\nTOPSECRET\n")
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(EtudeError):
+        list(driver.run(Checked(sql.replace("@", str(tmp_path)), ()), 10))
+    assert set(tmp_path.rglob("*")) == before
+    assert secret_frame

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.errors import EtudeError, InvalidQuery, Refused, UnknownTable
+from etude.sources.guard_duckdb import MAX_TEXT, Guard, Names, line_and_column
+
+TABLES = [("shop", "main", "orders"), ("shop", "main", "Customers"), ("shop", "archive", "orders_2020")]
+OTHER = [("crm", "main", "people")]
+
+
+@pytest.fixture(scope="module")
+def guard() -> Iterator[Guard]:
+    with duckdb.connect() as connection:
+        yield Guard(connection, Names("shop", TABLES + OTHER, all_granted=True), macros=["net_price"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "reads"),
+    [
+        ("SELECT 1", ()),
+        ("SELECT * FROM orders", ("orders",)),
+        ("SELECT * FROM ORDERS o JOIN customers c ON o.id = c.id", ("Customers", "orders")),
+        ("FROM shop.orders", ("orders",)),
+        ("FROM shop.main.orders", ("orders",)),
+        ("FROM archive.orders_2020", ("archive.orders_2020",)),
+        ("FROM crm.people", ("crm.people",)),
+        ("WITH o AS (FROM orders) FROM o", ("orders",)),
+        ("WITH orders AS (FROM customers) FROM orders", ("Customers",)),
+        ("PIVOT orders ON status USING count(*)", ("orders",)),
+        ("PIVOT orders ON status, year(day) USING count(*) GROUP BY country", ("orders",)),
+        ("FROM (PIVOT orders ON lower(status) || 'x' USING count(*)) JOIN customers USING (id)", ("Customers", "orders")),
+        ("DESCRIBE orders", ("orders",)),
+        ("EXPLAIN ANALYZE SELECT count(*) FROM orders", ("orders",)),
+        ("SELECT net_price(1)", ()),
+    ],
+)
+def test_what_a_query_reads_is_known(guard: Guard, sql: str, reads: tuple[str, ...]) -> None:
+    assert guard.check(sql).tables == reads
+
+
+def test_a_query_runs_as_it_was_written(guard: Guard) -> None:
+    sql = "SELECT  /* why */ a\nFROM orders -- end"
+    assert guard.check(sql).sql == sql
+
+
+def test_an_explain_runs_what_was_checked(guard: Guard) -> None:
+    assert guard.check("explain   analyze FROM orders").sql == "EXPLAIN ANALYZE FROM orders"
+
+
+def test_a_refusal_tells_the_reason_and_the_place(guard: Guard) -> None:
+    with pytest.raises(Refused) as caught:
+        guard.check("SELECT 1,\n  read_text('x')")
+    assert "`read_text`" in caught.value.message
+    assert caught.value.details == {"reason": "function", "line": 2, "column": 3}
+
+
+def test_the_place_counts_characters_not_bytes(guard: Guard) -> None:
+    with pytest.raises(UnknownTable) as caught:
+        guard.check("SELECT '🦆é' FROM nowhere")
+    assert caught.value.details["column"] == "SELECT '🦆é' FROM nowhere".index("nowhere") + 1
+
+
+def test_an_unknown_table_names_the_nearest(guard: Guard) -> None:
+    with pytest.raises(UnknownTable) as caught:
+        guard.check("SELECT * FROM ordrs")
+    assert caught.value.hint == "Did you mean `orders`?"
+
+
+def test_an_unknown_function_names_the_nearest(guard: Guard) -> None:
+    with pytest.raises(Refused) as caught:
+        guard.check("SELECT date_truncate('month', now())")
+    assert "`date_trunc`" in caught.value.hint
+
+
+def test_a_misspelt_query_is_invalid_not_refused(guard: Guard) -> None:
+    with pytest.raises(InvalidQuery) as caught:
+        guard.check("SELECT *\nFORM orders")
+    assert caught.value.details["line"] == 2
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE orders", "INSERT INTO orders VALUES (1)", "SET threads = 1", "CALL x()"])
+def test_only_queries_pass(guard: Guard, sql: str) -> None:
+    with pytest.raises(Refused) as caught:
+        guard.check(sql)
+    assert "read-only" in caught.value.message
+
+
+def test_a_text_of_a_megabyte_is_refused_unread(guard: Guard) -> None:
+    with pytest.raises(Refused, match="characters"):
+        guard.check("SELECT 1" + " " * MAX_TEXT)
+
+
+def test_deep_nesting_is_an_error_not_a_crash(guard: Guard) -> None:
+    with pytest.raises(EtudeError):
+        guard.check("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_checked_or_refused(sql: str) -> None:
+    with duckdb.connect() as connection:
+        guard = Guard(connection, Names("shop", TABLES, all_granted=False))
+        try:
+            checked = guard.check(sql)
+        except EtudeError as error:
+            assert error.message
+        else:
+            assert set(checked.tables) <= {"orders", "Customers", "archive.orders_2020"}
+
+
+@given(st.text(), st.integers(0, 50))
+def test_a_place_is_within_the_text(text: str, offset: int) -> None:
+    place = line_and_column(text, offset)
+    assert 1 <= place["line"] <= text.count("\n") + 1
+    assert place["column"] >= 1
