@@ -13,6 +13,7 @@ setup: .venv/ready
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "etude needs Python 3.11 or newer")'
 ifeq ($(UV),)
 	@test -x $(RUN)/python || $(PYTHON) -m venv .venv
+	@$(RUN)/python -m pip --version >/dev/null 2>&1 || $(RUN)/python -m ensurepip >/dev/null
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check uv
 	VIRTUAL_ENV= $(RUN)/uv sync --quiet --frozen --inexact --python $(RUN)/python
 else

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -30,6 +31,8 @@ class App:
     """One etude. Thread-safe; close it, or use it as a context manager, to end its engines."""
 
     def __init__(self, settings: Settings | None = None, **keywords: Any) -> None:
+        if settings is not None and keywords:
+            raise Invalid("Settings and keywords were given together.", hint="Pass the keywords to `load_settings`.")
         self.settings = settings or load_settings(**keywords)
         engine = self.settings.engine
         limits = EngineLimits(memory=engine.memory, scratch_bytes=engine.scratch, threads=engine.threads)
@@ -82,10 +85,7 @@ class App:
         if name in self.sources():
             raise Conflict(f"There is a source `{name}` already.", hint=f"`etude sources remove {name}` first.")
         kind = spec.kind or find_kind(resolve_url(spec.url))
-        if "://" not in spec.url and not spec.url.startswith(("env:", "file:")):
-            # A relative path would mean something else in another working folder.
-            spec = spec.model_copy(update={"url": str(Path(spec.url).expanduser().absolute())})
-        spec = spec.model_copy(update={"kind": kind})
+        spec = spec.model_copy(update={"kind": kind, "url": _anywhere(spec.url, kind)})
         catalog = self._open(name, spec).catalog(self.settings.limits)
         self.store.put_source(name, spec)
         return catalog
@@ -104,9 +104,11 @@ class App:
         if known is not None:
             return self._open(name_or_url, known)
         if not _looks_like_path(name_or_url) and not Path(name_or_url).expanduser().exists():
+            near = difflib.get_close_matches(name_or_url, self.sources(), n=1)
+            hint = "`etude sources list` shows the named ones; a path or URL works as well."
             raise NotFound(
                 f"There is no source, file or folder `{name_or_url}`.",
-                hint="`etude sources list` shows the named ones; a path or URL works as well.",
+                hint=f"Did you mean `{near[0]}`?" if near else hint,
             )
         return self._open(name_for(name_or_url), SourceSpec(url=name_or_url))
 
@@ -197,10 +199,19 @@ class App:
     def _joined(self, source: Source, sql: str, others: Mapping[str, str]) -> list[Source]:
         if "." not in sql:
             return []
-        named = [self._open(check_name(n), SourceSpec(url=u)) for n, u in others.items()]
+        named = self.others(source.name, others)
         names = [n for n in self.sources() if n not in others] if self._has_sources() else []
         found = set(find_others(sql, source.name, [*others, *names]))
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
+
+    def others(self, primary: str, urls: Mapping[str, str]) -> list[Source]:
+        """Sources to join with the primary one, each under the name given for it."""
+        if primary in urls:
+            raise Invalid(
+                f"Two sources would be called `{primary}`.",
+                hint="That is the name of the first one, from its path; choose another for the second.",
+            )
+        return [self._open(check_name(n), SourceSpec(url=u)) for n, u in urls.items()]
 
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
@@ -209,7 +220,7 @@ class App:
         """The result of a run, read back from its artifact."""
         run = self.store.run(self.store.resolve_run(run_id))
         if run.result is None or run.result_artifact is None:
-            raise NotFound(f"Run `{run.id}` has no result: it {run.status}.", hint=f"`etude runs show {run.id}`.")
+            raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint=f"`etude runs show {run.id}`.")
         return self._read(run.result, run.result_artifact, run.id)
 
     def _read(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
@@ -222,6 +233,15 @@ class App:
 
         table = pq.read_table(io.BytesIO(self.objects.get(artifact.hash)))
         return Result(info, table.to_batches() or [], run_id=run_id)
+
+
+def _anywhere(url: str, kind: str) -> str:
+    """The URL so that it means the same in every working folder."""
+    if url.startswith("env:"):
+        return url
+    if url.startswith("file:") and not url.startswith("file://"):
+        return f"file:{Path(url.removeprefix('file:')).expanduser().absolute()}"
+    return local_path(url) if kind in ("duckdb", "sqlite", "files") else url
 
 
 def _looks_like_path(text: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import ValidationError
 
 from etude.app import App, require_source
 from etude.entities import Catalog, Limits
@@ -40,8 +43,14 @@ class Connection:
         self._source = source
         # The engine loads its libraries while this process loads its own; a wrong source fails here, not later.
         self._app.pool.warm()
-        self.name = self._app.source(source).name
-        self._app.source(source).mount()
+        try:
+            self.name = self._app.source(source).name
+            self._app.source(source).mount()
+            for other in self._app.others(self.name, others):
+                other.mount()
+        except BaseException:
+            self.close()
+            raise
 
     def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
         """Run a query. Limits can be given singly: `db.sql(q, timeout_s=5, rows=100)`."""
@@ -67,7 +76,10 @@ class Connection:
         catalog = self.catalog()
         table = catalog.table(name)
         if table is None:
-            raise NotFound(f"There is no table `{name}`.", hint=f"There are: {', '.join(self.tables()[:8])}.")
+            names = [t.name for t in catalog.tables]
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(names[:8])}."
+            raise NotFound(f"There is no table `{name}`.", hint=hint)
         mapper = _type_mapper(catalog.dialect)
         schema = {c.name: mapper.from_string(c.type, nullable=c.nullable) for c in table.columns}
         database, _, bare = table.name.rpartition(".")
@@ -95,18 +107,26 @@ def _with_limits(limits: Limits, changes: dict[str, Any]) -> Limits:
     unknown = sorted(set(changes) - set(type(limits).model_fields))
     if unknown:
         raise Invalid(f"`{unknown[0]}` is not a limit.", hint=f"Limits: {', '.join(type(limits).model_fields)}.")
-    return limits.model_copy(update=changes)
+    try:
+        return type(limits).model_validate(limits.model_dump() | changes)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name, why = first["loc"][0], first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"The limit `{name}` cannot be {first['input']!r}: {why}.", hint="Correct the value.") from None
 
 
 def _type_mapper(dialect: str) -> Any:
     from ibis.backends.sql import datatypes
 
-    return {
+    known = {
         "duckdb": datatypes.DuckDBType,
         "postgres": datatypes.PostgresType,
         "mysql": datatypes.MySQLType,
         "sqlite": datatypes.SQLiteType,
-    }[dialect]
+    }
+    if dialect not in known:
+        raise Unavailable(f"ibis has no types for the dialect `{dialect}`.", hint="Use `sql` instead.")
+    return known[dialect]
 
 
 def _ibis() -> Any:

@@ -67,6 +67,11 @@ class Spool:
         if self._writer is not None:
             weakref.finalize(owner, shutil.rmtree, self._writer.path.parent, ignore_errors=True)
 
+    def drop(self) -> None:
+        """Remove the file of a result that did not come to its end."""
+        if self._writer is not None:
+            shutil.rmtree(self._writer.path.parent, ignore_errors=True)
+
 
 class ParquetFile:
     """A Parquet file that grows by row groups of a fixed number of rows."""

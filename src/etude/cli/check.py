@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from etude.cli.output import printable
+
 if TYPE_CHECKING:
     from etude.app import App
     from etude.check import CheckResult
@@ -36,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
                 sys.stdout.write(json.dumps(asdict(result)) + "\n")
             else:
                 mark = "ok  " if result.ok else "FAIL"
-                sys.stdout.write(f"{mark} {result.name:<24}{result.ms:>8.0f} ms  {result.detail}\n")
+                sys.stdout.write(f"{mark} {result.name:<24}{result.ms:>8.0f} ms  {printable(result.detail)}\n")
             sys.stdout.flush()
     return 1 if failed else 0
 

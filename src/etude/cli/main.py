@@ -56,14 +56,20 @@ def run(arguments: list[str]) -> int:
     return _run_command(name, arguments[1:])
 
 
+def make_parser(name: str) -> Parser:
+    """The parser of a command."""
+    parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
+    import_module(f"etude.cli.{name}").add_arguments(parser)
+    return parser
+
+
 def _run_command(name: str, arguments: list[str]) -> int:
     from etude.errors import Cancelled, EtudeError
 
-    module = import_module(f"etude.cli.{name}")
-    parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
-    module.add_arguments(parser)
-    options = parser.parse_args(arguments)
+    options = argparse.Namespace()
     try:
+        module = import_module(f"etude.cli.{name}")
+        make_parser(name).parse_args(arguments, options)
         code: int = module.run(options) or 0
         sys.stdout.flush()
         return code
@@ -82,6 +88,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, options: argparse.Namespace) -> int:
+    from etude.cli.output import printable
     from etude.errors import EtudeError, problem
 
     body = problem(error)
@@ -92,9 +99,9 @@ def _report(error: BaseException, options: argparse.Namespace) -> int:
     else:
         place = f" (line {body['line']}" if "line" in body else ""
         place += f", column {body['column']})" if "column" in body else ")" if place else ""
-        sys.stderr.write(f"error: {body['detail']}{place}\n")
+        sys.stderr.write(f"error: {printable(body['detail'])}{place}\n")
         if body.get("hint"):
-            sys.stderr.write(f"  hint: {body['hint']}\n")
+            sys.stderr.write(f"  hint: {printable(body['hint'])}\n")
         if not isinstance(error, EtudeError):
             sys.stderr.write("  Set ETUDE_DEBUG=1 to see where it happened.\n")
     return error.exit_code if isinstance(error, EtudeError) else 1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "parquet", "arrow")
 SHOWN_ROWS = 40
 BINARY = ("parquet", "arrow")
+_NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT", "TINYINT", "NUMERIC", "REAL")
 
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +60,7 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
             raise Invalid(f"{kind} is not for a terminal.", hint="Add --output FILE, or redirect.")
         _write(result, kind, sys.stdout.buffer)
     for note in result.notes:
-        sys.stderr.write(f"note: {note}\n")
+        sys.stderr.write(f"note: {printable(note)}\n")
 
 
 def _write(result: Result, kind: str, file: IO[bytes]) -> None:
@@ -126,7 +127,8 @@ def _write_table(result: Result, out: IO[str]) -> None:
 
 
 def _is_number(kind: str) -> bool:
-    return kind.upper().startswith(("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT", "NUMERIC"))
+    name = kind.upper()
+    return name.removeprefix("U").startswith(_NUMBERS) and not name.startswith("INTERVAL") and not name.endswith("]")
 
 
 def print_table(
@@ -167,16 +169,23 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     try:
         file = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
     except OSError as error:
-        raise Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another place.") from None
+        raise _cannot_write(path, error) from None
     try:
         with file:
             yield file
         os.chmod(file.name, 0o644)
-        os.replace(file.name, path)
+        try:
+            os.replace(file.name, path)
+        except OSError as error:
+            raise _cannot_write(path, error) from None
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(file.name)
         raise
+
+
+def _cannot_write(path: Path, error: OSError) -> Invalid:
+    return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another place.")
 
 
 @contextlib.contextmanager

@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.output import print_table, printable, replacing
 
 if TYPE_CHECKING:
     from etude.app import App
-    from etude.entities import Run, Step
+    from etude.entities import Run, RunSummary, Step
+    from etude.store.base import Page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +49,13 @@ def _list(app: App, options: argparse.Namespace) -> None:
         items = [r.model_dump(mode="json") for r in page.items]
         sys.stdout.write(json.dumps({"items": items, "next": page.next}) + "\n")
         return
+    print_runs(page, sys.stdout)
+    if page.next:
+        sys.stdout.write(f"more: --cursor {page.next}\n")
+
+
+def print_runs(page: Page[RunSummary], out: IO[str]) -> None:
+    """A table of runs."""
     rows = [
         (
             r.id,
@@ -62,9 +70,7 @@ def _list(app: App, options: argparse.Namespace) -> None:
         for r in page.items
     ]
     names = ["run", "when", "kind", "source", "status", "rows", "ms", "text"]
-    print_table(names, rows, sys.stdout, [False] * 5 + [True, True, False])
-    if page.next:
-        sys.stdout.write(f"more: --cursor {page.next}\n")
+    print_table(names, rows, out, [False] * 5 + [True, True, False])
 
 
 def _filter(options: argparse.Namespace) -> Any:
@@ -113,7 +119,7 @@ def _show_step(step: Step) -> None:
         lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
     if step.result:
         lines.append(f"  returned  {step.result.row_count:,} rows{', cut' if step.result.truncated else ''}")
-    lines += [f"  read      {r.source}.{r.table}  {r.fingerprint or ''}" for r in step.reads]
+    lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table
+from etude.cli.output import print_table, printable
 from etude.settings import redact
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def show_catalog(catalog: Catalog, as_json: bool) -> None:
     print_table(["table", "rows", "columns"], [_line(t) for t in catalog.tables], sys.stdout, [False, True, False])
     for table in catalog.tables:
         for note in table.notes:
-            sys.stdout.write(f"note: {table.name}: {note}\n")
+            sys.stdout.write(f"note: {printable(f'{table.name}: {note}')}\n")
 
 
 def _line(table: Table) -> tuple[str, str, str]:

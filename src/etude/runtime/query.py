@@ -80,6 +80,7 @@ def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool
     try:
         spool.take(answer.batches)
     except BaseException:
+        spool.drop()
         with contextlib.suppress(EtudeError):
             answer.batches.close()  # type: ignore[attr-defined]
         raise

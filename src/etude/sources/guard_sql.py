@@ -1,9 +1,9 @@
 """The guard for databases other than DuckDB: an allow-list on sqlglot's tree, and on the tokens that will run.
 
-What runs is rebuilt from the checked tokens: comments are gone, each token is proven to be one lexeme of the engine, and
-table names are replaced where they must be. It is not regenerated from the tree, because that changes results: names of
-columns (`count(*)` becomes `COUNT(*)`), types (`date_part` becomes `EXTRACT`, `CAST(x AS NUMERIC)` becomes `REAL`), and
-whole functions (MariaDB has no `REGEXP_LIKE`). The guard is one layer; below it stand the engine's read-only
+What runs is rebuilt from the checked tokens: comments are gone, each token is proven to be one lexeme of the engine,
+and table names are replaced where they must be. It is not regenerated from the tree, because that changes results:
+names of columns (`count(*)` becomes `COUNT(*)`), types (`date_part` becomes `EXTRACT`, `CAST(x AS NUMERIC)` becomes
+`REAL`), and functions (MariaDB has no `REGEXP_LIKE`). The guard is one layer; below it stand the engine's read-only
 transaction, its time limit and the rights of its role.
 """
 
@@ -112,7 +112,7 @@ def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, 
         return " UNION ALL ".join([f"SELECT {first} FROM dual{end}", *(f"SELECT {row}" for row in others)])
     values = ", ".join(f"({', '.join(row)})" for row in literals)
     shown = ", ".join(f"column{i} AS {name}" for i, name in enumerate(names, 1))
-    return f"SELECT {shown} FROM (VALUES {values}) AS shown{end}"  # noqa: S608
+    return f"SELECT {shown} FROM (VALUES {values}) AS shown{end}"
 
 
 def _literal(value: str, dialect: str) -> str:
@@ -301,9 +301,8 @@ class _Statement:
                 continue
             gap = self.sql[end : token.start]
             raw = self.raw(token)
-            if not _BLANK.fullmatch(gap):
-                gap = " "
-            elif not gap and out and _joins(out[-1][-1:], raw[0], self.dialect):
+            glued = not gap and out and _joins(out[-1][-1:], raw[0], self.dialect)
+            if glued or not _BLANK.fullmatch(gap):
                 gap = " "
             skip, piece = edits.get(token.start, (0, raw))
             out.append(gap)

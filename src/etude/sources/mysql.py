@@ -33,10 +33,12 @@ LOCK_S = 10
 
 # The guard reads the text by the default rules of quotes and operators, so the server must too.
 _OTHER_GRAMMAR = frozenset(
-    "ANSI ANSI_QUOTES DB2 HIGH_NOT_PRECEDENCE IGNORE_SPACE MAXDB MSSQL NO_BACKSLASH_ESCAPES ORACLE PIPES_AS_CONCAT "
-    "POSTGRESQL".split()
+    {"ANSI", "ANSI_QUOTES", "DB2", "HIGH_NOT_PRECEDENCE", "IGNORE_SPACE", "MAXDB", "MSSQL", "NO_BACKSLASH_ESCAPES"}
+    | {"ORACLE", "PIPES_AS_CONCAT", "POSTGRESQL"}
 )
-_URL_OPTIONS = frozenset("unix_socket ssl_ca ssl_cert ssl_key ssl_disabled ssl_verify_cert ssl_verify_identity".split())
+_URL_OPTIONS = frozenset(
+    {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
+)
 _SYSTEM = "('information_schema', 'mysql', 'performance_schema', 'sys')"
 
 _TABLES = f"""SELECT table_schema, table_name, table_type, engine, table_rows, data_length + index_length, table_comment,
@@ -121,7 +123,9 @@ class MysqlDriver(Driver):
     @contextmanager
     def _transaction(self, timeout_s: float) -> Iterator[None]:
         """A read-only transaction with a time limit, rolled back at its end."""
-        limit = f"max_statement_time = {timeout_s:.3f}" if self._mariadb else f"max_execution_time = {timeout_s * 1000:.0f}"
+        limit = (
+            f"max_statement_time = {timeout_s:.3f}" if self._mariadb else f"max_execution_time = {timeout_s * 1000:.0f}"
+        )
         try:
             self._execute(f"SET SESSION {limit}")
         except (self._pymysql.OperationalError, self._pymysql.InterfaceError, OSError) as error:
@@ -212,7 +216,9 @@ class MysqlDriver(Driver):
             cursor.close()
 
     def _columns(self, cursor: Any) -> list[ResultColumn]:
-        fields = cursor._result.fields
+        fields = getattr(cursor._result, "fields", None)
+        if fields is None:
+            raise Refused("The statement gives no rows.", hint="Write a query.", reason="statement")
         self.column_types = [_type_name(f) for f in fields]
         return [ResultColumn(f.name, _shape(f)) for f in fields]
 
@@ -260,7 +266,9 @@ class MysqlDriver(Driver):
     def versions(self) -> dict[str, str]:
         """The server's and the driver's."""
         name = "mariadb" if self._mariadb else "mysql"
-        return {name: str(self._connection.get_server_info()), "pymysql": self._pymysql.__version__}
+        # MariaDB puts an old version before its own, for replicas that know no higher number.
+        server = str(self._connection.get_server_info()).removeprefix("5.5.5-")
+        return {name: server, "pymysql": self._pymysql.__version__}
 
     def close(self) -> None:
         """Close the connection."""
@@ -274,7 +282,28 @@ _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
 # Complaints about the query that the driver does not tell from failures of the server.
 _BAD_QUERY = frozenset(
-    {1052, 1054, 1055, 1056, 1060, 1064, 1066, 1109, 1111, 1139, 1140, 1146, 1222, 1235, 1241, 1242, 1247, 1248, 1267}
+    {
+        1052,
+        1054,
+        1055,
+        1056,
+        1060,
+        1064,
+        1066,
+        1109,
+        1111,
+        1139,
+        1140,
+        1146,
+        1222,
+        1235,
+        1241,
+        1242,
+        1247,
+        1248,
+        1253,
+        1267,
+    }
     | {1270, 1271, 1305, 1365, 1411, 1582, 1583, 1584, 1690, 4078}
 )
 
@@ -314,8 +343,9 @@ def _read_url(mount: Mount) -> dict[str, Any]:
 
 
 def _fingerprint(row: Sequence[Any]) -> str | None:
-    created, updated = row[7], row[8]
-    return hashlib.sha256(f"{created}|{updated}".encode()).hexdigest()[:32] if updated is not None else None
+    *_, created, updated = row
+    state = repr((row[0], row[1], created, updated))
+    return hashlib.sha256(state.encode()).hexdigest()[:32] if updated is not None else None
 
 
 class _Schema:

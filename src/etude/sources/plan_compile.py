@@ -348,8 +348,11 @@ def _check_operand(fn: AggregateFn, of: Typed) -> None:
 def _settle(
     query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[Typed]]:
-    """Keys and aggregates as SQL; where the engine has no median, over rows that know their place."""
-    if sql.has_median(dialect) or all(measure.fn != "median" for measure in measures):
+    """Keys and aggregates as SQL; for an engine that cannot do it otherwise, over rows prepared for it."""
+    median = any(measure.fn == "median" for measure in measures) and not sql.has_median(dialect)
+    # MySQL does not see in HAVING, nor always in SELECT, that an expression is the one it groups by.
+    computed = dialect == "mysql" and any(not isinstance(key.ast, exp.Column) for key in keys)
+    if not median and not computed:
         asts = [sql.measure(m.fn, m.operand, m.distinct, dialect) for m in measures]
     else:
         query, keys, asts = _rank_rows(query, keys, measures, dialect)

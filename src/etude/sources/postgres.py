@@ -401,7 +401,9 @@ class _Schema:
     def _describe(self, name: str) -> list[tuple[str, str, bool, str]]:
         oid = self._by_name[name]
         key = self.primary_key(oid)
-        return [(c, kind, not required, "PRI" if c in key else "") for c, kind, required, _ in self._columns[oid].values()]
+        return [
+            (c, kind, not required, "PRI" if c in key else "") for c, kind, required, _ in self._columns[oid].values()
+        ]
 
     def table(self, oid: int, keys: list[Json], fingerprint: str | None) -> Json:
         """The relation in the shape of `entities.Table`."""
@@ -459,7 +461,10 @@ _SHAPES: dict[int, Shape] = {
     1115: Printed(pa.list_(pa.timestamp("us")), read_list(cast_text)),
     1185: Printed(pa.list_(pa.timestamp("us", "UTC")), read_list(read_instant)),
     # text, varchar, char, name, uuid, json, jsonb and numeric items are text: a list of decimals has one scale.
-    **{oid: Printed(pa.list_(pa.string()), read_list(cast_text)) for oid in (1009, 1015, 1014, 1003, 2951, 199, 3807, 1231)},
+    **{
+        oid: Printed(pa.list_(pa.string()), read_list(cast_text))
+        for oid in (1009, 1015, 1014, 1003, 2951, 199, 3807, 1231)
+    },
 }
 
 

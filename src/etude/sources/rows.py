@@ -283,7 +283,7 @@ def read_list(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _items(text: str) -> list[str | None]:
     inner = text[1:-1]
-    if text[:1] != "{" or "{" in inner and '"' not in inner:
+    if text[:1] != "{" or ("{" in inner and '"' not in inner):
         raise ValueError(text)
     if not inner:
         return []

@@ -1,0 +1,30 @@
+"""`python -m bench [name ...]`: run all benchmarks or those named; the exit code is 1 where a bar does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+from bench.figure import print_json, print_table
+
+NAMES = ("startup", "latency", "memory", "tpch")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"which to run: {', '.join(NAMES)} (all)")
+    parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - set(NAMES))
+    if unknown:
+        parser.error(f"there is no benchmark `{unknown[0]}`; there are: {', '.join(NAMES)}")
+    figures = []
+    for name in options.names or NAMES:
+        print(f"measuring {name} ...", file=sys.stderr, flush=True)
+        figures += import_module(f"bench.{name}").measure()
+    (print_json if options.json else print_table)(figures)
+    return 0 if all(f.holds for f in figures) else 1
+
+
+sys.exit(main())

@@ -1,0 +1,90 @@
+"""`etude demo`: the main job in one command, on a small shop with some dirt in it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etude.cli.output import write_result
+from etude.cli.runs import print_runs
+from etude.cli.sources import show_catalog
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+NAME = "shop"
+REVENUE = """SELECT year(try_cast(o.ordered AS DATE)) AS year, c.country, round(sum(l.quantity * l.unit_price), 2) AS revenue
+FROM order_lines l JOIN orders o USING (order_id) JOIN customers c USING (customer_id)
+WHERE o.status = 'completed' GROUP BY ALL ORDER BY revenue DESC LIMIT 6"""
+BEST_SELLERS = {
+    "from": "order_lines",
+    "joins": [{"table": "products", "on": [["order_lines.product_id", "products.product_id"]]}],
+    "group_by": ["products.category", "products.name"],
+    "aggregate": [
+        {"fn": "sum", "of": {"op": "*", "args": ["quantity", "unit_price"]}, "as": "revenue"},
+        {"fn": "count", "of": "order_id", "distinct": True, "as": "orders"},
+    ],
+    "top": {"n": 1, "per": ["category"], "by": "revenue"},
+    "order_by": [{"by": "revenue", "desc": True}],
+}
+ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--folder", help="where to write the shop's files; under etude's home by default")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Make the shop, add it, query it, try to break it, and look at what was recorded."""
+    from etude.app import App
+
+    with App() as app:
+        app.pool.warm()
+        _add_shop(app, Path(options.folder or app.settings.home / NAME).absolute())
+        _query(app)
+        _attack(app)
+        _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
+        print_runs(app.store.runs(limit=3), sys.stdout)
+        _say(
+            "Yours next:  etude sql PATH_OR_URL 'SELECT ...'   (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres, MySQL)"
+        )
+
+
+def _add_shop(app: App, folder: Path) -> None:
+    from etude.entities import SourceSpec
+    from etude.sample import write_shop
+
+    _say(f"A small shop, two years of it, with some dirt: {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_shop(folder)
+    if NAME in app.sources():
+        app.remove_source(NAME)
+    show_catalog(app.add_source(NAME, SourceSpec(url=str(folder))), as_json=False)
+
+
+def _query(app: App) -> None:
+    printed = argparse.Namespace(format="table", output=None)
+    _say(f"SQL, in a process without network that may read these files and nothing else:\n\n{REVENUE}\n")
+    write_result(app.sql(NAME, REVENUE), printed)
+    _say(f"The best seller of each category, as a QueryPlan:\n\n{json.dumps(BEST_SELLERS)}\n")
+    result = app.plan(NAME, BEST_SELLERS)
+    write_result(result, printed)
+
+
+def _attack(app: App) -> None:
+    from etude.errors import Refused
+
+    _say(f"What is no query on the shop is refused:\n\n{ATTACK}\n")
+    try:
+        app.sql(NAME, ATTACK)
+    except Refused as refusal:
+        sys.stdout.write(f"refused (line {refusal.details['line']}, column {refusal.details['column']}): {refusal}\n")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"\n▸ {text}\n")
+    sys.stdout.flush()
