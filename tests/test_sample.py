@@ -52,21 +52,26 @@ def test_its_keys_join(tables: dict[str, str]) -> None:
 
 def test_it_grows_and_peaks_before_christmas(tables: dict[str, str]) -> None:
     orders = tables["orders"]
-    years = duckdb.sql(f"SELECT count(*) FROM {orders} GROUP BY left(ordered, 4) ORDER BY left(ordered, 4)").fetchall()
+    years = duckdb.sql(f"SELECT count(*) FROM {orders} GROUP BY year(ordered) ORDER BY year(ordered)").fetchall()
     assert len(years) == 2
     assert years[1][0] > 1.2 * years[0][0]
-    best = duckdb.sql(f"SELECT ordered[6:7] FROM {orders} GROUP BY 1 ORDER BY count(*) DESC LIMIT 1").fetchall()
-    assert best == [("12",)]
+    best = duckdb.sql(f"SELECT month(ordered) FROM {orders} GROUP BY 1 ORDER BY count(*) DESC LIMIT 1").fetchall()
+    assert best == [(12,)]
 
 
 def test_its_dirt_is_found_and_said(shop: Path, tmp_path: Path) -> None:
-    orders = next(f for f in discover(str(shop)) if f.table == "orders")
-    (loaded,) = load(orders, tmp_path)
-    assert loaded.report.summary() == [
-        "Column `ordered` is text: mixed: 1 of 3,416 values is not a date ('2025-02-30'), kept as text.",
-        "Column `amount` is DOUBLE: 4 of 3,415 values were null markers ('n/a').",
-        "1 row with too few fields (line 2001): the missing ones are null.",
-    ]
+    said = {f.table: load(f, tmp_path)[0].report.summary() for f in discover(str(shop))}
+    assert said == {
+        "customers": [
+            "Column `joined` is text: mixed: 2 of 601 values are not dates ('2025-02-30', '2024-06-31'), kept as text."
+        ],
+        "order_lines": [],
+        "orders": [
+            "Column `amount` is DOUBLE: 4 of 3,703 values were null markers ('n/a').",
+            "1 row with too few fields (line 2001): the missing ones are null.",
+        ],
+        "products": [],
+    }
 
 
 def test_it_holds_an_orphan_a_twin_and_a_product_nobody_bought(tables: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
-from etude.result import Result
+from etude.result import Result, no_rows
 from etude.runtime.query import Ledger, Query, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
@@ -232,7 +232,7 @@ class App:
         import io
 
         table = pq.read_table(io.BytesIO(self.objects.get(artifact.hash)))
-        return Result(info, table.to_batches() or [], run_id=run_id)
+        return Result(info, table.to_batches() or no_rows(table.schema), run_id=run_id)
 
 
 def _anywhere(url: str, kind: str) -> str:

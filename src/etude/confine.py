@@ -19,6 +19,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
 _READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
+_MAKE_DEVICES = 1 << 6 | 1 << 11
 _FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
 # The file-system rights each Landlock ABI knows: a kernel refuses a ruleset with bits it does not know.
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
@@ -72,25 +73,34 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = [("access", ctypes.c_uint64), ("fd", ctypes.c_int32)]
 
 
-def grant_only(readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Landlock: from now on this thread, and those it starts, reach only these files and folders."""
+def landlock_abi() -> int:
+    """The version of Landlock that the kernel speaks; 0 where it has none."""
     if not _LINUX:
-        return False
-    libc = _libc()
-    abi = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))
+        return 0
+    return max(int(_libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))), 0)
+
+
+def grant_only(readable: Iterable[str], writable: Iterable[str], *, scoped: bool = False) -> bool:
+    """Landlock: from now on this thread, and those it starts, reach only these files and folders.
+
+    With `scoped`, they also open no TCP connection, and signal and reach by abstract socket only each other.
+    """
+    abi = landlock_abi()
     if abi < 1 or not refuse_new_privileges():
         return False
+    libc = _libc()
     rights = _RIGHTS_BY_ABI.get(abi, _RIGHTS_NEWEST)
-    attr = _Ruleset(rights, 0, 0)
-    # The first field alone is what every ABI knows; the network is left by namespace instead.
-    ruleset = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(attr), ctypes.c_size_t(8), ctypes.c_uint32(0))
+    attr = _Ruleset(rights, 3 if scoped and abi >= 4 else 0, 3 if scoped and abi >= 6 else 0)
+    # A kernel refuses a structure longer than it knows: each ABI gets as many of its three fields as it has.
+    size = 8 if abi < 4 else 16 if abi < 6 else 24
+    ruleset = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(attr), ctypes.c_size_t(size), ctypes.c_uint32(0))
     if ruleset < 0:
         return False
     try:
         for path in readable:
             _allow(libc, ruleset, path, (_READ_FILE | _READ_DIR | _EXECUTE) & rights)
         for path in writable:
-            _allow(libc, ruleset, path, rights & ~_EXECUTE)
+            _allow(libc, ruleset, path, rights & ~(_EXECUTE | _MAKE_DEVICES))
         return bool(libc.syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0)
     finally:
         os.close(ruleset)

@@ -6,12 +6,11 @@ import difflib
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import ValidationError
-
 from etude.app import App, require_source
 from etude.entities import Catalog, Limits
-from etude.errors import Invalid, NotFound, Unavailable
+from etude.errors import NotFound, Unavailable
 from etude.result import Result
+from etude.settings import change_limits
 
 if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
@@ -55,7 +54,7 @@ class Connection:
     def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
         """Run a query. Limits can be given singly: `db.sql(q, timeout_s=5, rows=100)`."""
         if limit:
-            limits = _with_limits(limits or self._app.settings.limits, limit)
+            limits = change_limits(limits or self._app.settings.limits, limit)
         return self._app.sql(self._source, query, others=self._others, record=record, limits=limits)
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
@@ -101,18 +100,6 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _with_limits(limits: Limits, changes: dict[str, Any]) -> Limits:
-    unknown = sorted(set(changes) - set(type(limits).model_fields))
-    if unknown:
-        raise Invalid(f"`{unknown[0]}` is not a limit.", hint=f"Limits: {', '.join(type(limits).model_fields)}.")
-    try:
-        return type(limits).model_validate(limits.model_dump() | changes)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name, why = first["loc"][0], first["msg"].removeprefix("Value error, ")
-        raise Invalid(f"The limit `{name}` cannot be {first['input']!r}: {why}.", hint="Correct the value.") from None
 
 
 def _type_mapper(dialect: str) -> Any:

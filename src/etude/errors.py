@@ -69,6 +69,12 @@ class SourceError(EtudeError):
     code, title, status, exit_code = "source_error", "Source error", 502, 7
 
 
+class SandboxError(EtudeError):
+    """A sandbox could not be had as asked, or failed; never what a program in it did."""
+
+    code, title, status, exit_code = "sandbox_error", "Sandbox error", 502, 7
+
+
 class Unavailable(EtudeError):
     """A part etude needs (store, object store, an optional package) cannot be used now."""
 

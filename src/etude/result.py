@@ -1,4 +1,4 @@
-"""A result: columns and rows, held in memory while small and in a Parquet file when not."""
+"""A result: columns and rows, held in memory while small and as Parquet when not."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Result:
         self.elapsed_ms = elapsed_ms
         self.notes = notes
         self.sql = sql
+        self.path = path
+        """The Parquet file of a result too large for memory, or of one that was kept."""
         self._batches = batches
-        self._path = path
 
     def batches(self) -> Iterator[Any]:
         """The Arrow record batches, one after another."""
@@ -49,8 +50,12 @@ class Result:
             return
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self._path) as file:
-            yield from file.iter_batches(1 << 16)
+        with pq.ParquetFile(self.path) as file:
+            # Group by group: asked for all at once, the reader fetches the whole file ahead of its caller.
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(1 << 16, row_groups=[group])
+            if not file.metadata.num_rows:
+                yield from no_rows(file.schema_arrow)
 
     def arrow(self) -> Any:
         """The whole result as a `pyarrow.Table`."""
@@ -83,6 +88,14 @@ class Result:
         return f"<Result {self.row_count} rows{cut}: {names}>"
 
 
+def no_rows(schema: Any) -> list[Any]:
+    """The batches of a result without rows: one, so that its columns are known."""
+    import pyarrow as pa
+
+    # Not `pa.array([])`: the first call of that imports pandas, where there is one, for a second.
+    return [pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)]
+
+
 def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     """The columns of a schema, with the engine's own type names where it gave them."""
     names = types or [str(f.type) for f in schema]
@@ -103,12 +116,6 @@ def _values(array: Any, kind: str) -> list[Any]:
         return _lists(array, _values(array.flatten(), _parts(kind, 1)[0]), types.is_fixed_size_list(arrow))
     if types.is_struct(arrow) and kind != "INTERVAL":
         return _structs(array, kind)
-    if types.is_union(arrow):
-        fields = [array.field(i) for i in range(arrow.num_fields)]
-        members = [_values(f, k) for f, k in zip(fields, _parts(kind, len(fields)))]
-        # Not `type_codes`, which forgets where a slice begins.
-        codes = pa.Array.from_buffers(pa.int8(), len(array), [None, array.buffers()[1]], offset=array.offset)
-        return [members[code][row] for row, code in enumerate(codes.to_pylist())]
     if types.is_date(arrow):
         return _dates(array)
     if types.is_time(arrow):
@@ -179,7 +186,7 @@ def _structs(array: Any, kind: str) -> list[Any]:
     columns = [_values(c, k) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
     rows = zip(*columns) if columns else iter([()] * len(array))
     if kind.startswith("UNION("):
-        # As Parquet keeps it: every member is null but the one in use.
+        # It comes as a struct of its members, all null but the one in use.
         return [next((v for v in row if v is not None), None) for row in rows]
     make: Callable[[Any], Any] = tuple if kind.startswith("TUPLE(") else lambda row: dict(zip(names, row))
     return [make(row) if there else None for row, there in zip(rows, array.is_valid().to_pylist())]

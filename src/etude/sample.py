@@ -61,7 +61,7 @@ def write_shop(folder: Path, seed: int = 7) -> None:
 
 
 def _customers(chance: random.Random) -> list[Row]:
-    rows = []
+    rows: list[Row] = []
     countries = list(CITIES)
     for number in range(1, CUSTOMERS + 1):
         first, last = chance.choice(FIRST_NAMES), chance.choice(LAST_NAMES)
@@ -78,8 +78,10 @@ def _customers(chance: random.Random) -> list[Row]:
             joined.isoformat(),
         ])  # fmt: skip
     # The same person came twice, the second time in capitals.
-    twin = rows[41].copy()
+    twin = rows[40].copy()
     twin[0], twin[1], twin[2] = CUSTOMERS + 1, twin[1].upper(), twin[2].upper()
+    # No such day.
+    rows[123][6], rows[456][6] = "2025-02-30", "2024-06-31"
     return [*rows, twin]
 
 
@@ -137,12 +139,11 @@ def _write_customers(path: Path, rows: list[Row]) -> None:
 
 
 def _write_orders(path: Path, rows: list[Row]) -> None:
-    """With amounts that are not known, one impossible date and one row cut short."""
+    """With amounts that are not known and one row cut short."""
     header = ["order_id", "customer_id", "ordered", "status", "channel", "discount_percent", "amount"]
     dirty = [row.copy() for row in rows]
     for at in (120, 777, 1500, 2222):
         dirty[at][6] = "n/a"
-    dirty[1234][2] = "2025-02-30"
     dirty[1999] = dirty[1999][:4]
     path.write_bytes(_csv([header, *dirty]).encode())
 

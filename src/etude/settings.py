@@ -46,16 +46,23 @@ def default_home() -> Path:
 class QueryLimits(Limits):
     """`Limits`, with sizes that may be written with a unit."""
 
+    timeout_s: float = Field(default=Limits.model_fields["timeout_s"].default, gt=0, le=1_000_000)
+    """Stop a query after so many seconds."""
+    rows: int = Field(default=Limits.model_fields["rows"].default, ge=0)
+    """Cut a result after so many rows, and say so; 0 for no limit."""
     bytes: Size = Limits.model_fields["bytes"].default
+    """Cut a result after so many bytes, and say so; 0 for no limit."""
     scan_bytes: Size = 0
+    """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no budget."""
 
 
 class EngineSettings(Entity):
     """The processes that run queries."""
 
     processes: int = Field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)), ge=1)
-    """How many may work at once."""
+    """How many may work at once; twice the processors, and at least 4, by default."""
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    """Threads of each; as many as the machine has processors by default."""
     memory: Size = Field(default_factory=lambda: max(_memory() // 2, 1 << 30))
     """Private memory of each, enforced by the operating system; half of the machine's by default."""
     scratch: Size = 20 << 30
@@ -118,6 +125,20 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
 def _plain(value: Any) -> Any:
     # A model counts for what was set on it: its defaults must not hide those of the layers below.
     return value.model_dump(exclude_unset=True) if isinstance(value, Entity) else value
+
+
+def change_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
+    """The limits with some of them changed; raises `Invalid` that names the limit and the value."""
+    unknown = sorted(set(changes) - set(type(limits).model_fields))
+    if unknown:
+        raise Invalid(f"`{unknown[0]}` is not a limit.", hint=f"Limits: {', '.join(type(limits).model_fields)}.")
+    try:
+        return type(limits).model_validate(limits.model_dump() | dict(changes))
+    except ValidationError as error:
+        first = error.errors()[0]
+        why = first["msg"].removeprefix("Value error, ")
+        message = f"The limit `{first['loc'][0]}` cannot be {first['input']!r}: {why}."
+        raise Invalid(message, hint="Correct the value.") from None
 
 
 def find_file(environment: Mapping[str, str]) -> Path | None:

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-MEMORY = 64 << 20
+from etude.errors import SourceError
+
+MEMORY = 32 << 20
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 32 << 20
+DICTIONARY_BYTES = 1 << 18
 
 
 class Spool:
@@ -38,6 +41,7 @@ class Spool:
         """Take all of a result."""
         for batch in batches:
             if self.schema is None:
+                _refuse_unions(batch.schema)
                 self.schema = batch.schema
             if self._writer is not None:
                 self._writer.write(batch)
@@ -46,9 +50,9 @@ class Spool:
             self._size += batch.nbytes
             if self._size > MEMORY:
                 self._writer = ParquetFile(batch.schema, self._folder)
-                for held in self._held:
-                    self._writer.write(held)
-                self._held = []
+                # Each is let go as it is written: held and written together would be twice the memory.
+                while self._held:
+                    self._writer.write(self._held.pop(0))
         if self._writer is not None:
             self._writer.close()
 
@@ -71,6 +75,21 @@ class Spool:
         """Remove the file of a result that did not come to its end."""
         if self._writer is not None:
             shutil.rmtree(self._writer.path.parent, ignore_errors=True)
+
+
+def _refuse_unions(schema: Any) -> None:
+    # Arrow's own code for unions reads memory that is not theirs: to touch one may end this process.
+    import pyarrow as pa
+
+    def inside(arrow: Any) -> bool:
+        return pa.types.is_union(arrow) or any(inside(arrow.field(i).type) for i in range(arrow.num_fields))
+
+    for field in schema:
+        if inside(field.type):
+            raise SourceError(
+                f"The column `{field.name}` holds a union, which results cannot carry.",
+                hint="Cast it to VARCHAR, or take it apart with union_extract.",
+            )
 
 
 class ParquetFile:
@@ -109,7 +128,9 @@ def write_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
 def _writer(where: Any, schema: Any) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(where, schema, compression="zstd")
+    # A dictionary that grows past this seldom pays: its column has mostly distinct values, and building it to the
+    # usual megabyte takes more time, memory and space than to write them as they are.
+    return pq.ParquetWriter(where, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES)
 
 
 class _Groups:
@@ -154,7 +175,7 @@ class _Groups:
 
 
 def _stored_type(arrow: Any) -> Any:
-    """The type that stands for one in Parquet, which has no intervals, no unions, no empty structs, no seconds."""
+    """The type that stands for one in Parquet, which has no intervals, no empty structs and no seconds."""
     import pyarrow as pa
 
     types = pa.types
@@ -168,7 +189,7 @@ def _stored_type(arrow: Any) -> Any:
         return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)), arrow.list_size)
     if types.is_list(arrow):
         return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)))
-    if types.is_struct(arrow) or types.is_union(arrow):
+    if types.is_struct(arrow):
         fields = [arrow.field(i) for i in range(arrow.num_fields)]
         return pa.struct([f.with_type(_stored_type(f.type)) for f in fields]) if fields else pa.bool_()
     return arrow
@@ -183,18 +204,10 @@ def _stored(array: Any, target: Any) -> Any:
     if arrow.equals(target):
         return array
     if types.is_interval(arrow):
-        names = [f.name for f in target]
-        values = [None if v is None else dict(zip(names, v)) for v in array.to_pylist()]
-        return pa.array(values, type=target)
+        return _as_struct(array, target)
     if types.is_timestamp(arrow):
         return _as_milliseconds(array, target)
     nulls = array.is_null()
-    if types.is_union(arrow):
-        # Not `type_codes`, which forgets where a slice begins.
-        codes = pa.Array.from_buffers(pa.int8(), len(array), [None, array.buffers()[1]], offset=array.offset)
-        fields = [array.field(i) for i in range(arrow.num_fields)]
-        used = [pc.if_else(pc.equal(codes, i), f, pa.nulls(len(f), f.type)) for i, f in enumerate(fields)]
-        return pa.StructArray.from_arrays([_stored(u, f.type) for u, f in zip(used, target)], fields=list(target))
     if types.is_struct(arrow):
         if not arrow.num_fields:
             return pc.if_else(nulls, pa.scalar(None, pa.bool_()), True)
@@ -213,6 +226,21 @@ def _stored(array: Any, target: Any) -> Any:
         return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=nulls)
     values = _stored(array.values.slice(start, end - start), target.value_type)
     return pa.ListArray.from_arrays(offsets, values, type=target, mask=nulls)
+
+
+def _as_struct(array: Any, target: Any) -> Any:
+    """Intervals as structs of their three numbers, which lie side by side: 4, 4 and 8 bytes."""
+    import pyarrow as pa
+
+    start, end = array.offset * 16, (array.offset + len(array)) * 16
+    memory = memoryview(array.buffers()[1]).cast("B")[start:end]
+    fours, eights = memory.cast("i"), memory.cast("q")
+    # Not `pa.array`: the first call of that imports pandas, where there is one, for a second.
+    parts = [
+        pa.Array.from_buffers(field.type, len(array), [None, pa.py_buffer(numbers.tobytes())])
+        for field, numbers in zip(target, (fours[0::4], fours[1::4], eights[1::2]))
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
 
 
 def _as_milliseconds(array: Any, target: Any) -> Any:

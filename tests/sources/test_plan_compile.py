@@ -16,12 +16,12 @@ import duckdb
 import psycopg
 import pytest
 import sqlglot
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from etude.entities import Catalog, Column, ForeignKey, Table
 from etude.errors import Invalid
-from etude.sources.plan import QueryPlan, parse_plan
+from etude.sources.plan import parse_plan
 from etude.sources.plan_compile import compile_plan
 
 DIALECTS = ("duckdb", "postgres", "mysql", "sqlite")
@@ -210,7 +210,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "not in": (ids(is_("status", "not in", ["paid", "open"])), [(5,)]),
     "between": (ids(is_("id", "between", [6, 7])), [(6,), (7,)]),
     "is null": (ids(is_("shipped_at", "is null")), [(3,), (5,)]),
-    "is not null": (names(is_("list_price", "is not null")), [("Tea",), ("Coffee",), ("Cup",), ("Pot",), ("tea towel",)]),
+    "is not null": (
+        names(is_("list_price", "is not null")),
+        [("Tea",), ("Coffee",), ("Cup",), ("Pot",), ("tea towel",)],
+    ),
     "true": (names(is_("vip", "=", True), "customers"), [("Ada",)]),
     "false": (names(is_("vip", "=", False), "customers"), [("Bo",), ("50%_off\\'n",)]),
     "a list of filters: all hold": (ids([is_("id", ">", 2), is_("status", "=", "paid")]), [(4,), (6,), (7,)]),
@@ -225,7 +228,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "ilike does not": (names(is_("name", "ilike", "TEA%")), [("Tea",), ("tea towel",)]),
     "like with escapes": (names(is_("name", "like", r"50\%\__ff%"), "customers"), [("50%_off\\'n",)]),
     "starts_with takes text as it is": (names(is_("name", "starts_with", "50%_"), "customers"), [("50%_off\\'n",)]),
-    "ends_with with a backslash and a quote": (names(is_("name", "ends_with", "\\'n"), "customers"), [("50%_off\\'n",)]),
+    "ends_with with a backslash and a quote": (
+        names(is_("name", "ends_with", "\\'n"), "customers"),
+        [("50%_off\\'n",)],
+    ),
     "contains": (names(is_("name", "contains", "o")), [("Coffee",), ("Pot",), ("Spoon",), ("tea towel",)]),
     "contains minds case": (names(is_("name", "contains", "TEA")), []),
     "contains with wildcards of other engines": (names(is_("name", "contains", "*")), []),
@@ -239,7 +245,10 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "parts of a date": (
         {
             "from": "orders",
-            "select": ["id", *({"part": p, "of": "order_date"} for p in ("year", "quarter", "month", "week", "day", "weekday"))],
+            "select": [
+                "id",
+                *({"part": p, "of": "order_date"} for p in ("year", "quarter", "month", "week", "day", "weekday")),
+            ],
             "order_by": ["id"],
         },
         [
@@ -500,7 +509,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         {"from": "orders", "select": ["status", "id"], "order_by": [{"by": "status"}], "limit": 3, "offset": 2},
         [("paid", 1), ("paid", 2), ("paid", 4)],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -611,7 +620,11 @@ def orders(**parts: Any) -> dict[str, Any]:
             "`orders.order_date` is a date; it has no hour.",
             "Use a timestamp column.",
         ),
-        (ids(is_("id", "like", "1%")), "`orders.id` is a number; `like` needs text.", "Compare it with =, <, > or between."),
+        (
+            ids(is_("id", "like", "1%")),
+            "`orders.id` is a number; `like` needs text.",
+            "Compare it with =, <, > or between.",
+        ),
         (
             orders(aggregate=[{"fn": "sum", "of": "status"}]),
             "`orders.status` is text; `sum` needs a number.",
@@ -676,7 +689,7 @@ def orders(**parts: Any) -> dict[str, Any]:
             "Put it before that table in `joins`.",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_says_what_is_wrong_and_what_to_do(plan: dict[str, Any], message: str, hint: str) -> None:
     assert refusal(plan) == (message, hint)
 
@@ -713,14 +726,15 @@ def linked(*keys: tuple[str, str, str, str]) -> Catalog:
 
 
 def joins_of(plan: dict[str, Any], catalog: Catalog) -> list[str]:
-    return re.findall(r'JOIN .*? ON (.*?)(?= (?:INNER|LEFT) JOIN|$)', compile_plan(parse_plan(plan), catalog))
+    return re.findall(r"JOIN .*? ON (.*?)(?= (?:INNER|LEFT) JOIN|$)", compile_plan(parse_plan(plan), catalog))
 
 
 def test_a_join_follows_the_shortest_way() -> None:
-    catalog = linked(("a", "b_id", "b", "id"), ("b", "c_id", "c", "id"), ("c", "d_id", "d", "id"), ("a", "d_id", "d", "id"))
-    assert joins_of({"from": "a", "joins": ["d"]}, catalog) == ['"a"."d_id" = "d"."id"']
-    assert joins_of({"from": "b", "joins": [{"table": "d", "along": "keys"}]}, linked(
-        ("b", "c_id", "c", "id"), ("c", "d_id", "d", "id"))) == ['"b"."c_id" = "c"."id"', '"c"."d_id" = "d"."id"']  # fmt: skip
+    chain = (("a", "b_id", "b", "id"), ("b", "c_id", "c", "id"), ("c", "d_id", "d", "id"))
+    plan = {"from": "a", "joins": [{"table": "d", "along": "keys"}]}
+    hops = ['"a"."b_id" = "b"."id"', '"b"."c_id" = "c"."id"', '"c"."d_id" = "d"."id"']
+    assert joins_of(plan, linked(*chain)) == hops
+    assert joins_of(plan, linked(*chain, ("a", "d_id", "d", "id"))) == ['"a"."d_id" = "d"."id"']
 
 
 def test_a_table_on_the_way_may_be_named_afterwards() -> None:
@@ -770,7 +784,7 @@ def test_a_qualified_table_is_known_by_its_last_name() -> None:
 # --- types as engines name them
 
 
-def test_text_holds_dates_only_in_sqlite(tmp_path: Path) -> None:
+def test_text_holds_dates_only_in_sqlite() -> None:
     columns = (Column(name="day", type="TEXT"), Column(name="n", type=""))
     catalog = Catalog(
         source="s", kind="sqlite", dialect="sqlite", fingerprint="1", tables=(Table(name="t", columns=columns),)

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the arguments and leave with exit code 2."""
         self.print_usage(sys.stderr)
-        sys.stderr.write(f"error: {message}\n  hint: `{self.prog} --help` shows what can be given.\n")
+        sys.stderr.write(f"error: {_shown(message)}\n  hint: `{self.prog} --help` shows what can be given.\n")
         raise SystemExit(2)
 
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run a command; errors become a message and an exit code, never a traceback."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(_help())
+        sys.stdout.write(overview())
         return 0
     if arguments[0] in ("-V", "--version"):
         sys.stdout.write(f"etude {__version__}\n")
@@ -51,7 +51,7 @@ def run(arguments: list[str]) -> int:
 
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"Did you mean `etude {near[0]}`?" if near else "`etude --help` lists the commands."
-        sys.stderr.write(f"error: There is no command `{name}`.\n  hint: {hint}\n")
+        sys.stderr.write(f"error: There is no command `{_shown(name)}`.\n  hint: {hint}\n")
         return 2
     return _run_command(name, arguments[1:])
 
@@ -88,7 +88,6 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _report(error: BaseException, options: argparse.Namespace) -> int:
-    from etude.cli.output import printable
     from etude.errors import EtudeError, problem
 
     body = problem(error)
@@ -99,15 +98,22 @@ def _report(error: BaseException, options: argparse.Namespace) -> int:
     else:
         place = f" (line {body['line']}" if "line" in body else ""
         place += f", column {body['column']})" if "column" in body else ")" if place else ""
-        sys.stderr.write(f"error: {printable(body['detail'])}{place}\n")
+        sys.stderr.write(f"error: {_shown(body['detail'])}{place}\n")
         if body.get("hint"):
-            sys.stderr.write(f"  hint: {printable(body['hint'])}\n")
+            sys.stderr.write(f"  hint: {_shown(body['hint'])}\n")
         if not isinstance(error, EtudeError):
             sys.stderr.write("  Set ETUDE_DEBUG=1 to see where it happened.\n")
     return error.exit_code if isinstance(error, EtudeError) else 1
 
 
-def _help() -> str:
+def _shown(text: str) -> str:
+    from etude.cli.output import printable
+
+    return printable(text)
+
+
+def overview() -> str:
+    """The help of the command itself."""
     width = max(map(len, COMMANDS)) + 2
     lines = "".join(f"  {name:<{width}}{text}\n" for name, text in COMMANDS.items())
     return (

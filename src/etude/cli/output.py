@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -67,6 +68,9 @@ def _write(result: Result, kind: str, file: IO[bytes]) -> None:
     import io
 
     match kind:
+        case "parquet" if result.path is not None:
+            with result.path.open("rb") as kept:
+                shutil.copyfileobj(kept, file, 1 << 20)
         case "parquet":
             from etude.spool import write_parquet
 
@@ -107,7 +111,7 @@ def _write_csv(result: Result, out: IO[str]) -> None:
 
     from etude.result import json_value
 
-    writer = csv.writer(out)
+    writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.name for c in result.columns])
     for row in result.iter_rows():
         writer.writerow(["" if v is None else json_value(v) for v in row])

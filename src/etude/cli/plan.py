@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _read(name: str) -> str:
-    from etude.errors import NotFound
+    from etude.errors import Invalid, NotFound
 
     if name == "-":
         return sys.stdin.read()
@@ -39,3 +39,5 @@ def _read(name: str) -> str:
         return Path(name).read_text(encoding="utf-8")
     except OSError as error:
         raise NotFound(f"Cannot read `{name}`: {error.strerror}.", hint="Check the path.") from None
+    except UnicodeDecodeError:
+        raise Invalid(f"`{name}` is not text in UTF-8.", hint="A plan is a JSON file.") from None

@@ -40,18 +40,14 @@ def open_app(options: argparse.Namespace) -> App:
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:
     """The settings' limits with those of the command line over them."""
-    from etude.errors import Invalid
+    from etude.settings import change_limits
 
     changes: dict[str, Any] = {}
     if options.limit_rows is not None:
-        if options.limit_rows < 0:
-            raise Invalid(f"`--limit-rows {options.limit_rows}` is negative.", hint="Give 0 for no limit.")
         changes["rows"] = options.limit_rows
         # Who asks for a number of rows means rows: the cap on bytes steps back where there is no limit at all.
         if options.limit_rows == 0:
             changes["bytes"] = 0
     if options.timeout is not None:
-        if not options.timeout > 0:
-            raise Invalid(f"`--timeout {options.timeout:g}` is not a time.", hint="Give seconds above 0.")
         changes["timeout_s"] = options.timeout
-    return app.settings.limits.model_copy(update=changes)
+    return change_limits(app.settings.limits, changes)

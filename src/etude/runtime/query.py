@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from etude.entities import Artifact, Estimate, Limits, Outcome, Read, ResultInfo
 from etude.errors import Cancelled, EtudeError, LimitExceeded, Refused, problem
 from etude.events import (
     ArtifactCreated,
+    Event,
     Note,
     RunCancelled,
     RunFailed,
@@ -62,17 +63,89 @@ def run_query(query: Query, ask: Callable[[bool], Answer], ledger: Ledger | None
     """Run it and return the result; with a ledger it is a recorded run, whatever comes of it."""
     if ledger is None:
         return _collect(query, ask(False), scratch)[0]
-    record = _Record(query, ledger)
-    record.begin()
+    log = RunLog(ledger)
+    log.add(
+        RunQueued(
+            kind=query.kind,
+            text=query.text or query.sql,
+            source=query.source,
+            thread_id=query.thread_id,
+            parent=query.parent,
+        ),
+        RunStarted(worker=ledger.store.worker_id),
+    )
+    with log.closing():
+        result, artifact = run_step(query, ask, log, scratch)
+        log.add(RunFinished(result=result.info, artifact=artifact))
+    return result
+
+
+def run_step(
+    query: Query, ask: Callable[[bool], Answer], log: RunLog, scratch: Path, parent: str | None = None
+) -> tuple[Result, Artifact]:
+    """Run it as one step of a run: the start is on record before it begins, the end waits for the log's commit."""
+    step_id, started = new_id("step"), time.perf_counter()
+    log.add(
+        StepStarted(
+            step_id=step_id,
+            kind="sql",
+            code=query.sql,
+            dialect=query.dialect,
+            source=query.source,
+            parent=parent,
+            plan=query.plan,
+            versions={"etude": __version__},
+            limits=query.limits,
+        )
+    )
+    log.commit()
     try:
         answer = ask(True)
         result, spool = _collect(query, answer, scratch)
-        artifact = ledger.objects.put(spool.parquet(), PARQUET)
+        artifact = log.objects.put(spool.parquet(), PARQUET)
     except BaseException as error:
-        record.fail(error)
+        log.add(_failed_step(step_id, error, _elapsed_ms(started)))
         raise
-    record.finish(result, answer, artifact)
-    return result
+    log.add(ArtifactCreated(artifact=artifact, step_id=step_id))
+    log.add(_finished_step(step_id, query, result, answer, artifact, _elapsed_ms(started)))
+    log.add(*(Note(text=n, step_id=step_id) for n in result.notes))
+    result.run_id = log.run_id
+    return result, artifact
+
+
+def _finished_step(
+    step_id: str, query: Query, result: Result, answer: Answer, artifact: Artifact, elapsed_ms: float
+) -> StepFinished:
+    end = answer.end
+    marks = end.get("fingerprints", {})
+    return StepFinished(
+        step_id=step_id,
+        outcome="ok",
+        estimate=Estimate.model_validate(end.get("estimate", {})),
+        schema_fingerprint=answer.info.get("schema"),
+        versions=answer.info.get("versions", {}),
+        reads=tuple(Read(source=query.source, table=t, fingerprint=marks.get(t)) for t in end["tables"]),
+        result=result.info,
+        artifact=artifact,
+        elapsed_ms=elapsed_ms,
+    )
+
+
+def _failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
+    body = problem(_as_error(error))
+    estimate = body.get("estimate")
+    return StepFinished(
+        step_id=step_id,
+        outcome=_outcome(_as_error(error)),
+        estimate=Estimate.model_validate(estimate) if estimate else None,
+        error=body,
+        error_key=error_key(body),
+        elapsed_ms=elapsed_ms,
+    )
+
+
+def _elapsed_ms(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
 
 
 def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool]:
@@ -105,86 +178,42 @@ def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
     return (f"The result was cut after {info.row_count:,} rows by `{by}`; there are more.",)
 
 
-class _Record:
-    """The events of one run with one step."""
+class RunLog:
+    """The events of one run as they come. Those added are written together by `commit`, in one transaction."""
 
-    def __init__(self, query: Query, ledger: Ledger) -> None:
-        self._query = query
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger) -> None:
         self.run_id = new_id("run")
-        self._step_id = new_id("step")
+        self.objects = ledger.objects
+        self._store = ledger.store
         self._seq = 0
-        self._started = time.perf_counter()
+        self._pending: list[Event] = []
 
-    def begin(self) -> None:
-        query, store = self._query, self._ledger.store
-        self._append(
-            RunQueued(
-                kind=query.kind,
-                text=query.text or query.sql,
-                source=query.source,
-                thread_id=query.thread_id,
-                parent=query.parent,
-            ),
-            RunStarted(worker=store.worker_id),
-            StepStarted(
-                step_id=self._step_id,
-                kind="sql",
-                code=query.sql,
-                dialect=query.dialect,
-                source=query.source,
-                plan=query.plan,
-                versions={"etude": __version__},
-                limits=query.limits,
-            ),
-        )
+    def add(self, *events: Event) -> None:
+        """Say what happened; it is on record after the next commit."""
+        self._pending += events
 
-    def finish(self, result: Result, answer: Answer, artifact: Artifact) -> None:
-        end = answer.end
-        fingerprints = end.get("fingerprints", {})
-        reads = tuple(Read(source=self._query.source, table=t, fingerprint=fingerprints.get(t)) for t in end["tables"])
-        self._append(
-            ArtifactCreated(artifact=artifact, step_id=self._step_id),
-            StepFinished(
-                step_id=self._step_id,
-                outcome="ok",
-                estimate=Estimate.model_validate(end.get("estimate", {})),
-                schema_fingerprint=answer.info.get("schema"),
-                versions=answer.info.get("versions", {}),
-                reads=reads,
-                result=result.info,
-                artifact=artifact,
-                elapsed_ms=self._elapsed_ms(),
-            ),
-            *(Note(text=n, step_id=self._step_id) for n in result.notes),
-            RunFinished(result=result.info, artifact=artifact),
-        )
-        result.run_id = self.run_id
+    def commit(self) -> None:
+        """Write what was added."""
+        pending, self._pending = self._pending, []
+        self._seq = self._store.append(self.run_id, *pending, expect=self._seq)
 
-    def fail(self, error: BaseException) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            error = Cancelled("The query was cancelled.")
-        body = problem(error)
-        estimate = body.get("estimate")
-        self._append(
-            StepFinished(
-                step_id=self._step_id,
-                outcome=_outcome(error),
-                estimate=Estimate.model_validate(estimate) if estimate else None,
-                error=body,
-                error_key=error_key(body),
-                elapsed_ms=self._elapsed_ms(),
-            ),
-            RunCancelled() if isinstance(error, Cancelled) else RunFailed(error=body),
-        )
-        if isinstance(error, EtudeError):
-            error.details["run_id"] = self.run_id
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Commit the run's end: what the body added, or the failure that left it."""
+        try:
+            yield
+        except BaseException as error:
+            known = _as_error(error)
+            self.add(RunCancelled() if isinstance(known, Cancelled) else RunFailed(error=problem(known)))
+            self.commit()
+            if isinstance(error, EtudeError):
+                error.details["run_id"] = self.run_id
+            raise
+        self.commit()
 
-    def _append(self, *events: Any) -> None:
-        self._seq = self._ledger.store.append(self.run_id, *events, expect=self._seq)
 
-    def _elapsed_ms(self) -> float:
-        return round((time.perf_counter() - self._started) * 1000, 3)
+def _as_error(error: BaseException) -> BaseException:
+    return Cancelled("The query was cancelled.") if isinstance(error, KeyboardInterrupt) else error
 
 
 def _outcome(error: BaseException) -> Outcome:

@@ -52,11 +52,11 @@ class Counts(NamedTuple):
     sure_comma: int
 
 
-def refine(con: Any, staged: Path, target: Path) -> tuple[int, tuple[TypeNote, ...]]:
-    """Give typed columns to what is typed but for null markers or decimal commas; the row count and the notes."""
+def refine(con: Any, staged: Path, target: Path, leave: str = "") -> tuple[int, tuple[TypeNote, ...]]:
+    """Type columns that are typed but for null markers or decimal commas, all but `leave`; row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
-    texts = [c[0] for c in columns if c[1] == "VARCHAR"]
+    texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
     casts: dict[str, str] = {}
     notes = [_wide(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     for column, counts in _candidates(con, staged, texts, rows).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -14,14 +15,18 @@ from urllib.parse import unquote
 from etude.errors import Invalid
 from etude.sources.column_types import refine
 from etude.sources.dialect import Dialect, Record, detect, records
-from etude.sources.parquet import differing, literal, name, read_parquet, write
+from etude.sources.parquet import differing, literal, name, read_parquet, reraise_limit, write
 from etude.sources.report import LoadReport, Rename, RowFaults, merge
-from etude.sources.text import Survey, open_text, survey
+from etude.sources.text import CHUNK, Survey, open_text, survey
 
 SAMPLE_CHARS = 1 << 20
-HUGE_FIELD = 1_000_000
+HUGE_FIELD = CHUNK
 TITLE_ROWS = 20
-DUCKDB_LINE = 2_000_000
+EXTRA = "_extra"
+# The column for extra fields where no row has one: it is written, and then not read.
+UNNAMED = "\x01unnamed"
+# DuckDB reads records up to 2 MB, of at most 4 bytes a character, unless told otherwise.
+LONG_RECORD = 400_000
 REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
 """The dialect that the repair writes."""
 # Parquet has no integer beyond 64 bits: a decimal keeps each digit, and text what is longer still.
@@ -51,11 +56,10 @@ class Part:
 
     def scan(self, types: dict[str, str]) -> str:
         """SQL that reads the file with these types in place of its own."""
-        if any(types[c.name] != c.type for c in self.columns if c.name):
-            columns = tuple(Column(c.name, types.get(c.name, c.type)) for c in self.columns)
+        columns = tuple(Column(c.name, types.get(c.name.lower(), c.type)) for c in self.columns)
+        rows = read_parquet(self.staged)
+        if columns != self.columns:
             rows = _read_csv(self.path, self.options, columns)
-        else:
-            rows = read_parquet(self.staged)
         constants = dict(self.constants)
         kept = [name(c.name) for c in self.columns if c.name and c.name not in constants]
         return f"SELECT {', '.join(kept + [f'{v} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
@@ -75,7 +79,7 @@ def join(con: Any, parts: list[Part], target: Path, scratch: Path) -> tuple[int,
         joined = scratch / "joined.parquet"
         write(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
         report = replace(report, notes=report.notes + differing([(p.source, names_of(p)) for p in parts]))
-    count, notes = refine(con, joined, target)
+    count, notes = refine(con, joined, target, leave=EXTRA)
     return count, replace(report, types=report.types + notes)
 
 
@@ -94,10 +98,11 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
         raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
     dialect = detect(sample.replace("\0", ""), whole=len(sample) < SAMPLE_CHARS)
     staged = scratch / f"part{index}.parquet"
-    if found.plain and not (found.lone_cr and found.lines > 0 and "\n" in sample):
+    if found.plain and not (found.lone_cr and "\n" in sample):
         try:
             part = _as_is(con, path, found, dialect, staged)
-        except duckdb.Error:
+        except duckdb.Error as error:
+            reraise_limit(error)
             part = None
         if part:
             return part
@@ -106,7 +111,7 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
 
 def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -> Part | None:
     """The file read by DuckDB alone, or None where DuckDB would leave out or misread something."""
-    line = f", max_line_size={found.longest * 2}" if found.longest > DUCKDB_LINE // 2 else ""
+    line = _line_size(found.longest) if found.longest > CHUNK else ""
     sniffed = _sniff(con, path, line.lstrip(", "))
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
@@ -116,7 +121,7 @@ def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -
     )
     write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     with open_text(path, found) as text:
-        first = next(records(text, dialect))
+        first = next(r for r in records(text, dialect) if not r.blank)
     report = LoadReport(
         encoding="utf-8",
         bom=found.bom,
@@ -150,7 +155,8 @@ def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
     extra = f", {options}" if options else ""
     try:
         row = con.execute(f"SELECT * FROM sniff_csv({literal(path)}, sample_size=-1{extra})").fetchone()
-    except duckdb.Error:
+    except duckdb.Error as error:
+        reraise_limit(error)
         return None
     delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
     formats = "".join(
@@ -191,8 +197,11 @@ def _read_csv(path: str, options: str, columns: tuple[Column, ...]) -> str:
     )
 
 
-# The column for extra fields where no row has one: it is written, and then not read.
-UNNAMED = "\x01unnamed"
+def _line_size(longest: int) -> str:
+    """Options for records longer than DuckDB's 2 MB; its own buffer would be sixteen times their size."""
+    if longest < 1_900_000:
+        return ""
+    return f", max_line_size={longest + 1024}, buffer_size={2 * longest + 4096}"
 
 
 def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int:
@@ -220,10 +229,10 @@ def _repaired(con: Any, path: str, found: Survey, dialect: Dialect, scratch: Pat
     copy = scratch / f"repaired{index}.csv"
     with open_text(path, found) as text:
         lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
-        wrote = _rewrite(con, records(lines, dialect), dialect.width, copy, scratch, faults)
+        wrote = _rewrite(con, records(lines, dialect), dialect, copy, scratch, faults)
     columns = tuple(Column(n, "VARCHAR") for n in wrote.names)
-    columns += (Column(_free("_extra", wrote.names) if wrote.extra else "", "VARCHAR"),)
-    options = f"{REGULAR}, header=false, max_line_size={max(DUCKDB_LINE, wrote.longest * 4 + 1024)}"
+    columns += (Column(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
+    options = f"{REGULAR}, header=false{_line_size(wrote.longest)}"
     part = Part(
         source=path,
         path=str(copy),
@@ -259,27 +268,37 @@ class Rewritten(NamedTuple):
     huge_fields: int
 
 
-def _rewrite(con: Any, found: Any, width: int, copy: Path, scratch: Path, faults: RowFaults) -> Rewritten:
-    """Write each record with `width` fields and one more for what is too much."""
-    head = _without_titles([r for r in islice(found, 1000)], width, faults)
-    header, names = _header(con, [r for r in head if not r.blank], width, scratch)
-    extra, longest, blank, huge, seen = False, 0, 0, 0, not header
+def _rewrite(
+    con: Any, found: Iterator[Record], dialect: Dialect, copy: Path, scratch: Path, faults: RowFaults
+) -> Rewritten:
+    """Write each record with as many fields as there are columns, and one more for what is too much."""
+    width, blank = dialect.width, 0
+
+    def filled() -> Iterator[Record]:
+        nonlocal blank
+        for record in found:
+            if record.blank and width > 1:
+                blank += 1
+            else:
+                yield record
+
+    rest = filled()
+    head = _without_titles(list(islice(rest, 1000)), width, faults)
+    header, names = _header(con, head, dialect, scratch)
+    if header:
+        _fit(head.pop(0), dialect, faults)
+    extra, longest, huge = False, 0, 0
     with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
         # csv.writer quotes what its line end holds: \r\n makes it quote both.
         writer = csv.writer(file, lineterminator="\r\n")
-        for record in chain(head, found):
-            if record.blank and width > 1:
-                blank += 1
-                continue
-            if not seen:
-                seen = True
-                _fit(record, width, faults)
-                continue
-            row = _fit(record, width, faults)
+        for record in chain(head, rest):
+            row = _fit(record, dialect, faults)
             extra = extra or bool(row[width])
-            if record.size > HUGE_FIELD:
-                huge += sum(len(field) > HUGE_FIELD for field in record.fields)
-            longest = max(longest, record.size)
+            if record.size > LONG_RECORD:
+                huge += sum(len(field) > HUGE_FIELD for field in row)
+                longest = max(
+                    longest, sum(len(field.encode("utf-8", "replace")) + field.count('"') + 3 for field in row)
+                )
             writer.writerow(row)
     return Rewritten(header, names, extra, longest, blank, huge)
 
@@ -289,23 +308,22 @@ def _without_titles(head: list[Record], width: int, faults: RowFaults) -> list[R
     if width < 2:
         return head
     for at, record in enumerate(head[:TITLE_ROWS]):
-        if not record.blank and sum(bool(f.strip()) for f in record.fields) > 1:
+        if sum(bool(f.strip()) for f in record.fields) > 1:
             for title in head[:at]:
-                if not title.blank:
-                    faults.add("one cell above the header", "skipped as a title", title.line)
-            return [r for i, r in enumerate(head) if i >= at or r.blank]
+                faults.add("one cell above the header", "skipped as a title", title.line)
+            return head[at:]
     return head
 
 
-def _header(con: Any, head: list[Record], width: int, scratch: Path) -> tuple[list[str], list[str]]:
+def _header(con: Any, head: list[Record], dialect: Dialect, scratch: Path) -> tuple[list[str], list[str]]:
     """The first row as written where it is a header (else empty), and the names of the columns."""
-    probe = scratch / "probe.csv"
+    probe, width = scratch / "probe.csv", dialect.width
     ignore = RowFaults()
     with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
-        csv.writer(file, lineterminator="\r\n").writerows(_fit(r, width, ignore)[:width] for r in head)
-    longest = max(DUCKDB_LINE, probe.stat().st_size)
-    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0, max_line_size={longest}")
-    first = _fit(head[0], width, ignore)[:width]
+        csv.writer(file, lineterminator="\r\n").writerows(_fit(r, dialect, ignore)[:width] for r in head)
+    longest = _line_size(min(probe.stat().st_size, 4 * max(r.size for r in head)))
+    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0{longest}")
+    first = _fit(head[0], dialect, ignore)[:width]
     if sniffed and len(sniffed.columns) == width:
         return (first if sniffed.header else []), [c.name for c in sniffed.columns]
     return first, _names(first)
@@ -327,18 +345,18 @@ def _free(wanted: str, names: list[str]) -> str:
     return free
 
 
-def _fit(record: Record, width: int, faults: RowFaults) -> list[str]:
-    """The record as `width` fields and one for the extra ones."""
-    fields = record.fields
+def _fit(record: Record, dialect: Dialect, faults: RowFaults) -> list[str]:
+    """The record as one field for each column and one for the extra ones."""
+    fields, width = record.fields, dialect.width
     if record.stray_quote:
         faults.add("a stray quote", "the quote is kept as text", record.line)
     if len(fields) < width and not record.blank:
         faults.add("too few fields", "the missing ones are null", record.line)
     if len(fields) <= width:
         return fields + [""] * (width + 1 - len(fields))
-    rest = ",".join(fields[width:])
-    if rest.strip(","):
-        faults.add("too many fields", "the extra ones are in column `_extra`", record.line)
+    rest = dialect.delimiter.join(fields[width:])
+    if any(fields[width:]):
+        faults.add("too many fields", f"the extra ones are in column `{EXTRA}`", record.line)
     else:
         faults.add("empty fields at the end", "they are left out", record.line)
         rest = ""
@@ -364,11 +382,12 @@ def _typed(con: Any, part: Part) -> Part:
             named = ", ".join(map(name, names_of(candidate)))
             write(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
         except duckdb.Error as error:
+            reraise_limit(error)
             failed = error
         else:
             return candidate
     raise Invalid(
-        f"`{part.path}` cannot be read as a table: {str(failed).splitlines()[0]}",
+        f"`{part.source}` cannot be read as a table: {str(failed).splitlines()[0]}",
         hint="Open it in a text editor; is it a text file at all?",
     ) from failed
 
@@ -397,7 +416,8 @@ def _decoding_notes(found: Survey) -> tuple[str, ...]:
 
 def _constants(path: str) -> tuple[tuple[str, str], ...]:
     folders = os.path.dirname(path).split(os.sep)
-    return tuple((k, _constant(unquote(v))) for k, _, v in (f.partition("=") for f in folders) if k and v)
+    pairs = (folder.partition("=") for folder in folders)
+    return tuple({key: _constant(unquote(value)) for key, _, value in pairs if key and value}.items())
 
 
 def _constant(value: str) -> str:
@@ -407,10 +427,11 @@ def _constant(value: str) -> str:
 
 
 def _common_types(parts: list[Part]) -> dict[str, str]:
-    """One type for each column over all files: the wider number, or text."""
+    """One type for each column over all files, by its name in lower case: the wider number, or text."""
     types: dict[str, str] = {}
     for column in (c for p in parts for c in p.columns if c.name):
-        before = types.setdefault(column.name, column.type)
+        key = column.name.lower()
+        before = types.setdefault(key, column.type)
         if before != column.type:
-            types[column.name] = "DOUBLE" if {before, column.type} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+            types[key] = "DOUBLE" if {before, column.type} == {"BIGINT", "DOUBLE"} else "VARCHAR"
     return types

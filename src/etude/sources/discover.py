@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
+from typing import NamedTuple
 
 from etude.errors import Invalid, NotFound
 
@@ -60,11 +61,11 @@ class Found:
     ignored: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Seen:
+class _Seen(NamedTuple):
     path: str
     parts: tuple[str, ...]
     """The path below the folder asked for."""
+    format: str
     size: int
     mtime_ns: int
 
@@ -77,8 +78,8 @@ def discover(url: str) -> list[FileTable]:
 def scan(url: str) -> Found:
     """As `discover`, with the names of ignored files."""
     seen = sorted(_seen(os.path.expanduser(url)), key=lambda s: s.parts)
-    known = [s for s in seen if format_of(s.path)]
-    ignored = tuple("/".join(s.parts) for s in seen if not format_of(s.path))
+    known = [s for s in seen if s.format]
+    ignored = tuple("/".join(s.parts) for s in seen if not s.format)
     if not known:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
@@ -97,7 +98,9 @@ def format_of(path: str) -> str:
 
 def clean_name(text: str) -> str:
     """A name that a query may write without quotes: lower-case words joined by `_`."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    plain = text
+    if not text.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     name = re.sub(r"[\W_]+", "_", plain.lower()).strip("_")
     if not name or not name[0].isalpha() or name in RESERVED:
         name = f"t_{name}".rstrip("_")
@@ -139,19 +142,24 @@ def _seen(url: str) -> Iterator[_Seen]:
 
 
 def _walk(folder: str, above: tuple[str, ...], count: list[int]) -> Iterator[_Seen]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            # A linked folder may lead back up; a linked file is as good as a file.
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path, (*above, entry.name), count)
-            elif entry.is_file():
-                count[0] += 1
-                if count[0] > MOST_FILES:
-                    raise Invalid(f"More than {MOST_FILES:,} files.", hint="Name a sub-folder or use a glob.")
-                stat = entry.stat()
-                yield _Seen(entry.path, (*above, entry.name), stat.st_size, stat.st_mtime_ns)
+    try:
+        entries = list(os.scandir(folder))
+    except PermissionError:
+        # Named among the ignored, so that the missing table is no riddle.
+        yield _Seen(folder, (*above, "(no right to read)"), "", 0, 0)
+        return
+    count[0] += len(entries)
+    if count[0] > MOST_FILES:
+        raise Invalid(f"More than {MOST_FILES:,} files.", hint="Name a sub-folder or use a glob.")
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        # A linked folder may lead back up; a linked file is as good as a file.
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, (*above, entry.name), count)
+        elif entry.is_file():
+            stat = entry.stat()
+            yield _Seen(entry.path, (*above, entry.name), format_of(entry.name), stat.st_size, stat.st_mtime_ns)
 
 
 def _match(pattern: str) -> Iterator[_Seen]:
@@ -165,7 +173,7 @@ def _match(pattern: str) -> Iterator[_Seen]:
 
 def _stat(path: str, parts: tuple[str, ...]) -> _Seen:
     stat = os.stat(path)
-    return _Seen(path, parts, stat.st_size, stat.st_mtime_ns)
+    return _Seen(path, parts, format_of(path), stat.st_size, stat.st_mtime_ns)
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
@@ -178,7 +186,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
         else:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
-        formats = {format_of(p.path) for p in parts}
+        formats = {p.format for p in parts}
         if len(formats) == 1 and formats != {"excel"}:
             groups.append((clean_name(folder), parts))
         else:
@@ -197,7 +205,7 @@ def _table(name: str, files: list[_Seen]) -> FileTable:
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    return FileTable(name, tuple(f.path for f in files), format_of(files[0].path), digest.hexdigest())
+    return FileTable(name, tuple(f.path for f in files), files[0].format, digest.hexdigest())
 
 
 def _missing(path: str, url: str) -> NotFound:

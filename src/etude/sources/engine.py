@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from socket import socket
-from typing import Any
+from typing import Any, NoReturn
 
 from etude import confine
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, problem
@@ -45,28 +46,35 @@ def main() -> None:
     import pyarrow  # noqa: F401
 
     data, control = wire.inherited(args.data), wire.inherited(args.control)
+    engine = Engine(data, control, isolation)
     with contextlib.suppress(wire.Closed, KeyboardInterrupt):
-        Engine(data, control, isolation).serve()
-    # Threads of a library may still run: nothing here is worth waiting for.
-    os._exit(0)
+        engine.serve()
+    engine.leave()
 
 
 class Engine:
     """One driver behind the two sockets."""
 
     def __init__(self, data: socket, control: socket, isolation: dict[str, bool]) -> None:
+        import pyarrow as pa
+
+        # Made once: without them, every small result would look for defaults again.
+        self._options = pa.ipc.IpcWriteOptions()
         self._data = data
         self._control = control
         self._isolation = isolation
         self._driver: Driver | None = None
         self._verdicts: OrderedDict[str, Checked] = OrderedDict()
         self._running: int | None = None
+        self._scratch = ""
         self._lock = threading.Lock()
 
     def serve(self) -> None:
         """Answer requests until the host closes its end."""
         while True:
             head = wire.receive(self._data).head
+            if head["op"] == "took":
+                continue  # of the last chunks of a result, which nobody had to wait for
             try:
                 self._answer(head)
             except wire.Closed:
@@ -102,6 +110,7 @@ class Engine:
         return self._driver
 
     def _confine(self, head: Json) -> None:
+        self._scratch = head["scratch"]
         confine.limit_resources(head["memory"], head["file_bytes"])
         confine.refuse_new_privileges()
         # The last two because DuckDB reads its memory limit there, and aborts where it may not.
@@ -166,10 +175,17 @@ class Engine:
                 self._report_progress()
                 continue
             except (wire.Closed, OSError):
-                os._exit(0)
+                self.leave()
             with self._lock:
                 if self._driver is not None and self._running == head["id"]:
                     self._driver.cancel()
+
+    def leave(self) -> NoReturn:
+        """End the process because the host is gone."""
+        # A host that was killed removes nothing: what was spilled to disk goes with this process.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        # Threads of a library may still run: nothing here is worth waiting for.
+        os._exit(0)
 
     def _report_progress(self) -> None:
         with self._lock:
@@ -214,18 +230,18 @@ class Engine:
     def _stream(self, batches: Iterator[Any], head: Json, end: Json, started: float) -> None:
         capped = _Cap(head["rows"], head["bytes"])
         chunk: list[Any] = []
-        size, on_their_way = 0, 0
+        sent, on_their_way = 0, 0
         for batch in capped.cut(batches):
             chunk.append(batch)
-            size += batch.nbytes
-            if size >= CHUNK:
+            if capped.size - sent >= CHUNK:
                 on_their_way = self._flow(on_their_way)
-                self._send_chunk({"ok": True, "more": True, "types": self._opened.column_types}, chunk)
-                chunk, size = [chunk[0].slice(0, 0)], 0
+                part = {"ok": True, "more": True, "types": self._opened.column_types}
+                self._send_chunk(part, chunk, capped.size - sent)
+                chunk, sent = [chunk[0].slice(0, 0)], capped.size
         end["row_count"], end["truncated"], end["bytes"] = capped.rows, capped.truncated, capped.size
         end["types"] = self._opened.column_types
         end["elapsed_ms"] = (time.perf_counter() - started) * 1000
-        self._send_chunk(end, chunk)
+        self._send_chunk(end, chunk, capped.size - sent)
 
     def _flow(self, on_their_way: int) -> int:
         if on_their_way < WINDOW:
@@ -234,20 +250,26 @@ class Engine:
             raise wire.Closed
         return on_their_way
 
-    def _send_chunk(self, head: Json, batches: list[Any]) -> None:
+    def _send_chunk(self, head: Json, batches: list[Any], size: int) -> None:
         import pyarrow as pa
 
-        fd = wire.shared_file() if sum(b.nbytes for b in batches) > wire.INLINE else None
+        fd = wire.shared_file() if size > wire.INLINE else None
         if fd is None:
             sink = pa.BufferOutputStream()
-            _write(sink, batches)
+            self._write(sink, batches)
             wire.send(self._data, head, memoryview(sink.getvalue()))
             return
         with open(fd, "wb", buffering=0) as file, pa.PythonFile(file, "w") as out:
-            _write(out, batches)
-            size = out.tell()
+            self._write(out, batches)
             wire.seal(fd)
-            wire.send(self._data, head | {"size": size}, fd=fd)
+            wire.send(self._data, head | {"size": out.tell()}, fd=fd)
+
+    def _write(self, sink: Any, batches: list[Any]) -> None:
+        import pyarrow as pa
+
+        with pa.ipc.new_stream(sink, batches[0].schema, options=self._options) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
 
 
 class _Cap:
@@ -297,14 +319,6 @@ def _check_budget(estimate: Json, head: Json) -> None:
                 allowed=allowed,
                 estimate=estimate,
             )
-
-
-def _write(sink: Any, batches: list[Any]) -> None:
-    import pyarrow as pa
-
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
 
 
 def _tuples(mount: Json) -> Json:

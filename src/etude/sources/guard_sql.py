@@ -169,6 +169,24 @@ _OBJECT_NAMES = _words(
     """regclass regproc regprocedure regoper regoperator regtype regrole regnamespace regconfig regdictionary
     regcollation"""
 )
+# Words that no engine takes for a name unless they are quoted. Where the parser does, it reads the text differently.
+_CORE = """select from where group having order limit union table join on using with into for in case when then else as
+    and or not null is distinct all create """
+_RESERVED = {
+    "postgres": _words(
+        _CORE
+        + """analyse analyze any array asc asymmetric both cast check collate column constraint default deferrable desc
+        do end except false fetch foreign grant initially intersect lateral leading offset only placing primary
+        references returning some symmetric to trailing true unique variadic window"""
+    ),
+    "mysql": _words(
+        _CORE
+        + """by exists between like left right inner cross natural outer update delete insert drop alter lock procedure
+        call set partition straight_join force ignore use"""
+    ),
+    # Here many words may be names; SQLite's own authorizer tells what a statement really reads.
+    "sqlite": _words(_CORE),
+}
 _STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 
 
@@ -253,12 +271,12 @@ class _Statement:
         word = token.text.lower()
         if self.dialect == "postgres" and word in _OBJECT_NAMES:
             self.refuse(f"The type `{word}` is refused: it tells about the catalog.", "type", token.start)
-        if word in _FORBIDDEN[self.dialect] and raw[0].isalpha() and not self._is_member(token):
+        if word in _FORBIDDEN[self.dialect] and raw[0].isalpha() and not self.follows_dot_or_as(token.start):
             self.refuse(f"`{raw.upper()}` is refused in a query.", "keyword", token.start)
 
-    def _is_member(self, token: Any) -> bool:
-        """Whether the word follows a dot or AS, where it can only be a name."""
-        before = self.sql[: token.start].rstrip()
+    def follows_dot_or_as(self, offset: int) -> bool:
+        """Whether a word there can only be a name."""
+        before = self.sql[:offset].rstrip()
         return before.endswith(".") or re.search(r"\bas$", before[-3:], re.IGNORECASE) is not None
 
     def parse(self) -> Any:
@@ -268,6 +286,9 @@ class _Statement:
             trees = self._dialect.parser().parse(list(self.tokens), self.sql)
         except ParseError as error:
             raise self._invalid(error) from None
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            # The parser stumbles over some texts instead of refusing them.
+            raise InvalidQuery("The query cannot be parsed.", hint="Check its spelling, or write it plainly.") from None
         if len(trees) != 1 or trees[0] is None:
             raise Refused(f"The text holds {len(trees)} statements; exactly one is run.", reason="statements")
         return trees[0]
@@ -320,6 +341,9 @@ _HINT = "Only functions and clauses on the allow-list run; they read granted tab
 
 def _joins(left: str, right: str, dialect: str) -> bool:
     """Whether two neighbouring tokens might be read as one, as `U&"x"` or `_utf8'x'` would be."""
+    if left == right == "-":
+        # Two minus signs stay two: before a blank they would begin a comment.
+        return True
     words = bool(_WORDLIKE.match(left)), bool(_WORDLIKE.match(right))
     return all(words) or (dialect == "postgres" and any(words) and ("&" in (left, right)))
 
@@ -360,14 +384,14 @@ _CLAUSES: dict[str, frozenset[str]] = {
 }
 # Words before a bracket that do not call anything.
 _BEFORE_BRACKET = _words(
-    """cast select distinct all from join on using where by having limit offset and or not xor in exists any some between
-    like ilike to escape is case when then else as over filter group sets rollup cube lateral values union intersect
-    except with recursive materialized interval placing for array row first next only collate regexp rlike glob match
-    against div mod binary columns tablesample system bernoulli repeatable index zone symmetric within ordinality
-    exclude range rows preceding isnull notnull similar separator straight_join full window percent ties character set
-    bit varying char character varchar nchar varbinary decimal dec numeric float real double precision timestamp
-    timestamptz time timetz datetime date int integer bigint smallint tinyint mediumint year unsigned signed text blob
-    bpchar varbit fixed number"""
+    """cast select distinct all from join on using where by having limit offset and or not xor in exists any some
+    between like ilike to escape is case when then else as over filter group sets rollup cube lateral values
+    union intersect except with recursive materialized interval placing for array row first next only collate
+    regexp rlike glob match against div mod binary columns tablesample system bernoulli repeatable index zone
+    symmetric within ordinality exclude range rows preceding isnull notnull similar separator straight_join
+    full window percent ties character set bit varying char character varchar nchar varbinary decimal dec
+    numeric float real double precision timestamp timestamptz time timetz datetime date int integer bigint
+    smallint tinyint mediumint year unsigned signed text blob bpchar varbit fixed number"""
 )
 _LOCKS = re.compile(r"(?:update|share|no|key)\b", re.IGNORECASE)
 
@@ -498,6 +522,23 @@ class _Walk:
                 self._declare(node)
             elif isinstance(node, exp.Column):
                 self._column(node)
+            elif isinstance(node, exp.Identifier):
+                self._identifier(node)
+            elif isinstance(node, exp.In) and node.args.get("field") is not None:
+                raise Refused(
+                    "`IN` takes a list or a query in brackets.",
+                    hint="Write `IN (SELECT ...)`.",
+                    reason="table",
+                    **self._placed(node),
+                )
+
+    def _identifier(self, node: Any) -> None:
+        if node.quoted or node.this.lower() not in _RESERVED[self._dialect]:
+            return
+        offset = _offset(node)
+        if offset is None or not self._statement.follows_dot_or_as(offset):
+            hint = "Put the name in quotes, or check the words before it."
+            self._statement.refuse(f"`{node.this}` is a reserved word, not a name.", "token", offset, hint)
 
     def _unlisted(self, node: Any, name: str) -> None:
         from sqlglot import exp
@@ -549,11 +590,13 @@ class _Walk:
             self._from_call(node, node.this)
             return
         identifiers = [i for i in (node.args.get("catalog"), node.args.get("db"), node.this) if i is not None]
+        if not all(isinstance(i, exp.Identifier) for i in identifiers):
+            raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
         parts = [_Part(i.this, bool(i.quoted)) for i in identifiers]
         if len(parts) == 1 and (self._is_cte(node, parts[0]) or self._is_dual(parts[0])):
             return
         start, last = identifiers[0].meta.get("start"), identifiers[-1].meta
-        if start is None or "end" not in last or not all(isinstance(i, exp.Identifier) for i in identifiers):
+        if start is None or "end" not in last:
             raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
         name, rewritten = _resolve(parts, self._dialect, self._granted, _place(self._statement.sql, start))
         self.tables.add(name)
@@ -613,8 +656,10 @@ class _Walk:
 
     def _column(self, node: Any) -> None:
         """Drop the source's name before a column: `source.table.column` means `table.column`."""
+        from sqlglot import exp
+
         first = node.args.get("catalog") or node.args.get("db")
-        if first is None or _is_schema(_Part(first.this, False), self._granted):
+        if not isinstance(first, exp.Identifier) or _is_schema(_Part(first.this, False), self._granted):
             return
         after = node.args.get("db") if node.args.get("catalog") else node.args.get("table")
         if _ascii_lower(first.this) == self._granted.source.lower() and after is not None:
@@ -662,7 +707,7 @@ _WORDS = {
     "Lock": "FOR UPDATE",
     "into": "INTO",
     "Into": "INTO",
-    "operation_modifiers": "SQL_CALC_FOUND_ROWS",
+    "operation_modifiers": "a word between SELECT and the first column",
     "Delete": "DELETE",
     "Insert": "INSERT",
     "Update": "UPDATE",
@@ -676,14 +721,16 @@ _WORDS = {
 
 def _visible(clause: Any, inside: Any) -> list[Any]:
     """The names of a WITH that a place sees: those before it, and itself where it is recursive."""
-    names = []
+    from sqlglot import exp
+
+    seen = []
     for cte in clause.expressions:
         if cte is inside:
-            if clause.args.get("recursive"):
-                names.append(cte.args["alias"].this)
+            seen += [cte] if clause.args.get("recursive") else []
             break
-        names.append(cte.args["alias"].this)
-    return [n for n in names if n is not None]
+        seen.append(cte)
+    names = [cte.args["alias"].this for cte in seen if cte.args.get("alias") is not None]
+    return [name for name in names if isinstance(name, exp.Identifier)]
 
 
 def _offset(node: Any) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.errors import NotFound
+from etude.errors import Cancelled, Invalid, LimitExceeded, NotFound, SourceError
 from etude.sources import delimited, excel, parquet, records
 from etude.sources.discover import FileTable, Found, clean_name, discover, scan, stem_of, unique_names
 from etude.sources.report import LoadReport
@@ -41,8 +41,7 @@ def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None
     folder are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
     """
     for path in file.paths:
-        if not os.path.isfile(path):
-            raise NotFound(f"`{path}` is not there any more.", hint="Look for the files again.")
+        _check(path)
     if file.format == "parquet":
         return _in_place(file)
     out_dir.mkdir(parents=True, exist_ok=True)
@@ -56,6 +55,17 @@ def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None
 
 
 Staged = tuple[str, Path, int, LoadReport]
+
+
+def _check(path: str) -> None:
+    if not os.path.isfile(path):
+        raise NotFound(f"`{path}` is not there any more.", hint="Look for the files again.")
+    if not os.access(path, os.R_OK):
+        raise SourceError(f"`{path}` may not be read.", hint="Give the user that runs etude the right to read it.")
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"The name {path!r} is not UTF-8.", hint="Rename the file or its folder.") from error
 
 
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
@@ -124,4 +134,14 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
     with duckdb.connect(config=settings | dict(config or {})) as con:
         # A time without zone must not depend on where the file is loaded.
         con.execute("SET TimeZone = 'UTC'")
-        yield con
+        try:
+            yield con
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            raise LimitExceeded("Loading needs more memory than it may use.", hint="Raise the memory limit.") from error
+        except duckdb.InterruptException as error:
+            raise Cancelled("Loading was cancelled.") from error
+        except duckdb.Error as error:
+            raise SourceError(
+                f"DuckDB could not load the file: {str(error).splitlines()[0]}",
+                hint="Check the free space of the cache folder; else convert the file to Parquet yourself.",
+            ) from error

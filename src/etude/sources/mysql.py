@@ -41,8 +41,8 @@ _URL_OPTIONS = frozenset(
 )
 _SYSTEM = "('information_schema', 'mysql', 'performance_schema', 'sys')"
 
-_TABLES = f"""SELECT table_schema, table_name, table_type, engine, table_rows, data_length + index_length, table_comment,
-    create_time, IF(update_time < NOW() - INTERVAL 1 SECOND, update_time, NULL)
+_TABLES = f"""SELECT table_schema, table_name, table_type, engine, table_rows, data_length + index_length,
+    table_comment, create_time, IF(update_time < NOW() - INTERVAL 1 SECOND, update_time, NULL)
     FROM information_schema.tables WHERE table_schema NOT IN {_SYSTEM} ORDER BY 1, 2"""
 _COLUMNS = f"""SELECT table_schema, table_name, column_name, column_type, is_nullable, column_comment, column_key
     FROM information_schema.columns WHERE table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, ordinal_position"""

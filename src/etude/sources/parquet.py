@@ -28,6 +28,14 @@ def write(con: Any, query: str, path: Path) -> None:
     con.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
+def reraise_limit(error: Exception) -> None:
+    """Raise the error again where it tells of a limit or a cancel: reading in another way would not help."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException | duckdb.InterruptException):
+        raise error
+
+
 def inspect(path: str) -> tuple[int, list[str]]:
     """The number of rows and the column names, from the file's footer."""
     import pyarrow as pa

@@ -80,8 +80,8 @@ def _check_scalar(value: Any) -> Any:
         raise PydanticCustomError("scalar", "A whole number must fit in 64 bits.")
     if isinstance(value, float) and not isfinite(value):
         raise PydanticCustomError("scalar", "A number must be finite.")
-    if isinstance(value, str) and "\0" in value:
-        raise PydanticCustomError("scalar", "Text must not hold the character U+0000; no engine stores it.")
+    if isinstance(value, str) and any(char == "\0" or "\ud800" <= char <= "\udfff" for char in value):
+        raise PydanticCustomError("scalar", "Text must be Unicode without U+0000; engines store no other.")
     return value
 
 

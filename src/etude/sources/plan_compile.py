@@ -314,10 +314,13 @@ def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select,
 def _find_key(
     ref: str | ColumnRef, rows: Frame, row_keys: list[Typed], keys: list[Typed], aggregates: list[Typed]
 ) -> Typed:
-    name = ref if isinstance(ref, str) else ref.column
-    if near := get_close_matches(name, [a.name for a in aggregates], n=1, cutoff=0.8):
-        raise Invalid(f"`{name}` is not a column of the groups.", hint=f"Did you mean `{near[0]}`?")
-    column = rows.find(ref)
+    try:
+        column = rows.find(ref)
+    except Invalid:
+        name = ref if isinstance(ref, str) else ref.column
+        if near := get_close_matches(name, [a.name for a in aggregates], n=1, cutoff=0.8):
+            raise Invalid(f"`{name}` is not a column of the groups.", hint=f"Did you mean `{near[0]}`?") from None
+        raise
     for row_key, key in zip(row_keys, keys, strict=True):
         if row_key.ast == column.ast:
             return key
@@ -330,7 +333,7 @@ def _measure(item: Aggregate, rows: Frame) -> Measure:
         _check_operand(item.fn, of)
     operand = of.ast if of else None
     if item.filter is not None:
-        counted = operand or exp.Literal.number(1)
+        counted = exp.Literal.number(1) if operand is None else operand
         operand = exp.Case(ifs=[exp.If(this=_all(item.filter, rows), true=counted)])
     words = [item.fn, "distinct" if item.distinct else "", of.name if of else ""]
     name = item.alias or "_".join(word for word in words if word)
@@ -355,11 +358,11 @@ def _settle(
     if not median and not computed:
         asts = [sql.measure(m.fn, m.operand, m.distinct, dialect) for m in measures]
     else:
-        query, keys, asts = _rank_rows(query, keys, measures, dialect)
+        query, keys, asts = _prepare_rows(query, keys, measures, dialect)
     return query, keys, [replace(m.result, ast=ast) for m, ast in zip(measures, asts, strict=True)]
 
 
-def _rank_rows(
+def _prepare_rows(
     query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[exp.Expr]]:
     """Rows with keys and operands as columns; with an operand of a median also its place and their count."""

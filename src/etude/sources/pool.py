@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from etude.sources.base import Json, Mount, empty_batch
 GRACE_S = 1.0
 START_S = 60.0
 IDLE_S = 30.0
+SCRATCH = "etude-engine-"
 _START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
 
 
@@ -74,10 +77,13 @@ class Engine:
     def __init__(self, network: bool, limits: EngineLimits) -> None:
         self.network = network
         self._limits = limits
-        self._scratch = tempfile.TemporaryDirectory(prefix="etude-engine-", ignore_cleanup_errors=True)
+        self._scratch, self._scratch_lock = _new_scratch()
         self._data, data = wire.pair()
         self._control, control = wire.pair()
         self._control_lock = threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(self._data, select.POLLIN)
+        self._poll.register(self._control, select.POLLIN)
         self._query_id = 0
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
@@ -113,7 +119,6 @@ class Engine:
             "mounts": [asdict(m) for m in mounts],
             "engine_memory": int(self._limits.memory * 0.8),
             "threads": self._limits.threads,
-            "scratch": self._scratch.name,
         }
         self.info = self._ask(head, START_S)
 
@@ -128,6 +133,7 @@ class Engine:
             "memory": self._limits.memory,
             "file_bytes": self._limits.scratch_bytes,
             "network": self.network,
+            "scratch": self._scratch.name,
             "readable": readable,
             "writable": [self._scratch.name, *writable],
         }
@@ -166,7 +172,6 @@ class Engine:
     def _batches(
         self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
     ) -> Iterator[Any]:
-        taken = 0
         try:
             while True:
                 frame = self._wait(answer, deadline, timeout_s, on_progress)
@@ -175,7 +180,6 @@ class Engine:
                 if not frame.head.get("more"):
                     answer.end = frame.head
                     return
-                taken += 1
                 self._send({"op": "took"})
         finally:
             if not answer.end:
@@ -225,17 +229,14 @@ class Engine:
 
     def _receive(self, deadline: float, on_progress: Callable[[float], None] | None) -> wire.Frame | None:
         """The next frame of the answer, or None once the deadline has passed."""
-        data, control = self._data.fileno(), self._control.fileno()
-        poll = select.poll()
-        poll.register(data, select.POLLIN)
-        poll.register(control, select.POLLIN)
+        data = self._data.fileno()
         try:
             while True:
                 left = deadline - time.monotonic()
-                ready = {fd for fd, _ in poll.poll(max(left, 0) * 1000)}
+                ready = [fd for fd, _ in self._poll.poll(max(left, 0) * 1000)]
                 if data in ready:
                     return wire.receive(self._data)
-                if control in ready:
+                if ready:
                     done = wire.receive(self._control).head.get("progress")
                     if on_progress is not None and done is not None:
                         on_progress(done)
@@ -263,7 +264,36 @@ class Engine:
         self._process.wait()
         self._data.close()
         self._control.close()
-        self._scratch.cleanup()
+        if self._scratch_lock is not None:
+            self._scratch.cleanup()
+            os.close(self._scratch_lock)
+            self._scratch_lock = None
+
+
+def _new_scratch() -> tuple[tempfile.TemporaryDirectory[str], int | None]:
+    """A folder for one engine, and a lock on it that lasts as long as this process: see `remove_orphans`."""
+    while True:
+        folder = tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True)
+        # Another process may have taken the new, not yet locked folder for a dead one's.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.isdir(folder.name):
+                return folder, lock
+            os.close(lock)
+
+
+def remove_orphans() -> None:
+    """Remove the scratch folders of hosts that were killed: those that nobody has locked."""
+    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        # Folders of other users stay; a folder that another process removes now is as good as removed.
+        with contextlib.suppress(OSError):
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _decode(blob: Any) -> list[Any]:
@@ -308,13 +338,14 @@ class Pool:
         self._busy = 0
         self._spare: Engine | None = None
         self._closed = False
+        self._tidied = False
         self._sweeper: threading.Thread | None = None
 
     def warm(self) -> None:
         """Start an engine ahead of the first query; returns at once, the process loads its libraries by itself."""
         with self._free:
             if self._spare is None and not self._closed:
-                self._spare = Engine(network=False, limits=self._limits)
+                self._spare = self._new(network=False)
 
     @contextlib.contextmanager
     def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[Engine]:
@@ -351,7 +382,15 @@ class Pool:
             spare, self._spare = (self._spare, None) if not network else (None, self._spare)
         if spare is not None and spare.alive:
             return spare
-        return Engine(network, self._limits)
+        return self._new(network)
+
+    def _new(self, network: bool) -> Engine:
+        engine = Engine(network, self._limits)
+        if not self._tidied:
+            # Once, and while the process loads its libraries: it costs the caller nothing then.
+            self._tidied = True
+            remove_orphans()
+        return engine
 
     def _take(self, key: Key | None, wait_s: float) -> Engine | None:
         until = time.monotonic() + wait_s

@@ -73,11 +73,14 @@ WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY oid"
 _NAMESPACES = "SELECT nspname FROM pg_namespace"
 _TYPES = "SELECT oid::bigint, typname FROM pg_type WHERE typtype IN ('e', 'b', 'r', 'm') AND oid >= 16384"
 _CHANGES = """
-SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint, d.stats_reset::text
+SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint,
+       d.stats_reset::text
 FROM pg_stat_all_tables s, pg_stat_database d WHERE s.relid = ANY(%s) AND d.datname = current_database()
   AND current_setting('track_counts')::bool"""
-_SCANNED = "SELECT n.nspname, c.relname, c.reltuples::float8, pg_table_size(c.oid) FROM pg_class c JOIN pg_namespace n \
-ON n.oid = c.relnamespace WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"
+_SCANNED = """
+SELECT n.nspname, c.relname, c.reltuples::float8, pg_table_size(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"""
 
 
 class PostgresDriver(Driver):
@@ -290,7 +293,7 @@ class PostgresDriver(Driver):
                 limit="timeout_s",
                 value=timeout_s,
             )
-        if state == "25006" or state == "42501":
+        if state in ("25006", "42501"):
             return Refused(f"Postgres refused the query: {text}.", hint="A source is read-only.", reason="rights")
         if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:
             return self._invalid(error, text, checked)

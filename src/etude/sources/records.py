@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from etude.errors import Invalid
 from etude.sources.delimited import STORED
-from etude.sources.parquet import literal, name, read_parquet, write
+from etude.sources.parquet import literal, name, read_parquet, reraise_limit, write
 from etude.sources.report import LoadReport, RowFaults, merge
 from etude.sources.text import Survey, open_text, survey
 
@@ -27,28 +27,36 @@ class Part(NamedTuple):
     path: str
     found: Survey
     report: LoadReport
+    cut_off: bool = False
+    """An array that does not end: DuckDB would take what is there without a word."""
 
 
 def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
     """Write the records of all files as one Parquet file; the number of rows, and the report."""
     import duckdb
 
-    parts = [_plain(path, scratch, i, len(paths) > 1) for i, path in enumerate(paths)]
+    several = len(paths) > 1
+    parts = [_plain(path, scratch, i) for i, path in enumerate(paths)]
+    parts = [_repaired(p, scratch, i, several) if p.cut_off else p for i, p in enumerate(parts)]
     try:
         rows = _write(con, parts, target, "auto")
-    except duckdb.Error:
-        parts = [_repaired(part, scratch, i, len(paths) > 1) for i, part in enumerate(parts)]
+    except duckdb.Error as error:
+        reraise_limit(error)
+        parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
         rows = _write_repaired(con, parts, target)
     return rows, merge([p.report for p in parts])
 
 
-def _plain(path: str, scratch: Path, index: int, several: bool) -> Part:
+def _plain(path: str, scratch: Path, index: int) -> Part:
     """The file as UTF-8 without NUL bytes, and known to hold records."""
     found = survey(path)
     with open_text(path, found) as text:
-        start = ""
-        while not start and (chunk := text.read(1 << 16)):
-            start = chunk.strip(SPACE + "\0")[:100]
+        start = end = ""
+        while chunk := text.read(1 << 16):
+            filled = chunk.strip(SPACE + "\0")
+            start, end = start or filled[:100], filled[-1:] or end
+            if start[:1] == "{":
+                break
     if not start:
         raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write records into it.")
     if start[0] not in "[{":
@@ -58,13 +66,14 @@ def _plain(path: str, scratch: Path, index: int, several: bool) -> Part:
         )
     notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
     report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
+    cut_off = start[0] == "[" and end != "]"
     if found.plain:
-        return Part(path, path, found, report)
+        return Part(path, path, found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
             out.write(chunk.replace("\0", ""))
-    return Part(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report)
+    return Part(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report, cut_off)
 
 
 def _write(con: Any, parts: list[Part], target: Path, layout: str, columns: str = "") -> int:
@@ -92,7 +101,8 @@ def _write_repaired(con: Any, parts: list[Part], target: Path) -> int:
 
     try:
         return _write(con, parts, target, "newline_delimited")
-    except duckdb.Error:
+    except duckdb.Error as error:
+        reraise_limit(error)
         # Sound JSON that has no common shape DuckDB can find: one column of JSON loses nothing.
         return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
 

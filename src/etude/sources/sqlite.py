@@ -20,7 +20,7 @@ from etude.sources.rows import CHUNK_ROWS, Dynamic, ResultColumn, to_batches
 
 SMALL_FILE = 64 << 20
 """Up to this size rows are counted one by one; in larger files the highest row id stands for their number."""
-MAX_VALUE = 256 << 20
+MAX_VALUE = 64 << 20
 STEPS = 20_000
 """Instructions of SQLite's machine between two looks at the clock."""
 
@@ -189,7 +189,7 @@ class SqliteDriver(Driver):
         """The statement as SQLite will run it; SQLite itself has bound its names."""
         schema = self._known()
         checked = check_sql(sql, self.dialect, schema.granted)
-        with self._guarded(schema) as connection:
+        with self._guarded(schema, checked.sql) as connection:
             try:
                 if not checked.sql.upper().startswith("EXPLAIN"):
                     connection.execute(f"EXPLAIN {checked.sql}").close()
@@ -198,8 +198,9 @@ class SqliteDriver(Driver):
         return checked
 
     @contextmanager
-    def _guarded(self, schema: _Schema) -> Iterator[sqlite3.Connection]:
+    def _guarded(self, schema: _Schema, sql: str) -> Iterator[sqlite3.Connection]:
         connection = self._connected()
+        schema.connect_modules(connection, sql)
         connection.set_authorizer(schema.authorize)
         try:
             yield connection
@@ -224,7 +225,7 @@ class SqliteDriver(Driver):
         schema = self._known()
         self._stopped, self._deadline = False, time.monotonic() + timeout_s
         before = self._stat()
-        with self._guarded(schema) as connection:
+        with self._guarded(schema, checked.sql) as connection:
             cursor = None
             try:
                 cursor = connection.execute(checked.sql)
@@ -346,13 +347,16 @@ class _Schema:
             schemas=frozenset({"main", "temp"}),
             describe=self._describe,
         )
-        # Modules read the schema when they are first used, which the authorizer would not let them.
-        for name in virtual & set(self.kinds):
-            with suppress(sqlite3.Error):
-                connection.execute(f"EXPLAIN SELECT 1 FROM {_quoted(name)}")
-        for name in allowed_functions("sqlite_tables"):
-            with suppress(sqlite3.Error):
-                connection.execute(f"EXPLAIN SELECT 1 FROM {name}('[]')")
+        self._modules = {n.lower(): f"SELECT 1 FROM {_quoted(n)} LIMIT 1" for n in virtual & set(self.kinds)}
+        self._modules |= {n: f"SELECT 1 FROM {n}('[]')" for n in allowed_functions("sqlite_tables")}
+
+    def connect_modules(self, connection: sqlite3.Connection, sql: str) -> None:
+        """Let the modules a statement names read the schema, as they do on first use: the authorizer would not."""
+        text = sql.lower()
+        for name, query in self._modules.items():
+            if name in text:
+                with suppress(sqlite3.Error):
+                    connection.execute(query).fetchone()
 
     def _describe(self, name: str) -> Described:
         return [

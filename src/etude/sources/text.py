@@ -34,7 +34,7 @@ class Survey:
     bom: bool
     nul_bytes: int
     lines: int
-    """Line ends of any kind, counted in bytes."""
+    """Lines by any kind of line end, the last one too where nothing ends it."""
     lone_cr: bool
     """Some carriage returns have no line feed after them."""
     blank: bool
@@ -63,13 +63,14 @@ def survey(path: str) -> Survey:
             size += len(chunk)
             if valid:
                 valid = _decodes(decoder, chunk)
-            latin = latin or (not encoding and NOT_IN_CP1252.search(chunk) is not None)
+            latin = latin or (not chunk.isascii() and NOT_IN_CP1252.search(chunk) is not None)
             nuls += chunk.count(b"\0")
             feeds += chunk.count(b"\n")
-            if b"\r" in chunk or last == b"\r":
+            has_cr = b"\r" in chunk or last == b"\r"
+            if has_cr:
                 returns += chunk.count(b"\r")
                 pairs += chunk.count(b"\r\n") + (last == b"\r" and chunk[:1] == b"\n")
-            blank = blank or _has_blank(last + chunk)
+            blank = blank or _has_blank(last + chunk, has_cr)
             quotes = quotes or b'"' in chunk
             first = chunk.find(b"\n")
             longest = max(longest, carry + (first if first >= 0 else len(chunk)))
@@ -85,7 +86,7 @@ def survey(path: str) -> Survey:
         encoding=encoding,
         bom=bom,
         nul_bytes=0 if encoding.startswith(("utf-16", "utf-32")) else nuls,
-        lines=feeds + returns - pairs,
+        lines=feeds + returns - pairs + (last not in (b"", b"\n", b"\r")),
         lone_cr=returns > pairs,
         blank=blank,
         quotes=quotes,
@@ -133,5 +134,5 @@ def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, final: bool = Fal
     return True
 
 
-def _has_blank(chunk: bytes) -> bool:
-    return b"\n\n" in chunk or b"\n\r" in chunk or b"\r\r" in chunk
+def _has_blank(chunk: bytes, has_cr: bool) -> bool:
+    return b"\n\n" in chunk or (has_cr and (b"\n\r" in chunk or b"\r\r" in chunk))

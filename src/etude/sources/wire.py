@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _HEAD = struct.Struct("!II")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 MAX_FRAME = 64 << 20
 INLINE = 1 << 18
 """Blobs up to this size travel in the frame; larger ones in shared memory."""
@@ -39,11 +40,11 @@ class Frame:
 
 def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b"", fd: int | None = None) -> None:
     """Send one frame; raises `Closed` when nobody listens."""
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = _encode(head).encode()
     data = _HEAD.pack(len(text) + len(blob), len(text)) + text
     try:
         if fd is None:
-            sock.sendall(data + bytes(blob))
+            sock.sendall(b"".join((data, blob)))
         else:
             sent = socket.send_fds(sock, [data], [fd])
             if sent < len(data):
@@ -55,30 +56,29 @@ def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b
 def receive(sock: socket.socket) -> Frame:
     """Wait for one frame; raises `Closed` at the end of the stream."""
     try:
-        data, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
-        start = bytearray(data)
+        start, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
         if not start:
             raise Closed
-        _fill(sock, start, _HEAD.size)
-        total, head_size = _HEAD.unpack(start)
+        total, head_size = _HEAD.unpack(start + _read(sock, _HEAD.size - len(start)))
         if total > MAX_FRAME or head_size > total:
             raise Closed
-        body = bytearray()
-        _fill(sock, body, total)
+        body = _read(sock, total)
     except ConnectionResetError as error:
         raise Closed from error
-    head = json.loads(memoryview(body)[:head_size].tobytes())
+    head = json.loads(body[:head_size])
     if fds:
-        return Frame(head, _map(fds[0], int(head.get("size", 0))))
+        return Frame(head, map_sealed(fds[0], int(head.get("size", 0))))
     return Frame(head, memoryview(body)[head_size:])
 
 
-def _fill(sock: socket.socket, into: bytearray, size: int) -> None:
-    while len(into) < size:
-        part = sock.recv(size - len(into))
+def _read(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = sock.recv(size - len(data), socket.MSG_WAITALL)
         if not part:
             raise Closed
-        into += part
+        data += part
+    return data
 
 
 def shared_file() -> int | None:
@@ -93,7 +93,8 @@ def seal(fd: int) -> None:
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
 
 
-def _map(fd: int, size: int) -> mmap.mmap:
+def map_sealed(fd: int, size: int) -> mmap.mmap:
+    """Shared memory that nobody can change any more; `fd` is closed. Anything else is `Closed`."""
     try:
         # An unsealed file could shrink under the reader, which the kernel answers by ending the process.
         if fcntl.fcntl(fd, _F_GET_SEALS) & _SEALS != _SEALS or os.fstat(fd).st_size < size or size <= 0:

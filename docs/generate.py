@@ -1,0 +1,103 @@
+"""Write the generated parts of the docs: `python docs/generate.py`. A test compares them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from etude.cli.main import make_parser, overview
+from etude.entities import Entity, Limits
+from etude.errors import EtudeError
+from etude.settings import EngineSettings, QueryLimits, Settings
+
+DOCS = Path(__file__).parent
+BLOCK = re.compile(r"(<!-- generated: ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def generate(text: str) -> str:
+    """The page with each block between `<!-- generated: NAME -->` and `<!-- end -->` written anew."""
+    return BLOCK.sub(lambda found: found[1] + make(found[2]) + found[4], text)
+
+
+def make(name: str) -> str:
+    """One block by its name."""
+    kind, _, rest = name.partition(" ")
+    makers: dict[str, Callable[[str], str]] = {"settings": settings_table, "errors": errors_table, "help": help_text}
+    return makers[kind](rest)
+
+
+def settings_table(_: str) -> str:
+    """Every setting, its variable, its default and its meaning."""
+    lines = ["| key | variable | default | meaning |", "|---|---|---|---|"]
+    for prefix, model in (("", Settings), ("limits.", QueryLimits), ("engine.", EngineSettings)):
+        meanings = describe_fields(model)
+        for field, info in model.model_fields.items():
+            if field in ("limits", "engine"):
+                continue
+            key = prefix + field
+            variable = f"ETUDE_{key.upper().replace('.', '__')}"
+            lines.append(f"| `{key}` | `{variable}` | {show_default(info)} | {meanings[field]} |")
+    return "\n".join(lines) + "\n"
+
+
+def show_default(info: Any) -> str:
+    """The default as TOML would write it; some depend on the machine."""
+    if info.default is PydanticUndefined:
+        return "none" if info.default_factory is dict else "depends on the machine"
+    if isinstance(info.default, bool):
+        return f"`{str(info.default).lower()}`"
+    return f"`{info.default!r}`".replace("'", '"')
+
+
+def describe_fields(model: type[Entity]) -> dict[str, str]:
+    """The sentence below each field in the source of a model and of those it extends."""
+    found: dict[str, str] = {}
+    for base in (Limits, model) if issubclass(model, Limits) else (model,):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        for statement, after in pairwise(body):
+            if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
+                found[statement.target.id] = " ".join(after.value.value.split())  # type: ignore[union-attr, attr-defined]
+    return found
+
+
+def errors_table(_: str) -> str:
+    """Every error: its code, HTTP status, exit code and meaning."""
+    lines = ["| code | class | HTTP | exit | meaning |", "|---|---|---|---|---|"]
+    for cls in sorted(all_errors(), key=lambda c: (c.exit_code, c.code)):
+        meaning = " ".join((cls.__doc__ or "").split())
+        if cls is EtudeError:
+            meaning = "Anything unexpected; a defect in etude."
+        again = " Trying again may help." if cls.retryable else ""
+        lines.append(f"| `{cls.code}` | `{cls.__name__}` | {cls.status} | {cls.exit_code} | {meaning}{again} |")
+    return "\n".join(lines) + "\n"
+
+
+def all_errors(base: type[EtudeError] = EtudeError) -> list[type[EtudeError]]:
+    """The class and all that extend it."""
+    return [base, *(c for child in base.__subclasses__() for c in all_errors(child))]
+
+
+def help_text(command: str) -> str:
+    """The help of a command and of its verbs."""
+    os.environ["COLUMNS"] = "110"
+    if not command:
+        return f"```text\n{overview()}```\n"
+    parser = make_parser(command)
+    texts = [parser.format_help()]
+    for action in parser._subparsers._group_actions if parser._subparsers else []:
+        texts += [p.format_help() for p in action.choices.values()]  # type: ignore[union-attr]
+    return "```text\n" + "\n".join(texts) + "```\n"
+
+
+if __name__ == "__main__":
+    for page in sorted(DOCS.glob("*.md")):
+        page.write_text(generate(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,244 @@
+"""The SQLite driver: types from values, a file that is never written, limits, cancel."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from etude.entities import Table
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
+from etude.sources import rows as shaping
+from etude.sources.base import Checked, Mount
+from etude.sources.sqlite import SqliteDriver
+
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+
+
+def make(path: Path, sql: str) -> Path:
+    with sqlite3.connect(path) as db:
+        db.executescript(sql)
+    db.close()
+    return path
+
+
+def open_driver(path: Path | str, *tables: str) -> SqliteDriver:
+    return SqliteDriver(Mount("src", "sqlite", str(path), tables=tables or None))
+
+
+def read(driver: SqliteDriver, sql: str, timeout_s: float = 10) -> pa.Table:
+    return pa.Table.from_batches(list(driver.run(driver.check(sql), timeout_s)))
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> SqliteDriver:
+    sql = """CREATE TABLE t (i INTEGER, r REAL, d DECIMAL(10,2), s TEXT, b BLOB, any, n INTEGER, nr REAL, nb BLOB, x);
+    INSERT INTO t VALUES (1, 1.5, 10, 'a', x'00ff', 1, NULL, NULL, NULL, NULL),
+        (9007199254740993, 2, 2.5, 'ü', x'', 'two', NULL, NULL, NULL, NULL)"""
+    return open_driver(make(tmp_path / "t.db", sql))
+
+
+def test_types_come_from_the_values_and_the_declared_types(mixed: SqliteDriver) -> None:
+    seen = read(mixed, "SELECT * FROM t")
+    wanted = ["int64", "double", "double", "string", "binary", "string", "int64", "double", "binary", "string"]
+    assert [str(field.type) for field in seen.schema] == wanted
+    first, second = seen.to_pylist()
+    assert (first["i"], second["i"]) == (1, 9007199254740993)
+    assert (first["d"], second["d"]) == (10.0, 2.5)
+    assert (first["any"], second["any"]) == ("1", "two")
+    assert first["b"] == b"\x00\xff"
+    assert second["s"] == "ü"
+    assert list(mixed.column_types[:3]) == ["INTEGER", "REAL", "DECIMAL(10,2)"]
+
+
+def test_whole_numbers_that_a_float_would_change_become_text(mixed: SqliteDriver) -> None:
+    seen = read(mixed, "SELECT 9007199254740993 AS a UNION ALL SELECT 0.5")
+    assert seen.to_pylist() == [{"a": "9007199254740993"}, {"a": "0.5"}]
+
+
+def test_an_empty_result_has_a_schema(mixed: SqliteDriver) -> None:
+    seen = read(mixed, "SELECT i, s FROM t WHERE 1 = 0")
+    assert seen.num_rows == 0
+    assert [str(field.type) for field in seen.schema] == ["int64", "string"]
+
+
+def test_a_late_value_is_converted_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shaping, "BUFFER", 1)
+    late = "CREATE TABLE t (v); INSERT INTO t WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+    driver = open_driver(make(tmp_path / "a.db", late + "SELECT i FROM n LIMIT 15000; INSERT INTO t VALUES (7.0)"))
+    assert read(driver, "SELECT * FROM t").column("v").type == pa.int64()
+    driver = open_driver(make(tmp_path / "b.db", late + "SELECT i FROM n LIMIT 15000; INSERT INTO t VALUES ('seven')"))
+    with pytest.raises(SourceError, match=r"Column `v` holds 'seven', which does not fit `int64`") as caught:
+        read(driver, "SELECT * FROM t")
+    assert "CAST" in caught.value.hint
+    assert read(driver, "SELECT CAST(v AS TEXT) AS v FROM t").num_rows == 15001
+
+
+def test_names_of_columns_are_those_of_the_engine(mixed: SqliteDriver) -> None:
+    assert read(mixed, "select count( * ), i+1, i AS a, i AS a from t").column_names == ["count( * )", "i+1", "a", "a"]
+
+
+def test_the_catalog(tmp_path: Path) -> None:
+    sql = """CREATE TABLE a (x INTEGER, y TEXT NOT NULL, z, PRIMARY KEY (y, x), UNIQUE (z));
+    CREATE TABLE b (id INTEGER PRIMARY KEY, ay TEXT, ax INTEGER, FOREIGN KEY (ay, ax) REFERENCES a (y, x));
+    CREATE VIEW v AS SELECT x FROM a; CREATE VIEW broken AS SELECT * FROM nowhere;
+    CREATE TABLE hidden (k); INSERT INTO b (id) VALUES (1), (2)"""
+    driver = open_driver(make(tmp_path / "t.db", sql), "a", "B", "v", "broken")
+    tables = {t["name"]: Table(**t) for t in driver.catalog()["tables"]}
+    assert set(tables) == {"a", "b", "v"}
+    assert tables["a"].primary_key == ("y", "x")
+    assert tables["a"].unique == (("z",),)
+    assert [c.nullable for c in tables["a"].columns] == [False, False, True]
+    assert tables["b"].foreign_keys[0].columns == ("ay", "ax")
+    assert tables["b"].foreign_keys[0].to_columns == ("y", "x")
+    assert (tables["b"].row_count, tables["b"].row_count_exact) == (2, True)
+    assert tables["v"].kind == "view"
+    assert tables["v"].row_count is None
+
+
+def test_estimate_and_fingerprint(sqlite_shop: Any) -> None:
+    driver = sqlite_shop.driver
+    assert driver.estimate(driver.check("SELECT * FROM orders, customers"))["scan_rows"] == 9
+    assert driver.estimate(driver.check("SELECT * FROM rich"))["scan_rows"] == 4
+    before = driver.fingerprints(("orders",))
+    assert before == driver.fingerprints(("orders",))
+    sqlite_shop.ask("CREATE TABLE later (a)")
+    assert driver.fingerprints(("orders",)) != before
+    sqlite_shop.ask("DROP TABLE later")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM orders",
+        "CREATE TABLE x (a)",
+        "ATTACH ':memory:' AS x",
+        "PRAGMA query_only = OFF",
+        "VACUUM",
+        "SELECT * FROM secret",
+        "SELECT * FROM sqlite_master",
+        "SELECT load_extension('x')",
+        "SELECT count(*) FROM secret",
+        "WITH rich AS (SELECT * FROM secret) SELECT * FROM rich",
+        "SELECT * FROM pragma_table_info('secret')",
+    ],
+)
+def test_the_authorizer_holds_where_the_guard_is_passed_by(sqlite_shop: Any, sql: str) -> None:
+    before = sqlite_shop.state()
+    with pytest.raises(EtudeError):
+        list(sqlite_shop.driver.run(Checked(sql, ()), 5))
+    assert sqlite_shop.state() == before
+
+
+def test_full_text_tables_and_views_can_be_read(sqlite_shop: Any) -> None:
+    assert read(sqlite_shop.driver, "SELECT * FROM docs WHERE docs MATCH 'hello'").num_rows == 1
+    assert read(sqlite_shop.driver, "SELECT * FROM rich ORDER BY name").column("name").to_pylist() == ["Ann", "Bob"]
+
+
+def test_an_unknown_column_is_named_with_the_nearest(sqlite_shop: Any) -> None:
+    with pytest.raises(InvalidQuery, match="no such column: regoin") as caught:
+        sqlite_shop.driver.check("SELECT regoin FROM customers")
+    assert caught.value.hint == "Did you mean `region`?"
+
+
+def test_a_query_is_cancelled_within_a_second(sqlite_shop: Any) -> None:
+    checked = sqlite_shop.driver.check(ENDLESS)
+    threading.Timer(0.2, sqlite_shop.driver.cancel).start()
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        list(sqlite_shop.driver.run(checked, 60))
+    assert time.monotonic() - started < 1
+    assert read(sqlite_shop.driver, "SELECT 1 AS a").to_pylist() == [{"a": 1}]
+
+
+def test_the_time_limit(sqlite_shop: Any) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        read(sqlite_shop.driver, ENDLESS, timeout_s=0.2)
+    assert caught.value.details["limit"] == "timeout_s"
+
+
+def test_a_reader_that_stops_early_leaves_the_driver_usable(sqlite_shop: Any) -> None:
+    driver = sqlite_shop.driver
+    batches = driver.run(driver.check("SELECT a.n FROM big a, big b"), 60)
+    next(batches)
+    batches.close()
+    assert read(driver, "SELECT 1 AS a").num_rows == 1
+
+
+def test_a_million_rows_in_bounded_memory(tmp_path: Path) -> None:
+    sql = """CREATE TABLE t (i INTEGER, s TEXT, r REAL); INSERT INTO t
+    WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'name ' || i, i * 0.5
+    FROM n LIMIT 1000000"""
+    driver = open_driver(make(tmp_path / "t.db", sql))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    total = sum(batch.num_rows for batch in driver.run(driver.check("SELECT * FROM t"), 60))
+    assert total == 1_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000
+
+
+def test_nothing_is_created(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot be opened"):
+        open_driver(tmp_path / "none.db")
+    (tmp_path / "text.db").write_text("not a database, only some words that are long enough to look like one" * 20)
+    with pytest.raises(SourceError, match="not a SQLite database"):
+        open_driver(tmp_path / "text.db")
+    assert [p.name for p in tmp_path.iterdir()] == ["text.db"]
+
+
+def test_a_file_in_log_mode_without_a_log_is_read_and_nothing_appears_beside_it(tmp_path: Path) -> None:
+    path = make(tmp_path / "t.db", "PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+    assert os.listdir(tmp_path) == ["t.db"]
+    driver = open_driver(path)
+    assert read(driver, "SELECT * FROM t").num_rows == 1
+    assert os.listdir(tmp_path) == ["t.db"]
+    make(path, "INSERT INTO t VALUES (2)")
+    assert read(driver, "SELECT * FROM t").num_rows == 2
+
+
+def test_rows_in_the_log_of_a_writer_are_seen(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.executescript("PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+    driver = open_driver(path)
+    assert read(driver, "SELECT * FROM t").num_rows == 1
+    writer.execute("INSERT INTO t VALUES (2)")
+    assert read(driver, "SELECT * FROM t").num_rows == 2
+    before = driver.fingerprints(("t",))
+    writer.execute("INSERT INTO t VALUES (3)")
+    assert driver.fingerprints(("t",)) != before
+    writer.execute("CREATE TABLE u (a)")
+    assert read(driver, "SELECT * FROM u").num_rows == 0
+    driver.close()
+    writer.close()
+
+
+def test_a_file_written_while_it_is_read_alone_is_told(tmp_path: Path) -> None:
+    path = make(tmp_path / "t.db", "PRAGMA journal_mode = WAL; CREATE TABLE t (a); INSERT INTO t VALUES (1)")
+    driver = open_driver(path)
+    batches = driver.run(driver.check("SELECT * FROM t"), 10)
+    next(batches)
+    make(path, "INSERT INTO t VALUES (2)")
+    with pytest.raises(SourceError, match="was written while it was read"):
+        list(batches)
+
+
+def test_text_that_is_no_text_is_named(tmp_path: Path) -> None:
+    driver = open_driver(make(tmp_path / "t.db", "CREATE TABLE t (a); INSERT INTO t VALUES (CAST(x'ff' AS TEXT))"))
+    with pytest.raises(SourceError) as caught:
+        read(driver, "SELECT a FROM t")
+    assert "BLOB" in caught.value.hint
+
+
+def test_show_and_describe_name_granted_tables_only(sqlite_shop: Any) -> None:
+    assert "secret" not in read(sqlite_shop.driver, "SHOW TABLES").column("name").to_pylist()
+    described = read(sqlite_shop.driver, "DESCRIBE orders").to_pylist()
+    assert described[0] == {"column_name": "id", "column_type": "INT", "null": "NO", "key": "PRI"}
+    with pytest.raises(Refused):
+        sqlite_shop.driver.check("DESCRIBE secret")

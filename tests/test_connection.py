@@ -1,0 +1,161 @@
+"""`etude.connect`: the two lines that every script begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import etude
+from etude.entities import SourceSpec
+from etude.errors import Invalid, NotFound, Refused, SourceError, UnknownTable
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def crm(tmp_path: Path) -> Path:
+    path = tmp_path / "crm.duckdb"
+    with duckdb.connect(path) as db:
+        db.execute("CREATE TABLE customers (id INTEGER PRIMARY KEY, name VARCHAR, country VARCHAR)")
+        db.execute("INSERT INTO customers VALUES (1, 'Ann', 'DE'), (2, 'Bob', 'FR'), (3, 'Cy', 'DE')")
+        db.execute("CREATE SCHEMA archive")
+        db.execute("CREATE TABLE archive.customers AS SELECT 9 AS id, 'Old' AS name")
+    return path
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.duckdb"
+    with duckdb.connect(path) as db:
+        db.execute("CREATE TABLE orders AS FROM (VALUES (1, 10.5), (1, 2.0), (3, 7.25)) v(customer, amount)")
+    return path
+
+
+@pytest.fixture
+def db(crm: Path) -> Iterator[etude.Connection]:
+    with etude.connect(crm) as connection:
+        yield connection
+
+
+def test_a_query_gives_rows_and_is_a_run(db: etude.Connection) -> None:
+    result = db.sql("SELECT name FROM customers ORDER BY id")
+    assert result.rows() == [("Ann",), ("Bob",), ("Cy",)]
+    assert result.run_id is not None and result.run_id.startswith("run_")
+    assert db.sql("SELECT 1 AS a", record=False).run_id is None
+
+
+def test_tables_and_catalog(db: etude.Connection) -> None:
+    assert db.tables() == ["archive.customers", "customers"]
+    table = db.catalog().table("CUSTOMERS")
+    assert table is not None and table.primary_key == ("id",) and table.row_count == 3
+    assert [(c.name, c.type) for c in table.columns][:2] == [("id", "INTEGER"), ("name", "VARCHAR")]
+    assert [c.nullable for c in table.columns] == [False, True, True]
+
+
+def test_limits_can_be_given_singly(db: etude.Connection) -> None:
+    result = db.sql("FROM customers ORDER BY id", rows=2)
+    assert result.truncated and result.row_count == 2
+    with pytest.raises(Invalid, match="`row` is not a limit") as caught:
+        db.sql("FROM customers", row=2)
+    assert "rows" in caught.value.hint
+    with pytest.raises(Invalid, match="The limit `rows` cannot be -1"):
+        db.sql("FROM customers", rows=-1)
+    with pytest.raises(Invalid, match="The limit `timeout_s` cannot be 0"):
+        db.sql("FROM customers", timeout_s=0)
+
+
+def test_the_source_may_come_from_the_environment(crm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETUDE_SOURCE", str(crm))
+    with etude.connect() as db:
+        assert db.sql("SELECT count(*) FROM customers").rows() == [(3,)]
+    monkeypatch.delenv("ETUDE_SOURCE")
+    with pytest.raises(Invalid, match="No source was given") as caught:
+        etude.connect()
+    assert "ETUDE_SOURCE" in caught.value.hint
+
+
+def test_a_wrong_source_fails_at_once(tmp_path: Path, crm: Path) -> None:
+    with pytest.raises(NotFound, match="no source, file or folder `nosuch`"):
+        etude.connect("nosuch")
+    with pytest.raises(NotFound, match=r"crn\.duckdb"):
+        etude.connect(tmp_path / "crn.duckdb")
+    with pytest.raises(Invalid, match="`gopher://` is not a kind of source"):
+        etude.connect("gopher://hole")
+    with pytest.raises(NotFound, match="nowhere"):
+        etude.connect(crm, other=tmp_path / "nowhere")
+    with pytest.raises(Invalid, match="`Other` cannot name a source"):
+        etude.connect(crm, Other=crm)
+    with pytest.raises(Invalid, match="Two sources would be called `crm`"):
+        etude.connect(crm, crm=crm)
+
+
+def test_two_files_join_by_keyword(crm: Path, orders: Path) -> None:
+    with etude.connect(crm, sales=orders) as db:
+        result = db.sql(
+            """SELECT c.name, sum(o.amount) AS total FROM customers c JOIN sales.orders o ON o.customer = c.id
+            GROUP BY 1 ORDER BY 1"""
+        )
+        assert [(name, float(total)) for name, total in result.rows()] == [("Ann", 12.5), ("Cy", 7.25)]
+        with pytest.raises(UnknownTable):
+            db.sql("SELECT * FROM sales.customers")
+        with pytest.raises(Refused):
+            db.sql("CREATE TABLE sales.x AS SELECT 1")
+
+
+def test_a_change_of_the_file_is_seen_by_the_next_query(db: etude.Connection, crm: Path, tmp_path: Path) -> None:
+    assert db.sql("SELECT count(*) FROM customers").rows() == [(3,)]
+    copy = tmp_path / "copy.duckdb"
+    copy.write_bytes(crm.read_bytes())
+    with duckdb.connect(copy) as writer:
+        writer.execute("INSERT INTO customers VALUES (4, 'Di', 'ES')")
+    copy.replace(crm)
+    assert db.sql("SELECT count(*) FROM customers").rows() == [(4,)]
+
+
+def test_a_file_that_goes_away_is_told(db: etude.Connection, crm: Path) -> None:
+    crm.unlink()
+    with pytest.raises(NotFound, match=r"There is no file `.*crm\.duckdb`"):
+        db.sql("SELECT 1 AS a")
+
+
+def test_a_broken_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "broken.duckdb"
+    path.write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
+    with etude.connect(path) as db, pytest.raises(SourceError, match="Cannot open"):
+        db.sql("SELECT 1 AS a")
+
+
+def test_a_table_is_an_ibis_expression(db: etude.Connection) -> None:
+    customers = db.table("customers")
+    query = customers.group_by("country").agg(n=customers.count()).order_by("country")
+    result = db.execute(query)
+    assert result.rows() == [("DE", 2), ("FR", 1)]
+    assert result.run_id is not None
+    assert db.execute(db.table("archive.customers").name).rows() == [("Old",)]
+    assert db.execute(customers.name.upper(), record=False).run_id is None
+    with pytest.raises(NotFound, match="There is no table `custmers`") as caught:
+        db.table("custmers")
+    assert caught.value.hint == "Did you mean `customers`?"
+
+
+def test_connections_may_share_an_app(crm: Path, orders: Path, tmp_path: Path) -> None:
+    with etude.App(home=tmp_path / "shared") as app:
+        app.add_source("sales", SourceSpec(url=str(orders)))
+        first, second = etude.connect(crm, app=app), etude.connect("sales", app=app)
+        assert second.sql("SELECT count(*) FROM orders").rows() == [(3,)]
+        first.close()
+        assert first.sql("SELECT count(*) FROM sales.orders").rows() == [(3,)]
+        assert len(app.store.runs().items) == 2
+
+
+def test_the_public_names_are_there() -> None:
+    for name in etude.__all__:
+        assert getattr(etude, name) is not None
+    with pytest.raises(AttributeError):
+        _ = etude.nothing

@@ -1,0 +1,106 @@
+"""The docs: every example runs, every generated part is what the program says now."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.cli.main import COMMANDS, run
+from etude.entities import Limits
+from etude.sample import write_shop
+from etude.settings import EngineSettings, Settings
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+FENCE = re.compile(r"(<!-- not run -->\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, *kinds: str) -> Iterator[tuple[int, str]]:
+    """The examples of a page with their lines; those marked as not run are left out."""
+    text = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(text):
+        if found[2] in kinds and not found[1]:
+            yield text[: found.start(3)].count("\n"), found[3]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    write_shop(folder / "shop")
+    return folder
+
+
+@pytest.fixture
+def _there(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A working folder with the shop, and one home for the page."""
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("ETUDE_HOME", str(shop / "home"))
+
+
+@pytest.mark.usefixtures("_there")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_examples_run(page: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "example"}
+    before = dict(os.environ)
+    try:
+        for line, code in blocks(page, "python"):
+            exec(compile("\n" * line + code, str(page), "exec"), namespace)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.mark.usefixtures("_there")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_command_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _, text in blocks(page, "console", "bash"):
+        for line in text.splitlines():
+            if line.startswith("etude "):
+                assert run(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if path.startswith("http"):
+            continue
+        there = page.parent / path if path else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_generated_parts_are_current(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    generate = runpy.run_path(str(DOCS / "generate.py"))["generate"]
+    text = page.read_text(encoding="utf-8")
+    assert generate(text) == text, "run `python docs/generate.py`"
+
+
+def test_every_command_has_a_section() -> None:
+    text = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"\n## etude {name}\n" in text and f"<!-- generated: help {name} -->" in text
+
+
+def test_every_setting_is_documented() -> None:
+    text = (DOCS / "settings.md").read_text(encoding="utf-8")
+    keys = [k for k in Settings.model_fields if k not in ("limits", "engine")]
+    keys += [f"limits.{k}" for k in Limits.model_fields] + [f"engine.{k}" for k in EngineSettings.model_fields]
+    assert [k for k in keys if f"| `{k}` |" not in text] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert [p.name for p in DOCS.glob("*.md") if p.name != "index.md" and f"({p.name})" not in text] == []

@@ -1,0 +1,294 @@
+"""Results: the same values as the engine's own client, live and read back from Parquet."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gc
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import etude
+from etude import spool
+from etude.app import App
+from etude.result import json_value, to_json
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("types")
+    with duckdb.connect(folder / "types.duckdb") as db:
+        db.execute("CREATE TABLE t AS FROM test_all_types()")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(place: Path) -> Iterator[App]:
+    with App(home=place / "home") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def db(place: Path, app: App) -> etude.Connection:
+    return etude.connect(place / "types.duckdb", app=app)
+
+
+@pytest.fixture(scope="module")
+def plain(place: Path, db: etude.Connection) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(place / "types.duckdb", read_only=True) as connection:
+        yield connection
+
+
+def exact(value: Any) -> Any:
+    """A form in which equal values of unequal types differ, and NaN equals NaN."""
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [exact(v) for v in value]
+    if isinstance(value, dict):
+        return [(exact(k), exact(v)) for k, v in value.items()]
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return "instant", value.timestamp()
+    return type(value).__name__, repr(value)
+
+
+def test_every_type_of_duckdb_comes_as_its_own_client_gives_it(
+    db: etude.Connection, plain: duckdb.DuckDBPyConnection
+) -> None:
+    wrong = []
+    for name in plain.sql("FROM t").columns:
+        query = f'SELECT "{name}" FROM t'
+        if exact(db.sql(query, record=False).rows()) != exact(plain.sql(query).fetchall()):
+            wrong.append(name)
+    assert wrong == []
+
+
+def test_all_types_side_by_side_live_and_recorded(
+    db: etude.Connection, app: App, plain: duckdb.DuckDBPyConnection
+) -> None:
+    live = db.sql("FROM t")
+    assert exact(live.rows()) == exact(plain.sql("FROM t").fetchall())
+    assert live.run_id is not None
+    recorded = app.result(live.run_id)
+    assert exact(recorded.rows()) == exact(live.rows())
+    assert recorded.columns == live.columns
+    assert [c.type for c in live.columns] == [str(t) for t in plain.sql("FROM t").types]
+
+
+NESTED = [
+    "'infinity'::DATE",
+    "'-infinity'::DATE",
+    "'44-03-15 (BC)'::DATE",
+    "'10000-01-01'::DATE",
+    "'0001-01-01'::DATE",
+    "'infinity'::TIMESTAMP",
+    "'-infinity'::TIMESTAMP_S",
+    "'infinity'::TIMESTAMP_S",
+    "'infinity'::TIMESTAMP_MS",
+    "'infinity'::TIMESTAMP_NS",
+    "'-infinity'::TIMESTAMPTZ",
+    "'2024-05-06 07:08:09'::TIMESTAMP_S",
+    "'1969-12-31 23:59:59.999999'::TIMESTAMP",
+    "'44-03-15 (BC) 12:30:00.5'::TIMESTAMP",
+    "'44-03-15 (BC) 12:30:00.5+00'::TIMESTAMPTZ",
+    "'10000-01-01 00:00:00.1'::TIMESTAMP",
+    "'2024-03-31 02:30:00+02'::TIMESTAMPTZ",
+    "'24:00:00'::TIME",
+    "'23:59:59.999999'::TIME",
+    "INTERVAL '-1 month' + INTERVAL '1.000001 second'",
+    "to_microseconds(9007199254740993)",
+    "to_microseconds(-1)",
+    "170141183460469231731687303715884105727::HUGEINT",
+    "340282366920938463463374607431768211455::UHUGEINT",
+    "123456789012345678901234567890123456789012345678901234567890::BIGNUM",
+    "'0101'::BIT",
+    "'12:00:00.5+05:30'::TIMETZ",
+    "'00000000-0000-0000-0000-00000000002a'::UUID",
+    "0.000000000000000000000000000000000001::DECIMAL(38,36)",
+    "'a'::ENUM('a', 'b, (c')",
+    "{'a b': 1, 'c\"d': '00000000-0000-0000-0000-00000000002a'::UUID}",
+    "MAP {'k': MAP {1: INTERVAL 1 DAY}}",
+    "MAP {[1]: 'a'}",
+    "row(1, 'x', row(2))",
+    "'\\x00\\xff'::BLOB",
+    "NULL",
+    "'nan'::DOUBLE",
+]
+
+
+@pytest.mark.parametrize("shape", ["{}", "[{}, NULL]", "{{'k': {}}}", "MAP {{'k': {}}}", "array_value({}, NULL)"])
+def test_values_at_the_edges_nest(shape: str, db: etude.Connection, app: App, plain: duckdb.DuckDBPyConnection) -> None:
+    items = ", ".join(f"{shape.format(e)} AS x{i}" for i, e in enumerate(NESTED))
+    query = f"SELECT {items} UNION ALL SELECT {', '.join(['NULL'] * len(NESTED))}"
+    live = db.sql(query)
+    expected = plain.sql(query).fetchall()
+    for i, expression in enumerate(NESTED):
+        assert exact([r[i] for r in live.rows()]) == exact([r[i] for r in expected]), expression
+    assert live.run_id is not None
+    assert exact(app.result(live.run_id).rows()) == exact(live.rows())
+
+
+def test_nested_values_keep_their_places_across_batches(
+    db: etude.Connection, app: App, plain: duckdb.DuckDBPyConnection
+) -> None:
+    query = """SELECT i, CASE WHEN i % 7 = 0 THEN NULL ELSE [i, NULL, -i] END AS list,
+        MAP {i: to_days(i::INTEGER % 900)} AS days, array_value(i, i + 1) AS pair
+        FROM range(70000) r(i) ORDER BY i"""
+    live = db.sql(query)
+    assert live.rows() == plain.sql(query).fetchall()
+    assert live.run_id is not None
+    assert app.result(live.run_id).rows() == live.rows()
+    batch = live.arrow().combine_chunks().slice(3, 5)
+    assert etude.Result(live.info, batch.to_batches()).rows() == live.rows()[3:8]
+
+
+UNION = "UNION(n BIGINT, s VARCHAR[])"
+
+
+def test_a_union_gives_the_member_in_use(db: etude.Connection, app: App, plain: duckdb.DuckDBPyConnection) -> None:
+    query = f"""SELECT CASE WHEN i % 3 = 0 THEN NULL WHEN i % 3 = 1 THEN union_value(n := i)::{UNION}
+        ELSE union_value(s := [i::VARCHAR])::{UNION} END AS u FROM range(70000) r(i) ORDER BY i"""
+    live = db.sql(query)
+    assert live.rows() == plain.sql(query).fetchall()
+    assert live.run_id is not None
+    assert app.result(live.run_id).rows() == live.rows()
+
+
+@pytest.mark.parametrize("shape", ["[{}]", "{{'k': {}}}", "MAP {{'k': {}}}", "{{'k': [{}]}}"])
+def test_a_union_within_another_type_comes_as_text(shape: str, db: etude.Connection) -> None:
+    query = "SELECT {} AS x FROM range(100000) r(i) WHERE i = 1"
+    union, text = shape.format(f"union_value(n := i)::{UNION}"), shape.format("i::VARCHAR")
+    assert db.sql(query.format(union)).rows() == db.sql(query.format(text)).rows()
+
+
+def test_an_interval_that_python_cannot_hold_comes_as_text(db: etude.Connection) -> None:
+    assert db.sql("SELECT INTERVAL '10000000 years' AS x", record=False).rows() == [("P120000000M0DT0.000000S",)]
+
+
+def test_an_empty_result_keeps_its_columns(db: etude.Connection, app: App) -> None:
+    live = db.sql("SELECT 1 AS a, 'x' AS b WHERE false")
+    assert live.run_id is not None
+    for result in (live, app.result(live.run_id)):
+        assert result.rows() == []
+        assert result.arrow().schema.names == ["a", "b"]
+        assert list(result.df().columns) == ["a", "b"]
+
+
+def test_a_result_in_an_object_store_without_files_reads_the_same(place: Path, tmp_path: Path) -> None:
+    with App(home=tmp_path, objects="memory://") as app:
+        for query in ("FROM t", "FROM t LIMIT 0"):
+            live = app.sql(str(place / "types.duckdb"), query)
+            assert live.run_id is not None
+            recorded = app.result(live.run_id)
+            assert exact(recorded.rows()) == exact(live.rows())
+            assert recorded.arrow().schema.names == live.arrow().schema.names
+
+
+def test_two_columns_of_one_name_stay_two(db: etude.Connection) -> None:
+    result = db.sql("SELECT 1 AS a, 2 AS a")
+    assert [c.name for c in result.columns] == ["a", "a"]
+    assert result.rows() == [(1, 2)]
+
+
+def test_the_forms_of_a_result(db: etude.Connection) -> None:
+    result = db.sql("SELECT i::INTEGER AS i, 'n' || i AS name FROM range(3) r(i) ORDER BY i")
+    assert result.arrow().to_pydict() == {"i": [0, 1, 2], "name": ["n0", "n1", "n2"]}
+    assert result.df()["i"].sum() == 3
+    assert list(result.iter_rows()) == result.rows()
+    assert repr(result) == "<Result 3 rows: i INTEGER, name VARCHAR>"
+    assert result.sql.startswith("SELECT") and result.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        (1.5, 1.5),
+        (True, True),
+        (None, None),
+        (2**63, 2**63),
+        (Decimal("1.10"), 1.1),
+        (Decimal("12345678901234567890.123"), "12345678901234567890.123"),
+        (Decimal("NaN"), "NaN"),
+        (dt.date(2024, 2, 29), "2024-02-29"),
+        (dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC), "2024-02-29T12:00:00+00:00"),
+        (dt.time(12, 30), "12:30:00"),
+        (dt.timedelta(days=1, seconds=1), 86401.0),
+        (b"\x00\xff", "00ff"),
+        (UUID(int=42), "00000000-0000-0000-0000-00000000002a"),
+        ({1: [dt.date(2024, 1, 1), (math.nan,)]}, {"1": ["2024-01-01", ["nan"]]}),
+    ],
+)
+def test_json_carries_every_cell(value: Any, form: Any) -> None:
+    assert json_value(value) == form
+    json.dumps(json_value(value), allow_nan=False)
+
+
+def test_the_json_form_of_a_result_is_strict_json(db: etude.Connection) -> None:
+    body = to_json(db.sql("FROM t"))
+    again = json.loads(json.dumps(body, allow_nan=False))
+    assert again["row_count"] == 3 and len(again["rows"]) == 3
+    assert again["columns"][0] == {"name": "bool", "type": "BOOLEAN"}
+    assert again["truncated"] is False and again["run_id"].startswith("run_")
+
+
+def test_a_large_result_waits_in_a_file_that_goes_with_it(db: etude.Connection, app: App, place: Path) -> None:
+    scratch = place / "home" / "scratch"
+    rows = spool.MEMORY // 8 + 1_000_000
+    result = db.sql(f"SELECT i FROM range({rows}) r(i)", rows=0, bytes=0)
+    assert len(list(scratch.glob("*/result.parquet"))) == 1
+    assert result.row_count == rows
+    expected = 0
+    for batch in result.batches():
+        assert batch.column(0)[0].as_py() == expected
+        expected += batch.num_rows
+    assert expected == rows
+    assert result.run_id is not None
+    assert app.result(result.run_id).arrow().num_rows == rows
+    del result
+    gc.collect()
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_large_result_that_fails_leaves_no_file(db: etude.Connection, place: Path) -> None:
+    last = spool.MEMORY // 8 + 1_000_000
+    query = f"SELECT CASE WHEN i = {last} THEN ('late' || i)::BIGINT ELSE i END AS i FROM range({last} + 1) r(i)"
+    with pytest.raises(etude.errors.EtudeError, match="late"):
+        db.sql(query, rows=0, bytes=0)
+    gc.collect()
+    assert list((place / "home" / "scratch").iterdir()) == []
+
+
+def test_equal_results_give_equal_bytes(db: etude.Connection, app: App, tmp_path: Path) -> None:
+    query = "SELECT i, 'name ' || i % 97 AS name, to_days(i::INTEGER % 5) AS d FROM range(300000) r(i) ORDER BY i"
+    first, second = db.sql(query), db.sql(query)
+    hashes = [app.store.run(str(r.run_id)).result_artifact for r in (first, second)]
+    assert hashes[0] is not None and hashes[0] == hashes[1]
+
+    table = first.arrow()
+    written = []
+    for size in (1_000, 77_777, 300_000):
+        held = spool.Spool(tmp_path)
+        held.take(table.combine_chunks().to_batches(max_chunksize=size))
+        written.append(held.parquet())
+    assert written[0] == written[1] == written[2]
+
+
+def test_a_spool_in_a_file_has_the_bytes_of_one_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = pa.table({"a": range(400_000)}).to_batches(max_chunksize=10_000)
+    in_memory, in_file = spool.Spool(tmp_path), spool.Spool(tmp_path)
+    in_memory.take(batches)
+    monkeypatch.setattr(spool, "MEMORY", 100_000)
+    in_file.take(batches)
+    assert in_memory.path is None and in_file.path is not None
+    assert in_file.path.read_bytes() == in_memory.parquet()
+    in_file.drop()
+    assert list(tmp_path.iterdir()) == []
