@@ -49,15 +49,22 @@ def crm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """One for all tests that look at their own runs only."""
+    with App(home=tmp_path_factory.mktemp("home")) as opened:
+        yield opened
+
+
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[App]:
+def fresh(tmp_path: Path) -> Iterator[App]:
+    """One without runs and named sources."""
     with App(home=tmp_path / "home") as opened:
         yield opened
 
 
-def only_run(app: App) -> Run:
-    (summary,) = app.store.runs().items
-    return app.store.run(summary.id)
+def last_run(app: App) -> Run:
+    return app.store.run(app.store.runs(limit=1).items[0].id)
 
 
 # -- runs
@@ -122,7 +129,7 @@ def test_a_query_that_fails_is_recorded_with_its_error(
 ) -> None:
     with pytest.raises(error) as caught:
         app.sql(str(shop), query)
-    run = only_run(app)
+    run = last_run(app)
     assert caught.value.details["run_id"] == run.id
     assert run.status == "failed" and run.error is not None and run.error["code"] == code
     assert run.error["detail"] == caught.value.message
@@ -133,11 +140,11 @@ def test_a_query_that_fails_is_recorded_with_its_error(
         app.result(run.id)
 
 
-def test_failures_of_one_kind_have_one_key(app: App, shop: Path) -> None:
+def test_failures_of_one_kind_have_one_key(fresh: App, shop: Path) -> None:
     for name in ("ordrs", "custmers"):
         with pytest.raises(UnknownTable):
-            app.sql(str(shop), f"SELECT * FROM {name}")
-    keys = {app.store.run(r.id).steps[0].error_key for r in app.store.runs().items}
+            fresh.sql(str(shop), f"SELECT * FROM {name}")
+    keys = {fresh.store.run(r.id).steps[0].error_key for r in fresh.store.runs().items}
     assert keys == {"unknown_table: ? is not a table of this source."}
 
 
@@ -146,7 +153,7 @@ def test_a_query_past_its_time_is_stopped_and_recorded(app: App, shop: Path) -> 
     with pytest.raises(LimitExceeded, match=r"passed its limit of 0\.5 s"):
         app.sql(str(shop), ENDLESS, limits=Limits(timeout_s=0.5))
     assert time.monotonic() - started < 5
-    run = only_run(app)
+    run = last_run(app)
     assert run.status == "failed" and run.steps[0].outcome == "limit"
     assert run.error is not None and run.error["limit"] == "timeout_s"
     assert app.sql(str(shop), "SELECT 1 AS a").rows() == [(1,)]
@@ -164,7 +171,7 @@ def test_a_query_that_ctrl_c_stops_is_recorded_as_cancelled(app: App, shop: Path
     with pytest.raises((Cancelled, KeyboardInterrupt)):
         app.sql(str(shop), ENDLESS)
     thread.join()
-    run = only_run(app)
+    run = last_run(app)
     assert run.status == "cancelled" and run.steps[0].outcome == "cancelled"
     assert app.sql(str(shop), "SELECT 1 AS a").rows() == [(1,)]
 
@@ -191,18 +198,18 @@ def test_a_budget_refuses_before_the_query_starts(app: App, shop: Path) -> None:
     with pytest.raises(LimitExceeded, match="would read about 1,000 rows; the budget is 10") as caught:
         app.sql(str(shop), "SELECT sum(amount) FROM orders", limits=Limits(scan_rows=10))
     assert "limits.scan_rows" in caught.value.hint
-    step = only_run(app).steps[0]
+    step = last_run(app).steps[0]
     assert step.outcome == "limit" and step.estimate is not None and step.estimate.scan_rows == 1000
     with pytest.raises(LimitExceeded, match="bytes; the budget is"):
         app.sql(str(shop), "SELECT sum(amount) FROM orders", limits=Limits(scan_bytes=10), record=False)
 
 
-def test_without_record_there_is_no_run(app: App, shop: Path, tmp_path: Path) -> None:
-    result = app.sql(str(shop), "SELECT 1 AS a", record=False)
+def test_without_record_there_is_no_run(fresh: App, shop: Path, tmp_path: Path) -> None:
+    result = fresh.sql(str(shop), "SELECT 1 AS a", record=False)
     assert result.run_id is None and result.rows() == [(1,)]
     with pytest.raises(Refused):
-        app.sql(str(shop), "DROP TABLE orders", record=False)
-    assert app.store.runs().items == []
+        fresh.sql(str(shop), "DROP TABLE orders", record=False)
+    assert fresh.store.runs().items == []
     with App(home=tmp_path / "other", record=False) as silent:
         silent.sql(str(shop), "SELECT 1 AS a")
         assert silent.store.runs().items == []
@@ -214,31 +221,31 @@ def test_the_same_result_is_kept_once(app: App, shop: Path) -> None:
     assert len(artifacts) == 1
 
 
-def test_runs_can_be_listed_and_filtered(app: App, shop: Path) -> None:
-    app.sql(str(shop), "SELECT 1 AS first")
-    app.sql(str(shop), "SELECT 2 AS second")
+def test_runs_can_be_listed_and_filtered(fresh: App, shop: Path) -> None:
+    fresh.sql(str(shop), "SELECT 1 AS first")
+    fresh.sql(str(shop), "SELECT 2 AS second")
     with pytest.raises(Refused):
-        app.sql(str(shop), "DROP TABLE orders")
-    assert [r.status for r in app.store.runs().items] == ["failed", "succeeded", "succeeded"]
-    assert [r.text for r in app.store.runs(RunFilter(text="SECOND")).items] == ["SELECT 2 AS second"]
+        fresh.sql(str(shop), "DROP TABLE orders")
+    assert [r.status for r in fresh.store.runs().items] == ["failed", "succeeded", "succeeded"]
+    assert [r.text for r in fresh.store.runs(RunFilter(text="SECOND")).items] == ["SELECT 2 AS second"]
     with pytest.raises(NotFound):
-        app.result("run_nope")
+        fresh.result("run_nope")
 
 
 # -- sources
 
 
-def test_a_source_is_added_listed_and_removed(app: App, shop: Path) -> None:
-    catalog = app.add_source("sales", SourceSpec(url=str(shop)))
+def test_a_source_is_added_listed_and_removed(fresh: App, shop: Path) -> None:
+    catalog = fresh.add_source("sales", SourceSpec(url=str(shop)))
     assert [t.name for t in catalog.tables] == ["hidden", "orders"]
-    assert app.sources() == {"sales": SourceSpec(url=str(shop), kind="duckdb")}
-    assert app.sql("sales", "SELECT count(*) FROM sales.orders").rows() == [(1000,)]
+    assert fresh.sources() == {"sales": SourceSpec(url=str(shop), kind="duckdb")}
+    assert fresh.sql("sales", "SELECT count(*) FROM sales.orders").rows() == [(1000,)]
     with pytest.raises(Conflict, match="There is a source `sales` already"):
-        app.add_source("sales", SourceSpec(url=str(shop)))
-    app.remove_source("sales")
-    assert app.sources() == {}
+        fresh.add_source("sales", SourceSpec(url=str(shop)))
+    fresh.remove_source("sales")
+    assert fresh.sources() == {}
     with pytest.raises(NotFound):
-        app.remove_source("sales")
+        fresh.remove_source("sales")
     assert shop.exists()
 
 
@@ -250,25 +257,25 @@ def test_a_name_must_fit_before_a_dot_in_sql(app: App, shop: Path, name: str) ->
 
 @pytest.mark.parametrize("url", ["shop.duckdb", "./shop.duckdb", "duckdb:///shop.duckdb", "file:ref.txt"])
 def test_an_added_path_means_the_same_in_every_folder(
-    app: App, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+    fresh: App, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     (tmp_path / "ref.txt").write_text(str(shop))
     monkeypatch.chdir(tmp_path if "ref" in url else shop.parent)
-    app.add_source("sales", SourceSpec(url=url))
+    fresh.add_source("sales", SourceSpec(url=url))
     monkeypatch.chdir("/")
-    assert app.sql("sales", "SELECT count(*) FROM orders").rows() == [(1000,)]
+    assert fresh.sql("sales", "SELECT count(*) FROM orders").rows() == [(1000,)]
 
 
-def test_a_source_that_does_not_open_is_not_added(app: App, tmp_path: Path) -> None:
+def test_a_source_that_does_not_open_is_not_added(fresh: App, tmp_path: Path) -> None:
     broken = tmp_path / "broken.duckdb"
     broken.write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
     with pytest.raises(SourceError, match="Cannot open"):
-        app.add_source("broken", SourceSpec(url=str(broken)))
+        fresh.add_source("broken", SourceSpec(url=str(broken)))
     with pytest.raises(NotFound):
-        app.add_source("missing", SourceSpec(url=str(tmp_path / "missing.duckdb"), kind="duckdb"))
+        fresh.add_source("missing", SourceSpec(url=str(tmp_path / "missing.duckdb"), kind="duckdb"))
     with pytest.raises(Invalid, match="is not a kind of source"):
-        app.add_source("odd", SourceSpec(url="gopher://hole"))
-    assert app.sources() == {}
+        fresh.add_source("odd", SourceSpec(url="gopher://hole"))
+    assert fresh.sources() == {}
 
 
 def test_sources_of_the_settings_come_first_and_stay(tmp_path: Path, shop: Path, crm: Path) -> None:
@@ -281,34 +288,34 @@ def test_sources_of_the_settings_come_first_and_stay(tmp_path: Path, shop: Path,
             app.remove_source("data")
 
 
-def test_only_granted_tables_are_seen(app: App, shop: Path) -> None:
-    app.add_source("sales", SourceSpec(url=str(shop), tables=("orders",)))
-    assert [t.name for t in app.catalog("sales").tables] == ["orders"]
-    assert app.sql("sales", "SELECT count(*) FROM orders").rows() == [(1000,)]
+def test_only_granted_tables_are_seen(fresh: App, shop: Path) -> None:
+    fresh.add_source("sales", SourceSpec(url=str(shop), tables=("orders",)))
+    assert [t.name for t in fresh.catalog("sales").tables] == ["orders"]
+    assert fresh.sql("sales", "SELECT count(*) FROM orders").rows() == [(1000,)]
     with pytest.raises(UnknownTable):
-        app.sql("sales", "SELECT * FROM hidden")
+        fresh.sql("sales", "SELECT * FROM hidden")
 
 
-def test_an_unknown_source_gets_a_suggestion(app: App, shop: Path) -> None:
-    app.add_source("sales", SourceSpec(url=str(shop)))
+def test_an_unknown_source_gets_a_suggestion(fresh: App, shop: Path) -> None:
+    fresh.add_source("sales", SourceSpec(url=str(shop)))
     with pytest.raises(NotFound, match="There is no source, file or folder `slaes`") as caught:
-        app.sql("slaes", "SELECT 1")
+        fresh.sql("slaes", "SELECT 1")
     assert caught.value.hint == "Did you mean `sales`?"
     with pytest.raises(NotFound) as caught:
-        app.catalog("zzz")
+        fresh.catalog("zzz")
     assert "etude sources list" in caught.value.hint
     with pytest.raises(UnknownTable) as unknown:
-        app.sql("sales", "SELECT * FROM ordrs")
+        fresh.sql("sales", "SELECT * FROM ordrs")
     assert unknown.value.hint == "Did you mean `orders`?" and unknown.value.details["line"] == 1
 
 
-def test_named_sources_join(app: App, shop: Path, crm: Path) -> None:
-    app.add_source("sales", SourceSpec(url=str(shop)))
-    app.add_source("crm", SourceSpec(url=str(crm)))
+def test_named_sources_join(fresh: App, shop: Path, crm: Path) -> None:
+    fresh.add_source("sales", SourceSpec(url=str(shop)))
+    fresh.add_source("crm", SourceSpec(url=str(crm)))
     query = "SELECT c.name, count(*) AS n FROM orders o JOIN crm.customers c ON c.id = o.customer GROUP BY 1 ORDER BY 1"
-    result = app.sql("sales", query)
+    result = fresh.sql("sales", query)
     assert result.rows() == [("Ann", 334), ("Bob", 333), ("Cy", 333)]
-    reads = app.store.run(str(result.run_id)).steps[0].reads
+    reads = fresh.store.run(str(result.run_id)).steps[0].reads
     assert {r.table for r in reads} == {"orders", "crm.customers"} and all(r.fingerprint for r in reads)
 
 
@@ -320,21 +327,21 @@ def test_two_sources_of_one_name_are_refused(app: App, shop: Path, crm: Path) ->
 # -- many at once
 
 
-def test_eight_threads_share_one_app(app: App, shop: Path) -> None:
-    app.add_source("sales", SourceSpec(url=str(shop)))
+def test_eight_threads_share_one_app(fresh: App, shop: Path) -> None:
+    fresh.add_source("sales", SourceSpec(url=str(shop)))
 
     def work(number: int) -> list[tuple[object, ...]]:
         rows = []
         for turn in range(5):
-            rows += app.sql("sales", f"SELECT {number} AS n, {turn} AS t, count(*) AS c FROM orders").rows()
+            rows += fresh.sql("sales", f"SELECT {number} AS n, {turn} AS t, count(*) AS c FROM orders").rows()
         with pytest.raises(UnknownTable):
-            app.sql("sales", f"SELECT * FROM nothing_{number}")
+            fresh.sql("sales", f"SELECT * FROM nothing_{number}")
         return rows
 
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(work, range(8)))
     assert answers == [[(n, t, 1000) for t in range(5)] for n in range(8)]
-    runs = app.store.runs(limit=100).items
+    runs = fresh.store.runs(limit=100).items
     assert len(runs) == 48 and {r.status for r in runs} == {"succeeded", "failed"}
 
 

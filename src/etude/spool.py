@@ -161,7 +161,8 @@ class _Groups:
         rest = table.slice(rows)
         self._pending = rest.to_batches()
         self._rows, self._size = rest.num_rows, rest.nbytes
-        yield table.slice(0, rows)
+        # In one piece: the writer looks at its dictionary after each, so that pieces would show in the bytes.
+        yield table.slice(0, rows).combine_chunks()
 
     def rest(self) -> Iterator[Any]:
         if self._rows:
