@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -24,7 +25,15 @@ def main() -> int:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         figures += import_module(f"bench.{name}").measure()
     (print_json if options.json else print_table)(figures)
+    _say_if_busy()
     return 0 if all(f.holds for f in figures) else 1
+
+
+def _say_if_busy() -> None:
+    # Taking turns makes both sides suffer, but not alike: ours is two processes that wait for each other.
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores + 1:
+        print(f"note: the load was {load:.1f} on {cores} cores; repeat this on a quiet machine.", file=sys.stderr)
 
 
 sys.exit(main())

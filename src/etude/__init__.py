@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from etude import errors
     from etude.app import App
-    from etude.connection import Connection, connect
+    from etude.connection import Connection, connect, open_session
     from etude.entities import Limits
     from etude.result import Result
     from etude.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["App", "Connection", "Limits", "Result", "Settings", "__version__", "connect", "errors"]
+__all__ = ["App", "Connection", "Limits", "Result", "Settings", "__version__", "connect", "errors", "open_session"]
 
 _PLACES = {
     "App": "etude.app",
     "Connection": "etude.connection",
     "connect": "etude.connection",
+    "open_session": "etude.connection",
     "Limits": "etude.entities",
     "Result": "etude.result",
     "Settings": "etude.settings",
@@ -31,6 +33,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "errors":
         return import_module("etude.errors")
+    if name == "connect" and "ETUDE_IN_SESSION" in os.environ:
+        return import_module("etude.inside").connect
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'etude' has no attribute {name!r}")

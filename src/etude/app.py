@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
-from etude.entities import Artifact, Catalog, Limits, ResultInfo, SourceSpec
+from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
 from etude.result import Result, no_rows
 from etude.runtime.query import Ledger, Query, run_query
@@ -20,6 +20,9 @@ from etude.sources.pool import Answer, EngineLimits, Pool
 from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
+    from etude.runtime.notebook import Notebook
+    from etude.sessions.base import Provider
+    from etude.sessions.policy import Policy
     from etude.sources.plan import QueryPlan
     from etude.store.base import Store
     from etude.store.objects import Objects
@@ -62,7 +65,9 @@ class App:
         return self.settings.home / "scratch"
 
     def close(self) -> None:
-        """End the engines and let go of the store."""
+        """End the sessions and the engines, and let go of the store."""
+        if "sandbox" in self.__dict__:
+            self.sandbox.close()
         self.pool.close()
         if "store" in self.__dict__:
             self.store.close()
@@ -187,14 +192,23 @@ class App:
         ledger = Ledger(self.store, self.objects) if recorded else None
 
         def ask(describe: bool) -> Answer:
-            joined = self._joined(source, query.sql, others)
-            if not joined:
-                return source.query(query.sql, query.limits, describe, on_progress)
-            return query_together(
-                [source, *joined], query.sql, query.limits, describe, self.pool, self.scratch, on_progress
-            )
+            return self._ask(source, query.sql, others, query.limits, describe, on_progress)
 
         return run_query(query, ask, ledger, self.scratch)
+
+    def _ask(
+        self,
+        source: Source,
+        sql: str,
+        others: Mapping[str, str],
+        limits: Limits,
+        describe: bool,
+        on_progress: Progress | None = None,
+    ) -> Answer:
+        joined = self._joined(source, sql, others)
+        if not joined:
+            return source.query(sql, limits, describe, on_progress)
+        return query_together([source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress)
 
     def _joined(self, source: Source, sql: str, others: Mapping[str, str]) -> list[Source]:
         if "." not in sql:
@@ -215,6 +229,57 @@ class App:
 
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
+
+    # -- sessions
+
+    @cached_property
+    def sandbox(self) -> Provider:
+        """Where sessions run."""
+        opened: Provider = plugins.load("sandbox", self.settings.sandbox)()
+        return opened
+
+    def open_session(
+        self,
+        source: str | None = None,
+        *,
+        others: Mapping[str, str] | None = None,
+        limits: SessionLimits | None = None,
+        isolation: int = 2,
+        policy: Policy | Literal["default"] | None = "default",
+        mounts: Mapping[str, str] | None = None,
+        allow_exec: bool = False,
+        record: bool | None = None,
+        thread_id: str | None = None,
+        seed: int = 0,
+    ) -> Notebook:
+        """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back."""
+        from etude.runtime.notebook import Access, Notebook
+        from etude.sessions.base import SandboxSpec
+        from etude.sessions.policy import Policy
+        from etude.sessions.session import Broker, Session
+
+        recorded = self.settings.record if record is None else record
+        ledger = Ledger(self.store, self.objects) if recorded else None
+        access = None
+        if source is not None:
+            opened, joined = self.source(source), dict(others or {})
+            self.pool.warm()
+            opened.mount()
+            access = Access(
+                opened.name,
+                lambda sql, asked: self._ask(opened, sql, joined, asked, recorded),
+                lambda: opened.catalog(self.settings.limits),
+                self.settings.limits,
+            )
+        spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec)
+
+        def open_session(broker: Broker) -> Session:
+            return Session(self.sandbox, spec, limits or self.settings.session, broker, seed)
+
+        chosen = Policy() if policy == "default" else policy
+        return Notebook(open_session, access, ledger, chosen, thread_id, seed)
+
+    # -- results
 
     def result(self, run_id: str) -> Result:
         """The result of a run, read back from its artifact."""

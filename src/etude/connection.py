@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.app import App, require_source
+from etude.database import Database
 from etude.entities import Catalog, Limits
-from etude.errors import NotFound, Unavailable
 from etude.result import Result
 from etude.settings import change_limits
 
 if TYPE_CHECKING:
+    from etude.runtime.notebook import Notebook
     from etude.sources.plan import QueryPlan
 
 
@@ -32,7 +32,19 @@ def connect(
     return Connection(chosen, {n: os.fspath(u) for n, u in others.items()}, app)
 
 
-class Connection:
+def open_session(
+    source: str | os.PathLike[str] | None = None, /, *, app: App | None = None, **options: Any
+) -> Notebook:
+    """A persistent, sandboxed Python on a source (`$ETUDE_SOURCE` where none is given). See `App.open_session`."""
+    chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
+    own = app or App()
+    notebook = own.open_session(chosen, **options)
+    if app is None:
+        notebook.on_close = own.close
+    return notebook
+
+
+class Connection(Database):
     """A source to query. Every query is a recorded run unless `record=False`."""
 
     def __init__(self, source: str, others: dict[str, str], app: App | None = None) -> None:
@@ -65,31 +77,6 @@ class Connection:
         """Tables, columns, types, keys, comments and row counts."""
         return self._app.catalog(self._source)
 
-    def tables(self) -> list[str]:
-        """The names of the tables."""
-        return [t.name for t in self.catalog().tables]
-
-    def table(self, name: str) -> Any:
-        """A table as an ibis expression; `execute` runs what is built on it."""
-        ibis = _ibis()
-        catalog = self.catalog()
-        table = catalog.table(name)
-        if table is None:
-            names = [t.name for t in catalog.tables]
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(names[:8])}."
-            raise NotFound(f"There is no table `{name}`.", hint=hint)
-        mapper = _type_mapper(catalog.dialect)
-        schema = {c.name: mapper.from_string(c.type, nullable=c.nullable) for c in table.columns}
-        database, _, bare = table.name.rpartition(".")
-        return ibis.table(schema, name=bare, database=database or None)
-
-    def execute(self, expression: Any, *, record: bool | None = None) -> Result:
-        """Compile an ibis expression to the source's dialect and run it through the same guard."""
-        ibis = _ibis()
-        sql = str(ibis.to_sql(expression, dialect=self.catalog().dialect))
-        return self.sql(sql, record=record)
-
     def close(self) -> None:
         """End the engines that this connection started."""
         if self._own:
@@ -100,25 +87,3 @@ class Connection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _type_mapper(dialect: str) -> Any:
-    from ibis.backends.sql import datatypes
-
-    known = {
-        "duckdb": datatypes.DuckDBType,
-        "postgres": datatypes.PostgresType,
-        "mysql": datatypes.MySQLType,
-        "sqlite": datatypes.SQLiteType,
-    }
-    if dialect not in known:
-        raise Unavailable(f"ibis has no types for the dialect `{dialect}`.", hint="Use `sql` instead.")
-    return known[dialect]
-
-
-def _ibis() -> Any:
-    try:
-        import ibis
-    except ImportError:
-        raise Unavailable("ibis is not installed.", hint="pip install 'etude[ibis]'") from None
-    return ibis

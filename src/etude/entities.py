@@ -85,6 +85,21 @@ class Limits(Entity):
     """Refuse, before it starts, a query estimated to read more bytes than this."""
 
 
+class SessionLimits(Entity):
+    """What a session may use. `wall_s` and `output` are per cell, the rest per session."""
+
+    wall_s: float = Field(default=60.0, gt=0)
+    cpu_s: int = Field(default=3600, gt=0)
+    memory: int = Field(default=2 << 30, ge=64 << 20)
+    """Private memory of each process."""
+    processes: int = Field(default=64, ge=1)
+    open_files: int = Field(default=256, ge=16)
+    scratch: int = Field(default=256 << 20, ge=1 << 20)
+    """Bytes of files that a session may keep."""
+    output: int = Field(default=1 << 20, ge=1024)
+    """Bytes of printed text that are kept of a cell."""
+
+
 class Estimate(Entity):
     """What the engine expects before running: rows and bytes read, rows returned. None where it cannot tell."""
 

@@ -13,6 +13,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "postgresql": "etude.store.postgres:PostgresStore",
         "postgres": "etude.store.postgres:PostgresStore",
     },
+    "sandbox": {
+        "local": "etude.sessions.local:LocalProvider",
+        "container": "etude.sessions.container:ContainerProvider",
+    },
     "source": {
         "duckdb": "etude.sources.duckdb:DuckdbDriver",
         "files": "etude.sources.duckdb:DuckdbDriver",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from etude.entities import Entity, Limits, SourceSpec
+from etude.entities import Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -56,6 +56,14 @@ class QueryLimits(Limits):
     """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no budget."""
 
 
+class SessionSettings(SessionLimits):
+    """`SessionLimits`, with sizes that may be written with a unit."""
+
+    memory: Size = SessionLimits.model_fields["memory"].default
+    scratch: Size = SessionLimits.model_fields["scratch"].default
+    output: Size = SessionLimits.model_fields["output"].default
+
+
 class EngineSettings(Entity):
     """The processes that run queries."""
 
@@ -84,6 +92,9 @@ class Settings(Entity):
     """Whether queries are recorded as runs."""
     limits: QueryLimits = QueryLimits()
     engine: EngineSettings = Field(default_factory=EngineSettings)
+    sandbox: str = "local"
+    """Where sessions run: `local`, `container`, or a provider that a package adds."""
+    session: SessionSettings = SessionSettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""
 
@@ -215,7 +226,12 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
 
 def _nearest(key: str) -> str | None:
     parent, _, last = key.rpartition(".")
-    models: dict[str, type[Entity]] = {"": Settings, "limits": QueryLimits, "engine": EngineSettings}
+    models: dict[str, type[Entity]] = {
+        "": Settings,
+        "limits": QueryLimits,
+        "engine": EngineSettings,
+        "session": SessionSettings,
+    }
     model = SourceSpec if parent.startswith("sources.") else models.get(parent)
     near = difflib.get_close_matches(last, model.model_fields, n=1) if model else []
     return f"{parent}.{near[0]}".removeprefix(".") if near else None

@@ -13,6 +13,8 @@ from etude import __version__
 COMMANDS = {
     "sql": "run a query on a source",
     "plan": "run a QueryPlan, a query as typed JSON",
+    "py": "run Python in a sandboxed session on a source",
+    "shell": "a Python prompt on a source, in a sandboxed session",
     "sources": "add, list, show and remove named sources",
     "runs": "list, show and export recorded runs",
     "config": "print the effective settings and where each comes from",

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compile the plan, run it and print the result."""
     chosen_format(options)
-    text = _read(options.file)
+    text = read_text(options.file)
     with open_app(options) as app, progress("running") as on_progress:
         if options.sql:
             sys.stdout.write(app.compile(options.source, text)[1] + "\n")
@@ -30,7 +30,8 @@ def run(options: argparse.Namespace) -> None:
         write_result(result, options)
 
 
-def _read(name: str) -> str:
+def read_text(name: str) -> str:
+    """The text of a file, or of standard input for `-`."""
     from etude.errors import Invalid, NotFound
 
     if name == "-":

@@ -85,37 +85,41 @@ def run_step(
 ) -> tuple[Result, Artifact]:
     """Run it as one step of a run: the start is on record before it begins, the end waits for the log's commit."""
     step_id, started = new_id("step"), time.perf_counter()
-    log.add(
-        StepStarted(
-            step_id=step_id,
-            kind="sql",
-            code=query.sql,
-            dialect=query.dialect,
-            source=query.source,
-            parent=parent,
-            plan=query.plan,
-            versions={"etude": __version__},
-            limits=query.limits,
-        )
-    )
+    log.add(started_step(step_id, query, parent))
     log.commit()
     try:
         answer = ask(True)
         result, spool = _collect(query, answer, scratch)
         artifact = log.objects.put(spool.parquet(), PARQUET)
     except BaseException as error:
-        log.add(_failed_step(step_id, error, _elapsed_ms(started)))
+        log.add(failed_step(step_id, error, _elapsed_ms(started)))
         raise
     log.add(ArtifactCreated(artifact=artifact, step_id=step_id))
-    log.add(_finished_step(step_id, query, result, answer, artifact, _elapsed_ms(started)))
+    log.add(finished_step(step_id, query.source, result.info, answer, artifact, _elapsed_ms(started)))
     log.add(*(Note(text=n, step_id=step_id) for n in result.notes))
     result.run_id = log.run_id
     return result, artifact
 
 
-def _finished_step(
-    step_id: str, query: Query, result: Result, answer: Answer, artifact: Artifact, elapsed_ms: float
+def started_step(step_id: str, query: Query, parent: str | None = None) -> StepStarted:
+    """The beginning of a query: all that is needed to run it again."""
+    return StepStarted(
+        step_id=step_id,
+        kind="sql",
+        code=query.sql,
+        dialect=query.dialect,
+        source=query.source,
+        parent=parent,
+        plan=query.plan,
+        versions={"etude": __version__},
+        limits=query.limits,
+    )
+
+
+def finished_step(
+    step_id: str, source: str, info: ResultInfo, answer: Answer, artifact: Artifact, elapsed_ms: float
 ) -> StepFinished:
+    """The end of a query that worked: what it read, what it made, what it cost."""
     end = answer.end
     marks = end.get("fingerprints", {})
     return StepFinished(
@@ -124,14 +128,15 @@ def _finished_step(
         estimate=Estimate.model_validate(end.get("estimate", {})),
         schema_fingerprint=answer.info.get("schema"),
         versions=answer.info.get("versions", {}),
-        reads=tuple(Read(source=query.source, table=t, fingerprint=marks.get(t)) for t in end["tables"]),
-        result=result.info,
+        reads=tuple(Read(source=source, table=t, fingerprint=marks.get(t)) for t in end["tables"]),
+        result=info,
         artifact=artifact,
         elapsed_ms=elapsed_ms,
     )
 
 
-def _failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
+def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
+    """The end of a query that did not work."""
     body = problem(_as_error(error))
     estimate = body.get("estimate")
     return StepFinished(
@@ -157,17 +162,22 @@ def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool
         with contextlib.suppress(EtudeError):
             answer.batches.close()  # type: ignore[attr-defined]
         raise
-    end = answer.end
-    info = ResultInfo(
-        columns=describe(spool.schema, answer.types),
-        row_count=end["row_count"],
-        truncated=end["truncated"],
-        bytes=end["bytes"],
-    )
+    end, info = answer.end, describe_answer(answer, spool.schema)
     notes = truncation_note(info, query.limits)
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool
+
+
+def describe_answer(answer: Answer, schema: Any) -> ResultInfo:
+    """The shape of a result that was read to its end."""
+    end = answer.end
+    return ResultInfo(
+        columns=describe(schema, answer.types),
+        row_count=end["row_count"],
+        truncated=end["truncated"],
+        bytes=end["bytes"],
+    )
 
 
 def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:

@@ -1,0 +1,95 @@
+"""`etude shell SOURCE`: a prompt on a session, with history and completion."""
+
+from __future__ import annotations
+
+import argparse
+import codeop
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from etude.cli.py import print_end, print_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from etude.runtime.notebook import Notebook
+
+PREAMBLE = "import etude\ndb = etude.connect()"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("source", help="a name, a path or a URL")
+    parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read cells and run them until the end of input."""
+    from etude.app import App
+
+    with App() as app, app.open_session(options.source, isolation=options.isolation) as session:
+        session.execute(PREAMBLE)
+        level = session.isolation["level"]
+        sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")
+        with _line_editing(session, app.settings.home / "shell_history"):
+            while (code := _read_cell()) is not None:
+                _run_cell(session, code)
+
+
+def _run_cell(session: Notebook, code: str) -> None:
+    if not code.strip():
+        return
+    import signal
+
+    before = signal.signal(signal.SIGINT, lambda *_: session.interrupt())
+    try:
+        print_end(session.execute(code, on_output=print_output))
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _read_cell() -> str | None:
+    """Lines until they make a whole statement; None at the end of input."""
+    lines: list[str] = []
+    while True:
+        try:
+            lines.append(input("... " if lines else ">>> "))
+        except EOFError:
+            sys.stdout.write("\n")
+            return None
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+            return ""
+        text = "\n".join(lines)
+        try:
+            if codeop.compile_command(text) is not None and (len(lines) == 1 or not lines[-1]):
+                return text
+        except (SyntaxError, ValueError, OverflowError):
+            return text  # the session tells what is wrong with it
+
+
+@contextlib.contextmanager
+def _line_editing(session: Notebook, history: Path) -> Iterator[None]:
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    found: list[str] = []
+
+    def complete(text: str, state: int) -> str | None:
+        if state == 0:
+            found[:] = session.complete(text)
+        return found[state] if state < len(found) else None
+
+    with contextlib.suppress(OSError):
+        readline.read_history_file(history)
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            readline.write_history_file(history)
