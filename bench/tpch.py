@@ -1,4 +1,4 @@
-"""The 22 queries of TPC-H at scale factor 1: a folder of Parquet and a DuckDB file, against plain DuckDB on the same."""
+"""The 22 queries of TPC-H at scale factor 1, on a folder of Parquet and on a DuckDB file, against plain DuckDB."""
 
 from __future__ import annotations
 

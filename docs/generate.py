@@ -15,9 +15,9 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from etude.cli.main import make_parser, overview
-from etude.entities import Entity, Limits
+from etude.entities import Entity
 from etude.errors import EtudeError
-from etude.settings import EngineSettings, QueryLimits, Settings
+from etude.settings import EngineSettings, QueryLimits, SessionSettings, Settings
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- generated: ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -38,10 +38,10 @@ def make(name: str) -> str:
 def settings_table(_: str) -> str:
     """Every setting, its variable, its default and its meaning."""
     lines = ["| key | variable | default | meaning |", "|---|---|---|---|"]
-    for prefix, model in (("", Settings), ("limits.", QueryLimits), ("engine.", EngineSettings)):
+    for prefix, model in (("", Settings), ("limits.", QueryLimits), ("engine.", EngineSettings), ("session.", SessionSettings)):
         meanings = describe_fields(model)
         for field, info in model.model_fields.items():
-            if field in ("limits", "engine"):
+            if field in ("limits", "engine", "session"):
                 continue
             key = prefix + field
             variable = f"ETUDE_{key.upper().replace('.', '__')}"
@@ -61,7 +61,7 @@ def show_default(info: Any) -> str:
 def describe_fields(model: type[Entity]) -> dict[str, str]:
     """The sentence below each field in the source of a model and of those it extends."""
     found: dict[str, str] = {}
-    for base in (Limits, model) if issubclass(model, Limits) else (model,):
+    for base in [b for b in reversed(model.__mro__) if issubclass(b, Entity) and b is not Entity]:
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
         for statement, after in pairwise(body):
             if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+
+import etude
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +88,32 @@ def _wait_for(log: Path, server: subprocess.Popen[bytes]) -> str:
             return found[0]
         time.sleep(0.02)
     raise RuntimeError(f"rclone did not start: {log.read_text()}")
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python with our libraries, and the environment it needs."""
+
+    path: str
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def everyones_python() -> Interpreter:
+    """An interpreter that the user nobody can run: this one, or the system's with our libraries."""
+    folders = [site.getsitepackages()[0], str(Path(etude.__file__).parents[1])]
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    question = f"import sys, duckdb, etude, pandas; assert sys.version.startswith({version + '.'!r})"
+    reasons = []
+    for path in (sys.executable, f"/usr/bin/python{version}", "/usr/bin/python3"):
+        found = Interpreter(path, {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(folders)})
+        nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+        try:
+            subprocess.run(
+                [path, "-c", question], env=found.environment, check=True, capture_output=True, cwd="/", **nobody
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            reasons.append(f"{path}: {getattr(error, 'stderr', None) or error}")
+            continue
+        return found
+    pytest.skip(f"no interpreter that everyone may read: {'; '.join(reasons)}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from etude.cli.main import COMMANDS, run
-from etude.entities import Limits
+from etude.entities import Limits, SessionLimits
 from etude.sample import write_shop
 from etude.settings import EngineSettings, Settings
 
@@ -96,8 +96,9 @@ def test_every_command_has_a_section() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
-    keys = [k for k in Settings.model_fields if k not in ("limits", "engine")]
-    keys += [f"limits.{k}" for k in Limits.model_fields] + [f"engine.{k}" for k in EngineSettings.model_fields]
+    keys = [k for k in Settings.model_fields if k not in ("limits", "engine", "session")]
+    for prefix, model in (("limits", Limits), ("engine", EngineSettings), ("session", SessionLimits)):
+        keys += [f"{prefix}.{k}" for k in model.model_fields]
     assert [k for k in keys if f"| `{k}` |" not in text] == []
 
 

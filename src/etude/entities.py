@@ -56,6 +56,8 @@ class Catalog(Entity):
     dialect: str
     tables: tuple[Table, ...]
     fingerprint: str
+    notes: tuple[str, ...] = ()
+    """What could not be read, and why."""
 
     def table(self, name: str) -> Table | None:
         """The table of that name, case-insensitively, or None."""
@@ -76,7 +78,7 @@ class SourceSpec(Entity):
 class Limits(Entity):
     """What one query may use. Zero means no limit for rows and bytes."""
 
-    timeout_s: float = Field(default=60.0, gt=0)
+    timeout_s: float = Field(default=60.0, gt=0, le=1_000_000)
     rows: int = Field(default=1_000_000, ge=0)
     bytes: int = Field(default=1 << 30, ge=0)
     scan_rows: int = Field(default=0, ge=0)
@@ -89,11 +91,15 @@ class SessionLimits(Entity):
     """What a session may use. `wall_s` and `output` are per cell, the rest per session."""
 
     wall_s: float = Field(default=60.0, gt=0)
+    """Seconds until a cell is stopped."""
     cpu_s: int = Field(default=3600, gt=0)
+    """Seconds of processor time of each process."""
     memory: int = Field(default=2 << 30, ge=64 << 20)
     """Private memory of each process."""
     processes: int = Field(default=64, ge=1)
+    """Processes and threads."""
     open_files: int = Field(default=256, ge=16)
+    """Open files of each process."""
     scratch: int = Field(default=256 << 20, ge=1 << 20)
     """Bytes of files that a session may keep."""
     output: int = Field(default=1 << 20, ge=1024)

@@ -45,7 +45,7 @@ def mutations(draw: st.DrawFn) -> str:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=mutations())
-def test_a_bent_query_gets_nothing(place: Place, sql: str) -> None:  # noqa: F811
+def test_a_bent_query_gets_nothing(place: Place, sql: str) -> None:
     before = place.files()
     try:
         seen = place.run(Attempt("bent", "leak", sql), timeout_s=5)

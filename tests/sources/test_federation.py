@@ -22,7 +22,9 @@ def app(tmp_path: Path, postgres_server: Callable[[], str], sqlite_shop: Any) ->
     url = postgres_server()
     with psycopg.connect(url, autocommit=True) as crm:
         crm.execute("CREATE TABLE customers (id int PRIMARY KEY, name text, country text, secret text)")
-        crm.execute("INSERT INTO customers VALUES (1, 'Ann', 'FR', 's1'), (2, 'Bob', 'DE', 's2'), (3, 'Cy', 'DE', 's3')")
+        crm.execute(
+            "INSERT INTO customers VALUES (1, 'Ann', 'FR', 's1'), (2, 'Bob', 'DE', 's2'), (3, 'Cy', 'DE', 's3')"
+        )
         crm.execute("CREATE SCHEMA sales; CREATE TABLE sales.targets AS SELECT 'DE' AS country, 100 AS goal")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "orders.csv").write_text("order_id,customer_id,total\n1,1,10.5\n2,2,20\n3,2,30\n")
@@ -58,7 +60,11 @@ def test_three_engines_at_once(app: App) -> None:
         JOIN files.orders o ON o.customer_id = c.id JOIN fx.rates r USING (country)
         JOIN lite.customers l ON l.id = c.id ORDER BY euro""",
     ).rows()
-    assert [(n, float(e), r) for n, e, r in rows] == [("Ann", 21.0, "north"), ("Bob", 30.0, "south"), ("Bob", 45.0, "south")]
+    assert [(n, float(e), r) for n, e, r in rows] == [
+        ("Ann", 21.0, "north"),
+        ("Bob", 30.0, "south"),
+        ("Bob", 45.0, "south"),
+    ]
 
 
 def test_a_schema_within_a_source(app: App) -> None:

@@ -34,7 +34,10 @@ def guard() -> Iterator[Guard]:
         ("WITH orders AS (FROM customers) FROM orders", ("Customers",)),
         ("PIVOT orders ON status USING count(*)", ("orders",)),
         ("PIVOT orders ON status, year(day) USING count(*) GROUP BY country", ("orders",)),
-        ("FROM (PIVOT orders ON lower(status) || 'x' USING count(*)) JOIN customers USING (id)", ("Customers", "orders")),
+        (
+            "FROM (PIVOT orders ON lower(status) || 'x' USING count(*)) JOIN customers USING (id)",
+            ("Customers", "orders"),
+        ),
         ("DESCRIBE orders", ("orders",)),
         ("EXPLAIN ANALYZE SELECT count(*) FROM orders", ("orders",)),
         ("SELECT net_price(1)", ()),

@@ -134,9 +134,7 @@ def test_the_engine_has_no_network_and_only_its_files(pool: Pool, mounts: tuple[
         assert b"ETUDE_HOME" not in environment
 
 
-def test_engines_that_nobody_uses_end(
-    mounts: tuple[Mount, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_that_nobody_uses_end(mounts: tuple[Mount, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "IDLE_S", 0.3)
     short = Pool(LIMITS, size=2)
     pid, _ = ask(short, mounts, "SELECT 1")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from etude.app import App
 
 NAME = "shop"
-REVENUE = """SELECT year(try_cast(o.ordered AS DATE)) AS year, c.country, round(sum(l.quantity * l.unit_price), 2) AS revenue
+REVENUE = """SELECT year(try_cast(o.ordered AS DATE)) AS year, c.country,
+  round(sum(l.quantity * l.unit_price), 2) AS revenue
 FROM order_lines l JOIN orders o USING (order_id) JOIN customers c USING (customer_id)
 WHERE o.status = 'completed' GROUP BY ALL ORDER BY revenue DESC LIMIT 6"""
 BEST_SELLERS = {
@@ -49,9 +50,7 @@ def run(options: argparse.Namespace) -> None:
         _attack(app)
         _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
         print_runs(app.store.runs(limit=3), sys.stdout)
-        _say(
-            "Yours next:  etude sql PATH_OR_URL 'SELECT ...'   (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres, MySQL)"
-        )
+        _say("Yours next:  etude sql PATH_OR_URL 'SELECT ...'  (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres)")
 
 
 def _add_shop(app: App, folder: Path) -> None:

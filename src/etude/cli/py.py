@@ -29,13 +29,13 @@ def run(options: argparse.Namespace) -> int:
     from etude.runtime.notebook import describe_cell
 
     code = read_text(options.file)
-    with App(record=False if options.no_record else None) as app:
-        with app.open_session(options.source, isolation=options.isolation) as session:
-            cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else print_output)
-            if options.json:
-                sys.stdout.write(json.dumps(describe_cell(cell)) + "\n")
-            else:
-                print_end(cell)
+    record = False if options.no_record else None
+    with App(record=record) as app, app.open_session(options.source, isolation=options.isolation) as session:
+        cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else print_output)
+    if options.json:
+        sys.stdout.write(json.dumps(describe_cell(cell)) + "\n")
+    else:
+        print_end(cell)
     return 0 if cell.ok else 1
 
 

@@ -74,6 +74,8 @@ def show_catalog(catalog: Catalog, as_json: bool) -> None:
         sys.stdout.write(catalog.model_dump_json() + "\n")
         return
     print_table(["table", "rows", "columns"], [_line(t) for t in catalog.tables], sys.stdout, [False, True, False])
+    for note in catalog.notes:
+        sys.stdout.write(f"note: {note}\n")
     for table in catalog.tables:
         for note in table.notes:
             sys.stdout.write(f"note: {printable(f'{table.name}: {note}')}\n")

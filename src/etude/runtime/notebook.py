@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from etude import wire
 from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, RunFilter
 from etude.errors import Cancelled, EtudeError, Invalid, Refused, problem
 from etude.events import (
@@ -44,7 +45,6 @@ from etude.runtime.query import (
 from etude.sessions.base import Cell, Output
 from etude.sessions.policy import Policy, check_policy
 from etude.sessions.session import Session
-from etude.sources import wire
 from etude.sources.pool import Answer
 from etude.spool import write_parquet
 
@@ -84,7 +84,6 @@ class _Recorded:
     """A cell that ran, as reviving needs it."""
 
     code: str
-    ok: bool
     calls: list[_Call] = field(default_factory=list)
 
 
@@ -137,7 +136,9 @@ class Notebook:
             cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output)
         self.history.append(cell)
         calls = self._data.settle(log)
-        self._cells.append(_Recorded(code, cell.ok, calls))
+        if cell.outcome in ("ok", "error"):
+            # A cell that was stopped or killed would do the same again; what it had set is not brought back.
+            self._cells.append(_Recorded(code, calls))
         if log is not None:
             self._end(log, cell)
         return cell
@@ -381,7 +382,7 @@ def _load_cells(ledger: Ledger, thread_id: str) -> Iterator[_Recorded]:
         if cell is None or cell.outcome not in ("ok", "error"):
             continue
         calls = [_Call(s.code, s.result, s.artifact) for s in run.steps if s.kind == "sql" and s.result is not None]
-        yield _Recorded(cell.code, cell.outcome == "ok", calls)
+        yield _Recorded(cell.code, calls)
 
 
 def _lower(limits: Limits, given: dict[str, Any]) -> Limits:

@@ -214,7 +214,7 @@ def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int
         )
     rows, inside = con.execute(f"SELECT count(*), {breaks} FROM {read_parquet(str(staged))}").fetchone()
     inside += sum(c.name.count("\n") for c in sniffed.columns)
-    return max(0, found.lines - int(inside) - rows - int(sniffed.header))
+    return max(0, found.lines - int(inside) - int(rows) - int(sniffed.header))
 
 
 def _huge_fields(con: Any, columns: tuple[Column, ...], staged: Path) -> int:

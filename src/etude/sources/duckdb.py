@@ -13,7 +13,8 @@ from etude.sources.base import Checked, Driver, Json, Mount, empty_batch
 from etude.sources.guard_duckdb import Guard, Names, invalid_query
 
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
-_AS_TEXT = ("UHUGEINT", "BIGNUM", "BIT", "TIME WITH TIME ZONE", "VARIANT")
+_AS_TEXT = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant", "union"})
+_NESTED = frozenset({"list", "array", "map", "struct", "tuple"})
 
 
 class DuckdbDriver(Driver):
@@ -53,7 +54,8 @@ class DuckdbDriver(Driver):
                     place = f"{name}.{quote(schema or 'main')}"
                     paths = ", ".join(literal(p) for p in file["paths"])
                     run(f"CREATE SCHEMA IF NOT EXISTS {place}")
-                    run(f"CREATE VIEW {place}.{quote(table)} AS FROM read_parquet([{paths}])")
+                    union = ", union_by_name = true" if len(file["paths"]) > 1 else ""
+                    run(f"CREATE VIEW {place}.{quote(table)} AS FROM read_parquet([{paths}]{union})")
         except duckdb.Error as error:
             raise _cannot_open(mount, error) from None
 
@@ -150,8 +152,8 @@ class DuckdbDriver(Driver):
             if relation is None:
                 raise SourceError("The statement returned no result.", hint="Write a query.")
             self.column_types = [str(t) for t in relation.types]
-            if any(t.startswith(_AS_TEXT) for t in self.column_types):
-                relation = relation.project(_with_text(relation.columns, self.column_types))
+            if any(map(_must_change, relation.types)):
+                relation = relation.project(_as_carried(relation.columns, relation.types))
             reader = relation.to_arrow_reader(1 << 16)
             yield from _with_schema(reader)
         except duckdb.Error as error:
@@ -332,12 +334,44 @@ def _cardinality(node: Json) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _with_text(names: list[str], types: list[str]) -> str:
+def _as_carried(names: list[str], types: list[Any]) -> str:
+    """The columns in types that Arrow carries. A union comes as a struct of its members: one in use, the rest null."""
     parts = []
     for position, (name, kind) in enumerate(zip(names, types, strict=True), 1):
-        as_text = kind.startswith(_AS_TEXT)
-        parts.append(f"CAST(#{position} AS VARCHAR) AS {quote(name)}" if as_text else f"#{position} AS {quote(name)}")
+        cell = f"#{position}"
+        if kind.id == "union":
+            # The first child is the tag.
+            members = [(quote(n), f"union_extract({cell}, {literal(n)})", k) for n, k in kind.children[1:]]
+            cell = f"struct_pack({', '.join(f'{n} := CAST({v} AS {_carried(k)})' for n, v, k in members)})"
+        elif _must_change(kind):
+            cell = f"CAST({cell} AS {_carried(kind)})"
+        parts.append(f"{cell} AS {quote(name)}")
     return ", ".join(parts)
+
+
+def _must_change(kind: Any) -> bool:
+    return kind.id in _AS_TEXT or (kind.id in _NESTED and any(_must_change(k) for _, k in _inner(kind)))
+
+
+def _inner(kind: Any) -> list[tuple[str, Any]]:
+    # The second child of an array is its size.
+    return list(kind.children[:1] if kind.id == "array" else kind.children)
+
+
+def _carried(kind: Any) -> str:
+    """The type in which values travel: the same, with text in the place of what Arrow cannot carry."""
+    if kind.id in _AS_TEXT:
+        return "VARCHAR"
+    if not _must_change(kind):
+        return str(kind)
+    inner = [(quote(n), _carried(k)) for n, k in _inner(kind)]
+    if kind.id == "struct":
+        return f"STRUCT({', '.join(f'{n} {k}' for n, k in inner)})"
+    if kind.id == "list":
+        return f"{inner[0][1]}[]"
+    if kind.id == "array":
+        return f"{inner[0][1]}[{kind.children[1][1]}]"
+    return f"{kind.id.upper()}({', '.join(k for _, k in inner)})"
 
 
 def _with_schema(reader: Any) -> Iterator[Any]:

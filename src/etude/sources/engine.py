@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from socket import socket
 from typing import Any, NoReturn
 
-from etude import confine
+from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, problem
-from etude.sources import wire
 from etude.sources.base import Checked, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
@@ -153,17 +152,17 @@ class Engine:
         )
 
     def _load(self, head: Json) -> None:
-        from dataclasses import asdict
-        from pathlib import Path
-
-        from etude.sources.load import FileTable, load
-
+        """Convert files to Parquet; each has its answer, so that one bad file does not hide the others."""
         self._confine(head)
         threading.Thread(target=self._listen, name="control", daemon=True).start()
-        file = FileTable(**head["file"] | {"paths": tuple(head["file"]["paths"])})
-        loaded = load(file, Path(head["out_dir"]))
-        tables = [{**asdict(t), "path": str(t.path), "notes": t.report.summary()} for t in loaded]
-        wire.send(self._data, {"ok": True, "tables": tables})
+        config = {"memory_limit": f"{head['engine_memory'] >> 20}MiB", "threads": str(head["threads"])}
+        for job in head["files"]:
+            try:
+                wire.send(self._data, {"ok": True, "tables": _load_file(job, config)})
+            except MemoryError:
+                self._fail(LimitExceeded("The file needs more memory than an engine has.", limit="memory"))
+            except EtudeError as error:
+                self._fail(error)
 
     def _listen(self) -> None:
         """Stop the running query when told to; end the process when the host is gone, whatever runs."""
@@ -319,6 +318,16 @@ def _check_budget(estimate: Json, head: Json) -> None:
                 allowed=allowed,
                 estimate=estimate,
             )
+
+
+def _load_file(job: Json, config: dict[str, str]) -> list[Json]:
+    from pathlib import Path
+
+    from etude.sources.load import FileTable, load
+
+    file = FileTable(**job["file"] | {"paths": tuple(job["file"]["paths"])})
+    loaded = load(file, Path(job["out_dir"]), config)
+    return [{"table": t.table, "paths": t.paths, "notes": t.report.summary()} for t in loaded]
 
 
 def _tuples(mount: Json) -> Json:

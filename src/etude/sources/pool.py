@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from etude import wire
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
-from etude.sources import wire
 from etude.sources.base import Json, Mount, empty_batch
 
 GRACE_S = 1.0
@@ -117,20 +117,30 @@ class Engine:
         head = self._confinement(readable, []) | {
             "op": "open",
             "mounts": [asdict(m) for m in mounts],
-            "engine_memory": int(self._limits.memory * 0.8),
-            "threads": self._limits.threads,
         }
         self.info = self._ask(head, START_S)
 
-    def load(self, file: Json, out_dir: str, timeout_s: float) -> list[Json]:
-        """Convert a file to Parquet in this process, which then serves nothing else."""
-        head = self._confinement(file["paths"], [out_dir]) | {"op": "load", "file": file, "out_dir": out_dir}
-        tables: list[Json] = self._ask(head, timeout_s)["tables"]
-        return tables
+    def load(self, jobs: list[Json], timeout_s: float) -> Iterator[list[Json] | EtudeError]:
+        """Convert files to Parquet in this process, which then serves nothing else: tables or an error for each.
+
+        A job holds a `file` and the `out_dir` for its tables. What ends the process ends the list early.
+        """
+        readable = [p for job in jobs for p in job["file"]["paths"]]
+        head = self._confinement(readable, [job["out_dir"] for job in jobs])
+        self._send(head | {"op": "load", "files": jobs})
+        for _ in jobs:
+            try:
+                yield self._answered("load", timeout_s)["tables"]
+            except EtudeError as error:
+                yield error
+                if not self.alive:
+                    return
 
     def _confinement(self, readable: list[str], writable: list[str]) -> Json:
         return {
             "memory": self._limits.memory,
+            "engine_memory": int(self._limits.memory * 0.8),
+            "threads": self._limits.threads,
             "file_bytes": self._limits.scratch_bytes,
             "network": self.network,
             "scratch": self._scratch.name,
@@ -145,11 +155,14 @@ class Engine:
 
     def _ask(self, head: Json, timeout_s: float) -> Json:
         self._send(head)
+        return self._answered(head["op"], timeout_s)
+
+    def _answered(self, asked: str, timeout_s: float) -> Json:
         frame = self._receive(time.monotonic() + timeout_s, None)
         if frame is None:
             self.kill()
             raise LimitExceeded(
-                f"The source did not answer `{head['op']}` within {timeout_s:g} s.",
+                f"The source did not answer `{asked}` within {timeout_s:g} s.",
                 hint="Raise `limits.timeout_s`, or look at the source's load.",
                 limit="timeout_s",
             )
@@ -420,12 +433,13 @@ class Pool:
                     engine.kill()
                 else:
                     # A source that changed has a new key: what was open on its old state goes.
-                    self._forget(lambda known: known[0] == key[0] and known != key)
+                    self.forget(lambda known: known[0] == key[0] and known != key)
                     self._idle.append((key, engine, time.monotonic()))
                     self._start_sweeper()
             self._free.notify()
 
-    def _forget(self, unwanted: Callable[[Key], bool]) -> None:
+    def forget(self, unwanted: Callable[[Key], bool]) -> None:
+        """End the idle engines whose key is unwanted, so that what they hold open is free."""
         for item in [i for i in self._idle if unwanted(i[0])]:
             self._idle.remove(item)
             item[1].kill()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
 from etude.sources.base import Mount, schema_mark
+from etude.sources.cache import load_files
 from etude.sources.duckdb import file_mark
 from etude.sources.pool import Answer, Key, Pool
 
@@ -39,6 +38,7 @@ class Source:
         self._cache = cache
         self._lock = threading.Lock()
         self._loaded: tuple[str, Mount] | None = None
+        self._notes: tuple[str, ...] = ()
         self._catalog: tuple[Key, Catalog] | None = None
 
     @property
@@ -66,41 +66,22 @@ class Source:
         return (self.name, self.url, tables, mark), mount
 
     def _mount_files(self) -> tuple[Key, Mount]:
-        from etude.sources.load import discover
+        from etude.sources.discover import scan
 
-        files = discover(self.url)
-        mark = hashlib.sha256("|".join(f.fingerprint for f in files).encode()).hexdigest()
+        found = scan(self.url)
+        mark = hashlib.sha256("|".join(f.fingerprint for f in found.tables).encode()).hexdigest()
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
-                entries = [e for f in files for e in self._load(f)]
+                entries, notes = load_files(found.tables, self._cache / "files", self._pool)
+                if found.ignored:
+                    notes.append(f"Ignored, for their kind is not read: {', '.join(found.ignored[:20])}.")
                 granted = self.spec.tables
                 if granted is not None:
                     wanted = {t.lower() for t in granted}
                     entries = [e for e in entries if e["table"].lower() in wanted]
-                mount = Mount(self.name, "files", self.url, granted, {}, tuple(entries))
-                self._loaded = (mark, mount)
+                self._loaded = (mark, Mount(self.name, "files", self.url, granted, {}, tuple(entries)))
+                self._notes = tuple(notes)
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
-
-    def _load(self, file: Any) -> list[dict[str, Any]]:
-        """The tables of one file as Parquet: in place, from the cache, or converted now by an engine process."""
-        if file.format == "parquet":
-            return [{"table": file.table, "paths": list(file.paths), "fingerprint": file.fingerprint}]
-        folder = self._cache / "files" / file.fingerprint
-        index = folder / "tables.json"
-        if not index.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            with self._pool.borrow(network=False, wait_s=60) as engine:
-                tables = engine.load(asdict(file), str(folder), timeout_s=3600)
-            _write_atomically(index, json.dumps(tables))
-        return [
-            {
-                "table": t["table"],
-                "paths": [t["path"]],
-                "fingerprint": file.fingerprint,
-                "notes": t["notes"],
-            }
-            for t in json.loads(index.read_text(encoding="utf-8"))
-        ]
 
     def catalog(self, limits: Limits | None = None) -> Catalog:
         """Tables, columns, types, keys, comments and row counts; read again when the source's files change."""
@@ -109,7 +90,8 @@ class Source:
             timeout = (limits or Limits()).timeout_s
             with self._pool.lease(key, (mount,), self.network, timeout) as engine:
                 tables = engine.catalog(timeout)
-                self._catalog = (key, make_catalog(self.name, self.kind, engine.info["dialect"], tables))
+                made = make_catalog(self.name, self.kind, engine.info["dialect"], tables)
+                self._catalog = (key, made.model_copy(update={"notes": self._notes}))
         return self._catalog[1]
 
     def query(
@@ -238,9 +220,3 @@ def check_name(name: str) -> str:
             hint="Use lower-case letters, digits and _, no digit first, and no reserved word such as `main`.",
         )
     return name
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

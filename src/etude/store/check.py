@@ -5,7 +5,6 @@ It leaves behind a few ended runs whose text starts with `etude check`, for runs
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 

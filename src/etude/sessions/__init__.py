@@ -1,0 +1,1 @@
+"""Sandboxed Python interpreters that keep their state."""

@@ -1,0 +1,119 @@
+"""What a sandbox provider gives: channels to fresh interpreters, at an isolation level that is stated."""
+
+from __future__ import annotations
+
+import os
+import socket
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from etude.entities import SessionLimits
+
+
+@dataclass(frozen=True)
+class SandboxSpec:
+    """What kind of sandbox: equal specs can share a fork server."""
+
+    level: int = 2
+    """The isolation that is asked for at least; the provider gives its best and refuses below this."""
+    mounts: dict[str, str] = field(default_factory=dict)
+    """Folders of the host that a session may read, and where it finds them."""
+    allow_exec: bool = False
+
+    def key(self) -> tuple[Any, ...]:
+        """What makes two specs the same."""
+        return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec)
+
+
+class Channel:
+    """The host's end of one interpreter: a socket for frames, and a hold on the process."""
+
+    def __init__(self, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
+        self.sock = sock
+        self.isolation = isolation
+        self._pidfd = pidfd
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the interpreter; nothing happens where it is gone."""
+        import signal
+
+        try:
+            signal.pidfd_send_signal(self._pidfd, number)
+        except (ProcessLookupError, OSError):
+            return
+
+    @property
+    def pid(self) -> int:
+        """The process as the host sees it; 0 once it is gone."""
+        try:
+            with open(f"/proc/self/fdinfo/{self._pidfd}", encoding="ascii") as file:
+                line = next(line for line in file if line.startswith("Pid:"))
+        except (OSError, StopIteration):
+            return 0
+        return max(int(line.split()[1]), 0)
+
+    def close(self) -> None:
+        """End the interpreter and let go of it."""
+        import signal
+
+        if self._pidfd >= 0:
+            self.signal(signal.SIGKILL)
+            self.sock.close()
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class Provider(ABC):
+    """Starts interpreters somewhere."""
+
+    @abstractmethod
+    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+        """A fresh interpreter that has said it is ready; `SandboxError` where it cannot be had as asked."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all interpreters of this provider."""
+
+
+Outcome = Literal["ok", "error", "interrupted", "timeout", "killed", "refused"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of output as it comes."""
+
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Display:
+    """A rich form of a value: an image, a chart or a table."""
+
+    media: str
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One execution and what came of it."""
+
+    id: int
+    code: str
+    outcome: Outcome
+    stdout: str = ""
+    stderr: str = ""
+    value: Any = None
+    """The value itself where it is plain data, a `pyarrow.Table` for tables, else its text."""
+    text: str = ""
+    """How the value shows itself."""
+    display: tuple[Display, ...] = ()
+    error: dict[str, Any] | None = None
+    elapsed_ms: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end."""
+        return self.outcome == "ok"

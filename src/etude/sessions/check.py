@@ -1,0 +1,305 @@
+"""The conformance suite of sandbox providers: what `etude check sandbox` runs. It tries in vain to get out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from etude.check import CheckResult, Failed, run_checks
+from etude.entities import SessionLimits
+from etude.sessions.base import Cell, Output, Provider, SandboxSpec
+from etude.sessions.session import Session
+
+_LIMITS = SessionLimits(wall_s=20, memory=512 << 20, processes=48, open_files=128, scratch=32 << 20, output=1 << 20)
+_SECRET = "etude-check-secret"  # noqa: S105 - it is made to be looked for
+
+
+def check_sandbox(provider: Provider) -> Iterator[CheckResult]:
+    """Run every check, one result each; a failing check does not stop the others."""
+    yield from run_checks(CHECKS, provider)
+
+
+def _open(provider: Provider, seed: int = 0, **limits: Any) -> Session:
+    return Session(provider, SandboxSpec(), _LIMITS.model_copy(update=limits), seed=seed)
+
+
+def _run(session: Session, code: str, wall_s: float | None = None) -> Any:
+    cell = session.execute(code, wall_s=wall_s)
+    if not cell.ok:
+        raise Failed(f"{cell.outcome}: {_error(cell)}, from: {code}")
+    return cell.value
+
+
+def _error(cell: Cell) -> str:
+    return f"{(cell.error or {}).get('type')}: {(cell.error or {}).get('message')}"
+
+
+def _expect(seen: object, wanted: object, what: str) -> None:
+    if seen != wanted:
+        raise Failed(f"{what}: expected {wanted!r}, saw {seen!r}")
+
+
+def _refused(session: Session, code: str, what: str) -> None:
+    cell = session.execute(code)
+    if cell.ok:
+        raise Failed(f"{what}, with the value {cell.text[:200]}")
+
+
+def _isolation(provider: Provider) -> str:
+    with _open(provider) as session:
+        level = session.isolation.get("level")
+        if not isinstance(level, int) or level < 2 or not session.isolation.get("provider"):
+            raise Failed(f"the isolation is not stated, or too low: {session.isolation}")
+        return f"level {level} by `{session.isolation['provider']}`"
+
+
+def _state(provider: Provider) -> str:
+    with _open(provider) as session, _open(provider) as other:
+        _run(session, "import math\nx = 41\ndef f(): return x + 1")
+        _expect(_run(session, "f()"), 42, "a name of an earlier cell")
+        _expect(_run(session, "_ + 1"), 43, "the last value")
+        cell = other.execute("x")
+        _expect((cell.error or {}).get("type"), "NameError", "a name of another session")
+    return "names stay from cell to cell, and in their session"
+
+
+def _values(provider: Provider) -> str:
+    with _open(provider) as session:
+        for code, wanted in (("1 + 1", 2), ("'a'", "a"), ("[1, {'b': None}]", [1, {"b": None}]), ("x = 1", None), ("2;", None)):
+            _expect(_run(session, code), wanted, f"the value of `{code}`")
+        _expect(_run(session, "import asyncio\nawait asyncio.sleep(0, 7)"), 7, "an awaited value")
+        _expect(session.execute("object").text, "<class 'object'>", "the text of a value that is not data")
+    return "the last expression is the value, as data or as text"
+
+
+def _tables(provider: Provider) -> str:
+    with _open(provider) as session:
+        seen = _run(session, "import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None]})")
+        _expect(seen.to_pydict(), {"a": [1, 2], "b": ["x", None]}, "a small table")
+        large = _run(session, "import pyarrow as pa\npa.table({'a': range(200_000)})")
+        _expect((large.num_rows, large["a"][-1].as_py()), (200_000, 199_999), "a large table")
+    return "data frames and tables come as Arrow"
+
+
+def _streams(provider: Provider) -> str:
+    with _open(provider) as session:
+        seen: list[Output] = []
+        code = "import sys\nfor i in range(3):\n    print(i)\n    print(-i, file=sys.stderr)"
+        cell = session.execute(code, on_output=seen.append)
+        _expect((cell.stdout, cell.stderr), ("0\n1\n2\n", "0\n-1\n-2\n"), "the two streams")
+        _expect([o.stream for o in seen], ["stdout", "stderr"] * 3, "the order of the pieces")
+        cell = session.execute("print('x' * 3_000_000)\n5")
+        if len(cell.stdout) > _LIMITS.output or not cell.notes:
+            raise Failed(f"{len(cell.stdout):,} characters were kept of a cap of {_LIMITS.output:,}; notes: {cell.notes}")
+        _expect(cell.value, 5, "the value after too much output")
+    return "output comes in order, as it is written, and is cut at its cap"
+
+
+def _errors(provider: Provider) -> str:
+    with _open(provider) as session:
+        cell = session.execute("def f():\n    return 1 / 0\nf()")
+        error = cell.error or {}
+        _expect((cell.outcome, error.get("type"), error.get("line")), ("error", "ZeroDivisionError", 2), "an error")
+        if "kernel" in error["traceback"] or "return 1 / 0" not in error["traceback"]:
+            raise Failed(f"the traceback is not that of the user's code alone: {error['traceback']}")
+        for code in ("raise SystemExit(3)", "class R:\n    def __repr__(self): raise SystemExit\nR()", "x = (", "input()"):
+            _expect(session.execute(code).outcome, "error", f"the outcome of `{code}`")
+        _expect(_run(session, "1"), 1, "a cell after errors")
+    return "an error has its line and the user's own traceback, and ends nothing"
+
+
+def _interrupt(provider: Provider) -> str:
+    slowest = 0.0
+    with _open(provider) as session:
+        _run(session, "kept = 7")
+        endless = ("while True: pass", "import time\ntime.sleep(60)", "while True: print('x' * 1000)")
+        for code in endless:
+            timer = threading.Timer(0.4, session.interrupt)
+            started = time.perf_counter()
+            timer.start()
+            cell = session.execute(code)
+            timer.cancel()
+            took = time.perf_counter() - started - 0.4
+            slowest = max(slowest, took)
+            _expect(cell.outcome, "interrupted", f"the outcome of `{code}`")
+            _expect(_run(session, "kept"), 7, f"a name after `{code}` was interrupted")
+        if slowest > 2:
+            raise Failed(f"an interrupt took {slowest:.1f} s")
+        session.interrupt()
+        _expect(_run(session, "kept"), 7, "a cell after an interrupt between two cells")
+    return f"a cell stops within {slowest * 1000:.0f} ms, and names stay"
+
+
+def _timeout(provider: Provider) -> str:
+    with _open(provider) as session:
+        _run(session, "kept = 7")
+        _expect(session.execute("while True: pass", wall_s=0.5).outcome, "timeout", "an endless cell")
+        _expect(_run(session, "kept"), 7, "a name after a time limit")
+        deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+        started = time.perf_counter()
+        cell = session.execute(deaf, wall_s=0.5)
+        took = time.perf_counter() - started
+        _expect(cell.outcome, "timeout", "a cell that ignores the interrupt")
+        if took > 5 or not cell.notes:
+            raise Failed(f"a deaf cell ended after {took:.1f} s with the notes {cell.notes}")
+        _expect(session.execute("kept").outcome, "error", "a name after the session was killed")
+    return f"first an interrupt, then, after {took:.1f} s, a fresh session; it is said"
+
+
+def _memory(provider: Provider) -> str:
+    with _open(provider) as session:
+        for code in ("x = bytearray(2 << 30)", "import mmap\nx = [mmap.mmap(-1, 1 << 30) for _ in range(8)]"):
+            cell = session.execute(code)
+            if cell.ok:
+                raise Failed(f"this passed a limit of {_LIMITS.memory >> 20} MiB: {code}")
+        _expect(_run(session, "1"), 1, "a cell after the limit")
+    return f"{_LIMITS.memory >> 20} MiB hold"
+
+
+def _processes(provider: Provider) -> str:
+    code = (
+        "import os, time\nkids = []\ntry:\n    for _ in range(500):\n        pid = os.fork()\n"
+        "        if pid == 0:\n            time.sleep(20); os._exit(0)\n        kids.append(pid)\n"
+        "except OSError: pass\nfor pid in kids:\n    os.kill(pid, 9); os.waitpid(pid, 0)\nlen(kids)"
+    )
+    with _open(provider) as session:
+        seen = _run(session, code)
+        if seen >= 500:
+            raise Failed("500 processes were started")
+        _expect(_run(session, "1"), 1, "a cell after the limit")
+    return f"{seen} processes, then no more"
+
+
+def _scratch(provider: Provider) -> str:
+    code = (
+        "import time\nwritten = 0\ntry:\n    for i in range(20):\n        with open(f'file{i}', 'wb') as file:\n"
+        "            for _ in range(10):\n                written += file.write(b'x' * (1 << 20))\n"
+        "except OSError: pass\ntime.sleep(1)\nwritten"
+    )
+    with _open(provider) as session:
+        _expect(_run(session, "open('a', 'w').write('b')\nopen('a').read()"), "b", "a file of its own")
+        cell = session.execute(code)
+        if cell.ok and cell.value > _LIMITS.scratch:
+            raise Failed(f"{cell.value >> 20} MiB were written; the limit is {_LIMITS.scratch >> 20}")
+        _expect(_run(session, "2"), 2, "a cell after the limit")
+    return f"files up to {_LIMITS.scratch >> 20} MiB"
+
+
+def _network(provider: Provider) -> str:
+    with _open(provider) as session:
+        for family in ("AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK"):
+            code = f"import socket\ns = socket.socket(socket.{family}, socket.SOCK_DGRAM)\ns.connect(('127.0.0.1', 9))"
+            _refused(session, code, f"a socket of {family} was connected")
+        _refused(session, "import socket\nsocket.create_connection(('127.0.0.1', 80), 1)", "a connection was made")
+    return "no socket leaves"
+
+
+def _files(provider: Provider) -> str:
+    with _open(provider) as session:
+        for path in (os.path.expanduser("~/.ssh"), "/etc/shadow", "/home", "/var/log", os.getcwd()):
+            code = f"import os\nos.listdir({path!r}) if os.path.isdir({path!r}) else open({path!r}).read()\n'read'"
+            cell = session.execute(code)
+            # A folder of the host that holds the interpreter has to be there, with nothing else in it.
+            if cell.ok and session.execute(f"sorted(os.listdir({path!r}))").value == sorted(os.listdir(path)):
+                raise Failed(f"`{path}` of the host can be read")
+        for path in ("/usr/lib/etude-check", "/etc/etude-check", "/dev/shm/etude-check", "/etude-check"):  # noqa: S108
+            _refused(session, f"open({path!r}, 'w')", f"`{path}` was written")
+        _refused(session, "import json\nopen(json.__file__, 'a')", "the interpreter's library could be written")
+        _refused(session, "import subprocess\nsubprocess.run(['/bin/true'])", "a program was started")
+    return "nothing of the host is read or written, and no program runs"
+
+
+def _environment(provider: Provider) -> str:
+    os.environ["ETUDE_CHECK_SECRET"] = _SECRET
+    try:
+        with _open(provider) as session:
+            seen = _run(session, "import os\nstr(dict(os.environ))")
+            if _SECRET in seen:
+                raise Failed("a variable of the host is visible")
+            initial = session.execute("open('/proc/self/environ').read()")
+            if initial.ok and _SECRET in str(initial.value):
+                raise Failed("a variable of the host is visible in /proc")
+    finally:
+        del os.environ["ETUDE_CHECK_SECRET"]
+    return "the host's variables are gone"
+
+
+def _user(provider: Provider) -> str:
+    with _open(provider) as session:
+        user = _run(session, "import os\n[os.getuid(), os.geteuid(), os.getgid()]")
+        if 0 in user:
+            raise Failed(f"the session runs as root: {user}")
+        _refused(session, "import os\nos.setuid(0)", "it became root")
+        _refused(session, "import os\nos.kill(os.getppid() or 4_000_000, 0)", "the parent can be signalled")
+    return f"user {user[0]}"
+
+
+def _seed(provider: Provider) -> str:
+    code = "import random\n[random.random(), random.randint(0, 10**9)]"
+    seen = []
+    for seed in (1, 1, 2):
+        with _open(provider, seed=seed) as session:
+            seen.append(_run(session, code))
+    _expect(seen[0], seen[1], "two sessions of one seed")
+    if seen[0] == seen[2]:
+        raise Failed("two seeds gave the same numbers")
+    return "equal seeds, equal numbers"
+
+
+def _leftovers(provider: Provider) -> str:
+    session = _open(provider)
+    pid = session.pid
+    code = "import os, time\nif os.fork() == 0:\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)"
+    _run(session, code)
+    before = _below(pid)
+    session.close()
+    give_up = time.monotonic() + 3
+    while left := [p for p in {pid, *before} if p and os.path.exists(f"/proc/{p}/cwd") and _is_running(p)]:
+        if time.monotonic() > give_up:
+            raise Failed(f"processes {left} run on after the session was closed")
+        time.sleep(0.05)
+    return "no process outlives its session"
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that descend from one, where they can be seen from here."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+                found += [int(p) for p in file.read().split()]
+    except OSError:
+        return []
+    return [p for child in found for p in (child, *_below(child))]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+CHECKS: dict[str, Callable[[Provider], str]] = {
+    "isolation": _isolation,
+    "state": _state,
+    "values": _values,
+    "tables": _tables,
+    "streams": _streams,
+    "errors": _errors,
+    "interrupt": _interrupt,
+    "timeout": _timeout,
+    "memory": _memory,
+    "processes": _processes,
+    "scratch": _scratch,
+    "network": _network,
+    "files": _files,
+    "environment": _environment,
+    "user": _user,
+    "seed": _seed,
+    "leftovers": _leftovers,
+}

@@ -1,0 +1,467 @@
+"""Taking everything away from a session: namespaces, a private root, Landlock, seccomp, limits, capabilities.
+
+Two levels. Level 3 puts a session into namespaces of its own, under a root that holds an interpreter and nothing
+else. Level 2 is for places that forbid new namespaces, such as a container: Landlock names each path that may be
+read, and seccomp closes sockets, signals and programs. Below that nothing is offered.
+
+Linux on x86-64 and arm64. All calls go through libc by ctypes, so that no compiled part is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from dataclasses import dataclass
+
+from etude import confine
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
+    0x20000,
+    0x2000000,
+    0x4000000,
+    0x8000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
+NOBODY = 65534
+INSIDE_UID = 1000
+SCRATCH = "/scratch"
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = (
+    1,
+    2,
+    4,
+    8,
+    32,
+    4096,
+    16384,
+    1 << 18,
+)
+_MNT_DETACH = 2
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
+_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_RESERVE = 1 << 30
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Denied(OSError):
+    """The system refused a step of the isolation."""
+
+
+def _call(name: str, *args: object) -> int:
+    result = int(getattr(_LIBC, name)(*args))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise Denied(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Enter new namespaces."""
+    _call("unshare", ctypes.c_int(flags))
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    _call("mount", source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
+
+
+def _write(path: str, text: str) -> None:
+    # In bytes: a codec may have to be imported, from where this process may no longer read.
+    with open(path, "wb") as file:
+        file.write(text.encode())
+
+
+def map_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
+    """In a new user namespace: this process is `inside` there, and stays who it was outside."""
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{inside} {outside_uid} 1")
+    _write("/proc/self/gid_map", f"{inside} {outside_gid} 1")
+
+
+# -- what this machine allows
+
+
+@functools.cache
+def probe() -> tuple[int, list[str]]:
+    """The best isolation level here, and what is missing for a better one."""
+    if sys.platform != "linux" or machine() is None:
+        return 1, ["Linux on x86-64 or arm64: use a container elsewhere"]
+    if confine.landlock_abi() < 1:
+        return 1, ["Landlock: a kernel of 5.13 or newer with it enabled"]
+    if _can_isolate():
+        return 3, []
+    missing = ["user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container that allows them"]
+    if confine.landlock_abi() < 6:
+        # Without a process namespace only Landlock's scopes keep a session from signalling its neighbours.
+        return 1, [*missing, "Landlock of version 6 (kernel 6.12), which level 2 needs"]
+    return 2, missing
+
+
+def _can_isolate() -> bool:
+    """Try what level 3 does, in a process that ends with it: some containers allow namespaces but no own /proc."""
+    outer = os.fork()
+    if outer == 0:
+        try:
+            if os.getuid() == 0:
+                unshare(NEWNS)
+                become_nobody()
+            uid, gid = os.getuid(), os.getgid()
+            unshare(NEWUSER | NEWNS | NEWPID)
+            map_ids(0, uid, gid)
+            inner = os.fork()
+            if inner == 0:
+                unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
+                _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+                _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
+                os._exit(0)
+            os._exit(os.waitpid(inner, 0)[1] != 0)
+        finally:
+            os._exit(1)
+    return os.waitpid(outer, 0)[1] == 0
+
+
+def interpreter_paths() -> list[str]:
+    """Where this interpreter, its libraries and etude live.
+
+    Not all of `sys.path`: its first entry is the folder of whatever script was started, with all that lies there.
+    """
+    libraries = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
+    found = [sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), *libraries, os.path.dirname(confine.__file__)]
+    return [p for p in dict.fromkeys(found) if os.path.exists(p) and os.path.realpath(p) != "/"]
+
+
+def count_tasks(uid: int) -> int:
+    """How many processes and threads a user has."""
+    found = 0
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
+                found += len(os.listdir(f"/proc/{name}/task"))
+    return found
+
+
+# -- the private root
+
+
+def build_root(readable: list[str], data: dict[str, str], own_pids: bool) -> None:
+    """Replace the root of this mount namespace by one that holds only what a session may read.
+
+    `readable` keep their paths; `data` maps a folder of the host to the place where a session finds it.
+    """
+    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+    root = _free_mount_point([*readable, *data, *_SYSTEM])
+    _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=2m,mode=755")
+    for path in (*_SYSTEM, *_without_nested(readable)):
+        _place(path, root + path, noexec=False)
+    for path in _DEVICES:
+        _place(path, root + path, noexec=False, device=True)
+    for path, at in data.items():
+        _place(os.path.realpath(path), root + at, noexec=True)
+    for name in ("proc", SCRATCH[1:], "tmp"):
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+    _write(f"{root}/etc/passwd", f"user:x:{INSIDE_UID}:{INSIDE_UID}::{SCRATCH}:/bin/false\n")
+    if own_pids:
+        _mount("proc", f"{root}/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    else:
+        # Sessions may mount a proc of their own only where a whole one is visible already.
+        _mount("/proc", f"{root}/proc", "", _MS_BIND | _MS_REC)
+    os.chdir(root)
+    _call("pivot_root", b".", b".")
+    _call("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+    _mount("none", "/", "", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV)
+
+
+def _free_mount_point(needed: list[str]) -> str:
+    for path in ("/mnt", "/media", "/srv", "/opt", "/sys"):
+        if os.path.isdir(path) and not any(n == path or n.startswith(f"{path}/") for n in needed):
+            return path
+    raise Denied(errno.ENOENT, "no folder is free to mount the private root on")
+
+
+def _without_nested(paths: list[str]) -> list[str]:
+    kept: list[str] = []
+    for path in sorted({os.path.realpath(p) for p in paths} | set(paths)):
+        covered = [*kept, "/usr", "/lib", "/lib64", "/bin"]
+        if os.path.exists(path) and not any(path == k or path.startswith(f"{k}/") for k in covered):
+            kept.append(path)
+    return kept
+
+
+def _place(source: str, target: str, noexec: bool, device: bool = False) -> None:
+    if os.path.islink(source):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if not os.path.lexists(target):
+            os.symlink(os.readlink(source), target)
+        return
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif os.path.exists(source):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "a", encoding="ascii"):
+            pass
+    else:
+        return
+    _mount(source, target, "", _MS_BIND | _MS_REC)
+    flags = _MS_RDONLY | _MS_NOSUID | (0 if device else _MS_NODEV) | (_MS_NOEXEC if noexec else 0)
+    # A bind mount takes the flags of its source. A remount would change the topmost mount alone and leave what is
+    # mounted below it writable; this call reaches all of them, and only ever adds flags. Its first four are the same.
+    attributes = struct.pack("QQQQ", flags, 0, 0, 0)
+    _call(
+        "syscall",
+        ctypes.c_long(_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        target.encode(),
+        ctypes.c_uint(_AT_RECURSIVE),
+        attributes,
+        ctypes.c_size_t(len(attributes)),
+    )
+
+
+# -- one session
+
+
+@dataclass(frozen=True)
+class Cage:
+    """What one session may use; enforced by the kernel."""
+
+    memory: int
+    processes: int
+    open_files: int
+    scratch: int
+    cpu_s: int
+    allow_exec: bool
+
+
+def enter_session_namespaces(cage: Cage) -> None:
+    """Level 3, in the forked child: its own mounts, network, host name, shared memory and ids."""
+    uid, gid = os.getuid(), os.getgid()
+    unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
+    size = f"size={cage.scratch},nr_inodes=4096,mode=700"
+    _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, size)
+    if not os.listdir("/tmp"):  # noqa: S108 - unless an interpreter lives there, which this would hide
+        _mount(SCRATCH, "/tmp", "", _MS_BIND)  # noqa: S108 - libraries that ignore TMPDIR land on the scratch
+    with contextlib.suppress(Denied):  # a container may refuse this; it has a name of its own then
+        _call("sethostname", b"session", 7)
+    unshare(NEWUSER)
+    map_ids(INSIDE_UID, uid, gid)
+
+
+def limit(cage: Cage, other_tasks: int = 0) -> None:
+    """Resource limits of the session's processes; `other_tasks` of the same user are counted by the kernel too."""
+    with open("/proc/self/statm", "rb") as file:
+        mapped = int(file.read().split()[0]) * resource.getpagesize()
+    for kind, value in (
+        # Not 0: a size of 1 alone also stops dumps that go to a program of the host, which 0 does not.
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_DATA, cage.memory),
+        # Private memory is bounded above. Shared memory is not part of it; the address space bounds that, with room
+        # for what allocators and threads reserve but do not use.
+        (resource.RLIMIT_AS, mapped + 2 * cage.memory + _RESERVE),
+        (resource.RLIMIT_NPROC, cage.processes + other_tasks),
+        (resource.RLIMIT_NOFILE, cage.open_files),
+        (resource.RLIMIT_FSIZE, cage.scratch),
+        (resource.RLIMIT_CPU, cage.cpu_s),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        _, hard = resource.getrlimit(kind)
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (allowed, allowed))
+
+
+def drop_capabilities() -> None:
+    """No capability, now or later."""
+    for capability in range(64):
+        if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            break
+    header = ctypes.create_string_buffer(struct.pack("II", 0x20080522, 0))
+    empty = ctypes.create_string_buffer(24)
+    _call("capset", header, empty)
+
+
+def become_nobody() -> None:
+    """Leave root for good, and stay able to write one's own id maps."""
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """The kernel ends this process when its parent ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Processes below this one whose parents end become its children, so that it can end them."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+# -- seccomp
+
+
+@dataclass(frozen=True)
+class _Machine:
+    audit: int
+    newest: int
+    """Calls with a higher number are unknown to us and answered as not implemented."""
+    numbers: dict[str, int]
+
+
+_X86 = _Machine(
+    0xC000003E,
+    462,
+    dict(
+        mount=165, umount2=166, pivot_root=155, chroot=161, unshare=272, setns=308, ptrace=101,
+        process_vm_readv=310, process_vm_writev=311, bpf=321, perf_event_open=298, userfaultfd=323, keyctl=250,
+        add_key=248, request_key=249, kexec_load=246, kexec_file_load=320, init_module=175, finit_module=313,
+        delete_module=176, reboot=169, swapon=167, swapoff=168, sethostname=170, setdomainname=171, iopl=172,
+        ioperm=173, acct=163, quotactl=179, quotactl_fd=443, open_by_handle_at=304, name_to_handle_at=303,
+        fanotify_init=300, fanotify_mark=301, io_uring_setup=425, io_uring_enter=426, io_uring_register=427,
+        open_tree=428, move_mount=429, fsopen=430, fsconfig=431, fsmount=432, fspick=433, mount_setattr=442,
+        pidfd_getfd=438, settimeofday=164, clock_settime=227, adjtimex=159, clock_adjtime=305, syslog=103,
+        vhangup=153, kcmp=312, mknod=133, mknodat=259, modify_ldt=154, uselib=134, personality=135,
+        memfd_secret=447, process_madvise=440, lookup_dcookie=212, nfsservctl=180, migrate_pages=256,
+        move_pages=279, mbind=237, set_mempolicy=238, get_mempolicy=239, vmsplice=278, execve=59, execveat=322,
+        clone=56, clone3=435, socket=41, ioctl=16, landlock_create_ruleset=444, setuid=105, setgid=106,
+        setreuid=113, setregid=114, setresuid=117, setresgid=119, setgroups=116, capset=126, statmount=457,
+        listmount=458, shmget=29, shmat=30, semget=64, msgget=68, mq_open=240, mq_unlink=241, socketpair=53,
+        mmap=9, memfd_create=319, prlimit64=302, setrlimit=160, prctl=157, chmod=90, fchmod=91, chown=92,
+        fchown=93, lchown=94, fchmodat=268, fchownat=260, fchmodat2=452, utime=132, utimes=235, futimesat=261,
+        utimensat=280, setxattr=188, lsetxattr=189, fsetxattr=190, removexattr=197, lremovexattr=198,
+        fremovexattr=199, inotify_init=253, inotify_init1=294, setpriority=141, ioprio_set=251,
+        sched_setparam=142, sched_setscheduler=144, sched_setaffinity=203, sched_setattr=314, setsid=112,
+        setpgid=109, connect=42, bind=49,
+    ),
+)  # fmt: skip
+_ARM = _Machine(
+    0xC00000B7,
+    462,
+    dict(
+        mount=40, umount2=39, pivot_root=41, chroot=51, unshare=97, setns=268, ptrace=117, process_vm_readv=270,
+        process_vm_writev=271, bpf=280, perf_event_open=241, userfaultfd=282, keyctl=219, add_key=217,
+        request_key=218, kexec_load=104, kexec_file_load=294, init_module=105, finit_module=273,
+        delete_module=106, reboot=142, swapon=224, swapoff=225, sethostname=161, setdomainname=162, acct=89,
+        quotactl=60, quotactl_fd=443, open_by_handle_at=265, name_to_handle_at=264, fanotify_init=262,
+        fanotify_mark=263, io_uring_setup=425, io_uring_enter=426, io_uring_register=427, open_tree=428,
+        move_mount=429, fsopen=430, fsconfig=431, fsmount=432, fspick=433, mount_setattr=442, pidfd_getfd=438,
+        settimeofday=170, clock_settime=112, adjtimex=171, clock_adjtime=266, syslog=116, vhangup=58, kcmp=272,
+        mknodat=33, personality=92, memfd_secret=447, process_madvise=440, lookup_dcookie=18, nfsservctl=42,
+        migrate_pages=238, move_pages=239, mbind=235, set_mempolicy=237, get_mempolicy=236, vmsplice=75,
+        execve=221, execveat=281, clone=220, clone3=435, socket=198, ioctl=29, landlock_create_ruleset=444,
+        setuid=146, setgid=144, setreuid=145, setregid=143, setresuid=147, setresgid=149, setgroups=159,
+        capset=91, statmount=457, listmount=458, shmget=194, shmat=196, semget=190, msgget=186, mq_open=180,
+        mq_unlink=181, socketpair=199, mmap=222, memfd_create=279, prlimit64=261, setrlimit=164, prctl=167,
+        fchmod=52, fchmodat=53, fchownat=54, fchown=55, fchmodat2=452, utimensat=88, setxattr=5, lsetxattr=6,
+        fsetxattr=7, removexattr=14, lremovexattr=15, fremovexattr=16, inotify_init1=26, setpriority=140,
+        ioprio_set=30, sched_setparam=118, sched_setscheduler=119, sched_setaffinity=122, sched_setattr=274,
+        setsid=157, setpgid=154, connect=203, bind=200,
+    ),
+)  # fmt: skip
+_MACHINES = {"x86_64": _X86, "aarch64": _ARM}
+_BY_ARGUMENT = frozenset(
+    {"clone", "clone3", "socket", "socketpair", "ioctl", "execve", "execveat", "mmap", "memfd_create", "prctl"}
+    | {"prlimit64", "setrlimit"}
+)
+# Refused where a session shares the host's files and processes. Landlock does not see the modes, owners, times and
+# attributes of files, who watches them, or the limits and priorities of processes: a session that runs as the user
+# who owns them could change them all. A process group that cannot be left is what ends a session as a whole.
+_IF_SHARED = frozenset(
+    {"chmod", "fchmod", "chown", "fchown", "lchown", "fchmodat", "fchownat", "fchmodat2", "utime", "utimes"}
+    | {"futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr"}
+    | {"fremovexattr", "inotify_init", "inotify_init1", "setpriority", "ioprio_set", "sched_setparam"}
+    | {"sched_setscheduler", "sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
+)
+_AF_UNIX = 1
+_SOCK_DGRAM_BIT = 2  # set in the datagram and the raw type, not in the stream and the packet one
+_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
+_MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
+_ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
+_LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2, _ARG2_HIGH, _ARG3 = 0, 4, 16, 24, 32, 36, 40
+_Instruction = tuple[int, int, int, int]
+
+
+def machine() -> _Machine | None:
+    """The tables for this processor, or None."""
+    return _MACHINES.get(platform.machine())
+
+
+def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
+    """A seccomp program: known dangerous calls fail, unknown ones do not exist, the rest passes.
+
+    `alone` is a session in namespaces of its own; without them more has to be refused.
+    """
+    found = machine()
+    if found is None:
+        raise Denied(errno.ENOSYS, f"no seccomp table for {platform.machine()}")
+    numbers = found.numbers
+    code: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JEQ, 1, 0, found.audit),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        (_JGT, 0, 1, found.newest),
+        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
+    ]
+    allowed = _BY_ARGUMENT - (frozenset() if allow_exec else {"execve", "execveat"})
+    allowed |= _IF_SHARED if alone else frozenset()
+    allowed |= {"connect", "bind"} if allow_inet else frozenset()
+    for name, number in numbers.items():
+        if name not in allowed:
+            code += _refuse(number, errno.EPERM)
+    # The flags of clone3 are behind a pointer, which a filter cannot read; libc then falls back to clone.
+    code += _refuse(numbers["clone3"], errno.ENOSYS)
+    code += _refuse(numbers["clone"], errno.EPERM, (_ARG0, "any", _ANY_NEW))
+    # No unix sockets either: a socket file in a folder of data can be connected to, read-only or not. Pairs are fine,
+    # but not of datagrams, which can be sent to any socket file, nor of a family whose module would be loaded for it.
+    families = [2, 10] if allow_inet else []
+    code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, *((_ARG0, "not", family) for family in families))
+    code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG0, "not", _AF_UNIX))
+    code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG1, "any", _SOCK_DGRAM_BIT))
+    for command in (_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR):
+        code += _refuse(numbers["ioctl"], errno.EPERM, (_ARG1, "is", command))
+    # Huge pages are a reserve of the whole machine that no limit of a process counts.
+    code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
+    code += _refuse(numbers["memfd_create"], errno.EPERM, (_ARG1, "any", _MFD_HUGETLB))
+    # The limit on core dumps stays as it is, for a lower one lets them out again (see `limit`).
+    code += _refuse(numbers["setrlimit"], errno.EPERM, (_ARG0, "is", resource.RLIMIT_CORE))
+    for half in (_ARG2, _ARG2_HIGH):
+        code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG1, "is", resource.RLIMIT_CORE), (half, "not", 0))
+    if not alone:
+        code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG0, "not", 0))
+        code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", _PR_SET_PDEATHSIG))
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Instruction]:
+    """Answer a call with an error where every test of its arguments holds; else go on with the next rule."""
+    code: list[_Instruction] = [(_JEQ, 0, 2 * len(tests) + 1 + bool(tests), number)]
+    for position, (offset, kind, value) in enumerate(tests):
+        away = 2 * (len(tests) - position) - 1
+        jump = _JSET if kind == "any" else _JEQ
+        code += [(_LOAD, 0, 0, offset), (jump, away, 0, value) if kind == "not" else (jump, 0, away, value)]
+    code.append((_RETURN, 0, 0, _ERRNO | error))
+    return [*code, (_LOAD, 0, 0, _NUMBER)] if tests else code
+
+
+def apply_filter(program: bytes) -> None:
+    """From now on this process and all it starts live under the filter."""
+    confine.refuse_new_privileges()
+    buffer = ctypes.create_string_buffer(program)
+    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    _call("prctl", 22, ctypes.c_ulong(2), ctypes.create_string_buffer(header), 0, 0)

@@ -1,0 +1,396 @@
+"""Inside the sandbox: runs cells and keeps their names. It imports nothing of etude, for nothing of etude is needed.
+
+Frames on the socket: length (u32), kind (one byte), payload. To the host: `R` ready, `O` and `E` text of the two
+streams, `D` a display, `X` the end of a cell, `C` a call for data. From the host: `x` a cell, `r` the reply to a call.
+User code can write to the socket too: all that a frame can do is harm its own session.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import builtins
+import contextlib
+import inspect
+import io
+import json
+import linecache
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+HEAD = struct.Struct("!IB")
+INLINE = 1 << 18
+PREVIEW = 16_384
+PIECE = 1 << 20
+DEPTH = 50
+SESSION: Session | None = None
+"""The session of this process; `etude.connect()` finds its way to the host by it."""
+
+
+class Stream(io.TextIOBase):
+    """A text stream that leaves as it is written: line by line, or in pieces of a few kilobytes."""
+
+    def __init__(self, session: Session, kind: bytes, name: str) -> None:
+        self._session = session
+        self._kind = kind
+        self.name = name
+        self._parts: list[str] = []
+        self._size = 0
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of all text."""
+        return "utf-8"
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Take text; whole lines go out at once."""
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        self._parts.append(text)
+        self._size += len(text)
+        if "\n" in text or self._size > 8192:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Send what was held back."""
+        if self._parts:
+            text, self._parts, self._size = "".join(self._parts), [], 0
+            # In pieces, for the host takes a frame that is too long for an attack.
+            for start in range(0, len(text), PIECE):
+                self._session.send(self._kind, text[start : start + PIECE].encode("utf-8", "replace"))
+
+    def fileno(self) -> int:
+        """There is no file behind it."""
+        raise io.UnsupportedOperation("fileno")
+
+
+class HostError(Exception):
+    """The host refused or failed a request; `problem` says why."""
+
+    def __init__(self, problem: dict[str, Any]) -> None:
+        super().__init__(problem.get("detail", "the host refused"))
+        self.problem = problem
+
+
+class Session:
+    """One interpreter behind one socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._send_lock = threading.Lock()
+        self._call_lock = threading.Lock()
+        self._calls = 0
+        self._cell = 0
+        self._in_cell = False
+        self._in_frame = False
+        self._interrupted = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        module = types.ModuleType("__main__")
+        sys.modules["__main__"] = module
+        self.names: dict[str, Any] = module.__dict__
+        self.names["__builtins__"] = builtins
+
+    # -- frames
+
+    def send(self, kind: bytes, payload: bytes, fd: int | None = None) -> None:
+        """Send one frame whole."""
+        data = HEAD.pack(len(payload), kind[0]) + payload
+        with self._whole_frame(), self._send_lock:
+            if fd is None:
+                self._sock.sendall(data)
+            else:
+                sent = socket.send_fds(self._sock, [data], [fd])
+                self._sock.sendall(data[sent:])
+
+    def _receive(self) -> tuple[bytes, bytes, list[int]]:
+        select.select([self._sock], [], [])  # here an interrupt may come: nothing of the frame is taken yet
+        with self._whole_frame():
+            data, fds, _, _ = socket.recv_fds(self._sock, HEAD.size, 4)
+            while len(data) < HEAD.size:
+                part = self._sock.recv(HEAD.size - len(data)) if data else b""
+                if not part:
+                    os._exit(0)
+                data += part
+            length, kind = HEAD.unpack(data)
+            payload = bytearray()
+            while len(payload) < length:
+                part = self._sock.recv(min(length - len(payload), 1 << 20))
+                if not part:
+                    os._exit(0)
+                payload += part
+            return bytes([kind]), bytes(payload), list(fds)
+
+    @contextlib.contextmanager
+    def _whole_frame(self) -> Iterator[None]:
+        """Put an interrupt off until the frame is through: half a frame would make all that follows unreadable."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # interrupts come to the main thread alone
+            return
+        self._in_frame = True
+        try:
+            yield
+        finally:
+            self._in_frame = False
+        if self._interrupted:
+            self._interrupted = False
+            if self._in_cell:
+                raise KeyboardInterrupt
+
+    def call(self, method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
+        """Ask the host for something; the answer is a dict and, for data, a buffer in shared memory."""
+        with self._call_lock:
+            self._calls += 1
+            number = self._calls
+            request = {"id": number, "cell": self._cell, "method": method} | arguments
+            self.send(b"C", json.dumps(request).encode())
+            while True:
+                kind, payload, fds = self._receive()
+                if kind != b"r":
+                    continue
+                head = json.loads(payload)
+                if head.get("id") != number:
+                    # The reply to a call that was interrupted: nobody waits for it any more.
+                    for fd in fds:
+                        os.close(fd)
+                    continue
+                return self._opened(head, fds)
+
+    def _opened(self, head: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], Any]:
+        if "problem" in head:
+            raise HostError(head["problem"])
+        if not fds:
+            return head, None
+        import mmap
+
+        with os.fdopen(fds[0], "rb") as file:
+            return head, mmap.mmap(file.fileno(), head["size"], prot=mmap.PROT_READ)
+
+    # -- cells
+
+    def serve(self) -> None:
+        """Run cells until the host closes the socket."""
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        sys.stdout = Stream(self, b"O", "<stdout>")
+        sys.stderr = Stream(self, b"E", "<stderr>")
+        builtins.input = _refuse_input
+        self.send(b"R", b"{}")
+        while True:
+            try:
+                kind, payload, _ = self._receive()
+                if kind == b"x":
+                    self._run(json.loads(payload))
+            except KeyboardInterrupt:
+                continue  # it came between two cells: there was nothing left to stop
+
+    def _on_interrupt(self, number: int, frame: Any) -> None:
+        if self._in_frame:
+            self._interrupted = True
+        elif self._in_cell:
+            raise KeyboardInterrupt
+
+    def _run(self, request: dict[str, Any]) -> None:
+        self._cell = request["id"]
+        end: dict[str, Any] = {"id": self._cell, "ok": True}
+        try:
+            self._in_cell = True
+            try:
+                value = self._execute(request["code"], f"<cell {self._cell}>")
+                if value is not None:
+                    self.names["_"] = value
+                    end["value"] = self._display(value)
+            finally:
+                self._in_cell = False
+        except BaseException as error:
+            # Whatever user code raises, SystemExit and an exception from __repr__ included, is the cell's error.
+            end = {"id": self._cell, "ok": False, "error": describe_error(error)}
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, Stream):
+                stream.flush()
+        self._reap()
+        self.send(b"X", json.dumps(end, default=str).encode("utf-8", "replace"))
+
+    def _execute(self, code: str, name: str) -> Any:
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        tree = ast.parse(code, name)
+        last: ast.Expression | None = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+            expression = tree.body.pop()
+            assert isinstance(expression, ast.Expr)  # noqa: S101 - for the type checker
+            last = ast.Expression(expression.value)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self._evaluate(compile(tree, name, "exec", flags=flags))
+        value = self._evaluate(compile(last, name, "eval", flags=flags)) if last is not None else None
+        return value if value is not None else self._open_figures()
+
+    def _evaluate(self, compiled: types.CodeType) -> Any:
+        if not compiled.co_flags & inspect.CO_COROUTINE:
+            return eval(compiled, self.names)  # noqa: S307 - running what the user wrote is the point
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(eval(compiled, self.names))  # noqa: S307
+
+    def _open_figures(self) -> Any:
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        return pyplot.gcf() if pyplot is not None and pyplot.get_fignums() else None
+
+    def _display(self, value: Any) -> dict[str, Any]:
+        shown = describe_value(value)
+        blob = shown.pop("blob", None)
+        if blob is not None:
+            head = json.dumps({"id": self._cell, "media": shown["media"]}).encode()
+            fd = _shared(blob) if len(blob) > INLINE else None
+            body = b"" if fd is not None else bytes(blob)
+            size = json.dumps({"id": self._cell, "media": shown["media"], "size": len(blob)}).encode()
+            chosen = size if fd is not None else head
+            self.send(b"D", struct.pack("!I", len(chosen)) + chosen + body, fd)
+            if fd is not None:
+                os.close(fd)
+        return shown
+
+    def _reap(self) -> None:
+        # As the first process of its namespace the session inherits every orphan.
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
+
+def _refuse_input(prompt: object = "") -> str:
+    raise RuntimeError("input() is not available: nobody is at the keyboard. Put the value into the code.")
+
+
+def _shared(blob: Any) -> int:
+    import fcntl
+
+    fd = os.memfd_create("display", 3)
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(blob)
+    fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
+    return fd
+
+
+def describe_value(value: Any) -> dict[str, Any]:
+    """How a value is shown: its text, and where there is a richer form that one as a blob with its media type."""
+    for describe in (_table, _chart, _figure):
+        shown = describe(value)
+        if shown is not None:
+            return shown
+    text = repr(value)
+    shown = {"text": text[:PREVIEW], "cut": max(len(text) - PREVIEW, 0), "type": type(value).__name__}
+    if len(text) <= INLINE and _is_plain(value):
+        shown["json"] = value
+    return shown
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if depth > DEPTH:
+        return False  # it may hold itself
+    if isinstance(value, bool | int | float | str):
+        return not (isinstance(value, str) and len(value) > PREVIEW)
+    if isinstance(value, list | tuple) and len(value) <= 1000:
+        return type(value) is list and all(_is_plain(v, depth + 1) for v in value)
+    if type(value) is dict and len(value) <= 1000:
+        return all(isinstance(k, str) and _is_plain(v, depth + 1) for k, v in value.items())
+    return value is None
+
+
+def _table(value: Any) -> dict[str, Any] | None:
+    module = type(value).__module__.partition(".")[0]
+    if module not in ("pandas", "pyarrow", "polars", "duckdb", "_duckdb", "etude"):
+        return None
+    table = _to_arrow(value)
+    if table is None:
+        return None
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    shown = {"text": repr(value)[:PREVIEW], "type": type(value).__name__, "rows": table.num_rows}
+    return shown | {"media": "application/vnd.apache.arrow.stream", "blob": memoryview(sink.getvalue())}
+
+
+def _to_arrow(value: Any) -> Any:
+    import pyarrow as pa
+
+    kind = type(value).__name__
+    if isinstance(value, pa.Table):
+        return value
+    if isinstance(value, pa.RecordBatch):
+        return pa.Table.from_batches([value])
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        return pa.table({"value": value})
+    try:
+        if kind == "DataFrame" and hasattr(value, "to_arrow"):
+            return value.to_arrow()
+        if kind == "DataFrame":
+            keep_index = type(value.index).__name__ != "RangeIndex"
+            return pa.Table.from_pandas(value, preserve_index=keep_index)
+        if kind == "Series" and hasattr(value, "to_frame"):
+            frame = value.to_frame(name=value.name if value.name is not None else "value")
+            return _to_arrow(frame)
+        if kind in ("Result", "DuckDBPyRelation") and hasattr(value, "arrow"):
+            return _to_arrow(value.arrow())
+    except (pa.ArrowException, TypeError, ValueError):
+        return None  # columns that Arrow has no type for: the text will do
+    return None
+
+
+def _chart(value: Any) -> dict[str, Any] | None:
+    if type(value).__module__.startswith("altair") and hasattr(value, "to_dict"):
+        value = value.to_dict()
+    if isinstance(value, dict) and "vega-lite" in str(value.get("$schema", "")):
+        blob = json.dumps(value).encode()
+        return {"text": "<chart>", "type": "chart", "media": "application/vnd.vegalite.v5+json", "blob": blob}
+    return None
+
+
+def _figure(value: Any) -> dict[str, Any] | None:
+    if not type(value).__module__.startswith("matplotlib"):
+        return None
+    figure = getattr(value, "figure", None) or value
+    if not hasattr(figure, "savefig"):
+        return None
+    sink = io.BytesIO()
+    figure.savefig(sink, format="png", bbox_inches="tight")
+    sys.modules["matplotlib.pyplot"].close(figure)
+    return {"text": repr(value)[:PREVIEW], "type": "figure", "media": "image/png", "blob": sink.getvalue()}
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """An exception as data: its type, its text, and a traceback of the user's code alone."""
+    try:
+        message = str(error)[:PREVIEW]
+    except BaseException:
+        message = "<the exception has no text: its __str__ failed>"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith("<cell ")]
+    line = next((f.lineno for f in reversed(frames) if f.filename.startswith("<cell ")), None)
+    if isinstance(error, SyntaxError) and (error.filename or "").startswith("<cell "):
+        line, frames = error.lineno, []
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+    lines += traceback.format_exception_only(type(error), error) if message is not None else []
+    shown = {"type": type(error).__name__, "message": message, "traceback": "".join(lines)[:PREVIEW], "line": line}
+    problem = getattr(error, "problem", None)
+    return shown | ({"problem": problem} if isinstance(problem, dict) else {})
+
+
+def serve(sock: socket.socket) -> None:
+    """Be the session behind `sock` until it closes."""
+    global SESSION  # noqa: PLW0603 - a process is one session
+    SESSION = Session(sock)
+    SESSION.serve()

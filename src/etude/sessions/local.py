@@ -1,0 +1,216 @@
+"""The `local` provider: a fork server on this machine, at the best isolation that the system allows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any
+
+from etude import confine
+from etude.entities import SessionLimits
+from etude.errors import SandboxError
+from etude.sessions import isolation, kernel
+from etude.sessions.base import Channel, Provider, SandboxSpec
+
+PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
+START_S = 60.0
+_START = "import sys; sys.path[:] = {path!r}; from etude.sessions.zygote import main; main()"
+LEVEL_2_PATHS = (
+    *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
+    *("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
+    *("/proc/self/cgroup", "/sys/fs/cgroup"),  # DuckDB asks there for its limits, and ends if it may not
+)
+# No thread may run in the server when it forks: one each for the array libraries, and Arrow's plain allocator.
+ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "agg",
+}
+
+
+class Zygote:
+    """The host's hold on one fork server."""
+
+    def __init__(self, spec: SandboxSpec, level: int) -> None:
+        self.level = level
+        self._lock = threading.Lock()
+        self._count = 0
+        self._scratch_root = tempfile.mkdtemp(prefix="etude-session-") if level < 3 else ""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-E", "-s", "-c", _START.format(path=_import_path())]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, "--control", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,
+            )
+        self._send(self._config(spec))
+        answer, _ = self._receive()
+        if not answer.get("ok"):
+            self.close()
+            raise SandboxError(
+                f"The fork server could not start at level {level}: {answer.get('error')}.",
+                hint="`etude check sandbox local` shows what this machine allows.",
+            )
+
+    def _config(self, spec: SandboxSpec) -> dict[str, Any]:
+        readable = isolation.interpreter_paths()
+        if self.level < 3:
+            if os.getuid() == 0:
+                os.chown(self._scratch_root, isolation.NOBODY, isolation.NOBODY)
+            readable += LEVEL_2_PATHS
+        return {
+            "level": self.level,
+            "readable": readable,
+            "data": spec.mounts,
+            "preload": PRELOAD,
+            "scratch_root": self._scratch_root,
+        }
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def fork(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+        """A new interpreter."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with self._lock, theirs:
+            self._count += 1
+            request = {"cage": _cage(spec, limits), "seed": seed, "scratch": f"{self._scratch_root}/{self._count}"}
+            self._send(request, theirs.fileno())
+            answer, fds = self._receive()
+        if not answer.get("ok"):
+            ours.close()
+            raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
+        channel = self._hold(ours, fds[0])
+        _await_ready(channel)
+        return channel
+
+    def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
+        return Channel(sock, pidfd, {"provider": "local", "level": self.level})
+
+    def _send(self, message: dict[str, Any], fd: int | None = None) -> None:
+        try:
+            socket.send_fds(self._control, [json.dumps(message).encode()], [] if fd is None else [fd])
+        except OSError as error:
+            raise SandboxError(f"The fork server is gone: {error.strerror}.", hint="Try again.") from None
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        if not select.select([self._control], [], [], START_S)[0]:
+            self.close()
+            raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
+        message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        if not message:
+            raise SandboxError("The fork server ended.", hint="Try again; ETUDE_DEBUG=1 shows its output.")
+        return json.loads(message), list(fds)
+
+    def close(self) -> None:
+        """End it and every session it forked."""
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2)
+        if self.alive:
+            self._process.kill()
+        self._process.wait()
+        if self._scratch_root:
+            shutil.rmtree(self._scratch_root, ignore_errors=True)
+
+
+def _await_ready(channel: Channel) -> None:
+    channel.sock.settimeout(START_S)
+    try:
+        head = _exactly(channel.sock, kernel.HEAD.size)
+        length, kind = kernel.HEAD.unpack(head)
+        body = _exactly(channel.sock, min(length, 65_536))
+    except OSError as error:
+        channel.close()
+        raise SandboxError(f"A session did not start: {error}.", hint="Try again.") from None
+    channel.sock.settimeout(None)
+    if kind != b"R"[0]:
+        channel.close()
+        raise SandboxError(f"A session could not be confined: {body.decode(errors='replace')}.", hint="Try again.")
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = sock.recv(size - len(data))
+        if not part:
+            raise OSError("it ended before it was ready")
+        data += part
+    return data
+
+
+def _cage(spec: SandboxSpec, limits: SessionLimits) -> dict[str, Any]:
+    return {
+        "memory": limits.memory,
+        "processes": limits.processes,
+        "open_files": limits.open_files,
+        "scratch": limits.scratch,
+        "cpu_s": limits.cpu_s,
+        "allow_exec": spec.allow_exec,
+    }
+
+
+def _environment() -> dict[str, str]:
+    return {k: os.environ[k] for k in ("PATH", "ETUDE_DEBUG") if k in os.environ} | ENVIRONMENT
+
+
+def _import_path() -> list[str]:
+    """What the server imports from: the interpreter's own folders and the one that etude is in."""
+    own = [*isolation.interpreter_paths(), os.path.dirname(os.path.dirname(confine.__file__))]
+    return [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
+
+
+class LocalProvider(Provider):
+    """Fork servers by spec, each with a few sessions ready. Thread-safe."""
+
+    def __init__(self, ready: int = 2, max_level: int = 3) -> None:
+        self._ready_size = ready
+        self._max_level = max_level
+        self._lock = threading.RLock()
+        self._zygotes: dict[tuple[Any, ...], Zygote] = {}
+        self._ready: dict[tuple[Any, ...], list[Channel]] = {}
+
+    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+        """A fresh interpreter: from the ready ones where the limits are the usual, else forked now."""
+        level, missing = isolation.probe()
+        if level > self._max_level:
+            level, missing = self._max_level, [f"this provider is told to stay at level {self._max_level}"]
+        if level < spec.level:
+            raise SandboxError(
+                f"Isolation level {spec.level} was asked for; this machine allows level {level}.",
+                hint=f"Missing: {'; '.join(missing)}.",
+                level=level,
+                asked=spec.level,
+            )
+        return self._zygote(spec, level).fork(spec, limits, seed)
+
+    def _zygote(self, spec: SandboxSpec, level: int) -> Zygote:
+        with self._lock:
+            found = self._zygotes.get(spec.key())
+            if found is None or not found.alive:
+                found = self._zygotes[spec.key()] = Zygote(spec, level)
+            return found
+
+    def close(self) -> None:
+        """End every fork server, and so every session."""
+        with self._lock:
+            for zygote in self._zygotes.values():
+                zygote.close()
+            self._zygotes.clear()

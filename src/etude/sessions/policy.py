@@ -1,0 +1,102 @@
+"""An early, friendly refusal of code that the sandbox would stop anyway, or that a team does not want.
+
+It reads the syntax tree and names the line. It is no boundary: Python can say anything in many ways, and the sandbox
+holds without it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from etude.entities import Entity
+from etude.errors import Refused
+
+_WRITING = frozenset("wax+")
+
+
+class Policy(Entity):
+    """What code may not say. Each field can be changed; an empty one refuses nothing."""
+
+    imports: frozenset[str] = frozenset(
+        {"ctypes", "cffi", "ftplib", "http.client", "multiprocessing", "pty", "requests", "smtplib", "socket"}
+        | {"socketserver", "ssl", "subprocess", "telnetlib", "urllib.request", "xmlrpc"}
+    )
+    """Modules, with all below them: they need programs or a network, which a session does not have."""
+    calls: frozenset[str] = frozenset(
+        {"os.system", "os.popen", "os.fork", "os.kill", "os.execv", "os.execve", "os.spawnv", "breakpoint", "input"}
+    )
+    """Functions by the name they are called with."""
+    attributes: frozenset[str] = frozenset(
+        {"__subclasses__", "__globals__", "__builtins__", "__code__", "__closure__", "__bases__", "__mro__"}
+        | {"__reduce__", "__reduce_ex__", "f_back", "f_globals", "gi_frame", "cr_frame", "tb_frame"}
+    )
+    """Attributes that lead out of what code was given."""
+    write_outside: bool = False
+    """Whether a file may be opened for writing by an absolute path outside the scratch folder."""
+
+
+def check_policy(code: str, policy: Policy) -> None:
+    """Pass, or `Refused` that names the line and what to do; code that does not parse is left to the interpreter."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        for what, hint in _complaints(node, policy):
+            line = getattr(node, "lineno", None)
+            raise Refused(
+                f"Line {line}: {what} is not allowed by the policy.",
+                hint=hint,
+                reason="policy",
+                line=line,
+                column=getattr(node, "col_offset", 0) + 1,
+            )
+
+
+def _complaints(node: ast.AST, policy: Policy) -> Iterator[tuple[str, str]]:
+    data = "Data comes from `db = etude.connect()`; a session has no programs and no network."
+    match node:
+        case ast.Import(names=names):
+            yield from ((f"`import {n.name}`", data) for n in names if _is_below(n.name, policy.imports))
+        case ast.ImportFrom(module=str(module), names=names):
+            full = [f"{module}.{n.name}" for n in names]
+            if _is_below(module, policy.imports) or any(f in policy.imports for f in full):
+                yield f"`from {module} import ...`", data
+        case ast.Call(func=func) if _name(func) in policy.calls:
+            yield f"`{_name(func)}()`", "A session runs Python alone."
+        case ast.Call(func=func, args=args, keywords=keywords) if _name(func) in ("open", "io.open"):
+            if not policy.write_outside and _writes_outside(args, keywords):
+                yield (
+                    "writing outside the scratch folder",
+                    "Write to a relative path: the scratch folder is the working one.",
+                )
+        case ast.Attribute(attr=attribute) if attribute in policy.attributes:
+            yield f"`.{attribute}`", "Use what the object offers by its public names."
+
+
+def _is_below(name: str, roots: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:n]) in roots for n in range(1, len(parts) + 1))
+
+
+def _name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attribute):
+            inner = _name(value)
+            return f"{inner}.{attribute}" if inner else ""
+        case _:
+            return ""
+
+
+def _writes_outside(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
+    given = {k.arg: k.value for k in keywords if k.arg}
+    path = args[0] if args else given.get("file")
+    mode = args[1] if len(args) > 1 else given.get("mode")
+    if not (isinstance(path, ast.Constant) and isinstance(path.value, str)):
+        return False
+    outside = path.value.startswith("/") and not path.value.startswith(("/scratch/", "/tmp/", "/dev/null"))  # noqa: S108
+    writes = isinstance(mode, ast.Constant) and bool(_WRITING & set(str(mode.value)))
+    return outside and writes

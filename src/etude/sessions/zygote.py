@@ -1,0 +1,350 @@
+"""The fork server: an interpreter with the libraries loaded, which becomes a session by forking.
+
+It enters its namespaces and its private root first, loads the libraries there, then forks on request. It never
+reads what a session writes, so that nothing a session says can reach it. It is the first process of a process
+namespace of its own: when it ends, however it ends, the kernel ends every session with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import stat
+import sys
+import time
+from importlib import import_module
+from typing import Any, NoReturn
+
+from etude import confine
+from etude.sessions import isolation, kernel
+from etude.sessions.isolation import Cage
+
+MESSAGE = 1 << 16
+SWEEP_S = 0.2
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    """Start from the command line that `local.Zygote` or `container.Container` writes."""
+    parser = argparse.ArgumentParser()
+    way = parser.add_mutually_exclusive_group(required=True)
+    way.add_argument("--control", type=int, help="an inherited socket to the host")
+    way.add_argument("--connect", metavar="PATH", help="the host's socket, which first hears what this place allows")
+    given = parser.parse_args()
+    if given.connect:
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.connect(given.connect)
+        control.send(json.dumps(_describe_place()).encode())
+    else:
+        control = socket.socket(fileno=given.control)
+    config = json.loads(control.recv(MESSAGE))
+    try:
+        _enter(config, control)
+        for name in config["preload"]:
+            with contextlib.suppress(ImportError):
+                import_module(name)
+        server = Zygote(control, config)
+    except BaseException as error:
+        control.send(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(1)
+    server.serve()
+
+
+def _describe_place() -> dict[str, Any]:
+    """What the host cannot see from outside: the isolation to be had here, the interpreter, the limits in force."""
+    level, missing = isolation.probe()
+    return {
+        "level": level,
+        "missing": missing,
+        "python": [*sys.version_info[:2]],
+        "readable": isolation.interpreter_paths(),
+        "memory": _read_limit("memory.max", "memory/memory.limit_in_bytes"),
+        "processes": _read_limit("pids.max", "pids/pids.max"),
+    }
+
+
+def _read_limit(*names: str) -> int | None:
+    """A limit of our control group, by its name in version 2 or 1; None where none is set."""
+    for name in names:
+        with contextlib.suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+            found = int(file.read())
+            return found if found < 1 << 60 else None
+    return None
+
+
+def _enter(config: dict[str, Any], control: socket.socket) -> None:
+    """Take this process where its sessions will live."""
+    if config["level"] < 3:
+        isolation.adopt_orphans()
+        if os.getuid() == 0:
+            needed = isolation.interpreter_paths()
+            isolation.become_nobody()
+            for path in needed:
+                if not os.access(path, os.R_OK | os.X_OK):
+                    raise PermissionError(f"level 2 as root needs an interpreter that everyone may read: {path} is not")
+        return
+    as_root = os.getuid() == 0
+    uid, gid = os.getuid(), os.getgid()
+    if as_root:
+        isolation.unshare(isolation.NEWNS)
+        isolation.build_root(config["readable"], config["data"], own_pids=False)
+        isolation.become_nobody()
+        uid = gid = isolation.NOBODY
+        isolation.unshare(isolation.NEWUSER | isolation.NEWPID)
+    else:
+        isolation.unshare(isolation.NEWUSER | isolation.NEWNS | isolation.NEWPID)
+    isolation.map_ids(0, uid, gid)
+    child = os.fork()
+    if child:
+        # This half only waits: the other is the first process of the new namespace.
+        control.close()
+        _, status = os.waitpid(child, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    isolation.die_with_parent()
+    if not as_root:
+        isolation.build_root(config["readable"], config["data"], own_pids=True)
+
+
+class Zygote:
+    """The loop that forks."""
+
+    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+        self._control = control
+        self._config = config
+        self._level: int = config["level"]
+        self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._filters = {
+            allow_exec: isolation.build_filter(allow_exec, alone=self._level >= 3, allow_inet=False)
+            for allow_exec in (False, True)
+        }
+        self._sessions: dict[int, tuple[str, int]] = {}
+        if self._level >= 3:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
+
+    def serve(self) -> NoReturn:
+        """Fork on request until the host is gone."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        gc.collect()
+        gc.freeze()  # what is loaded stays shared: the collector would write to every page of it
+        self._control.send(json.dumps({"ok": True, "pid": os.getpid()}).encode())
+        while True:
+            if self._level < 3 and not select.select([self._control], [], [], SWEEP_S)[0]:
+                self._sweep()
+                continue
+            message, fds, _, _ = socket.recv_fds(self._control, MESSAGE, 2)
+            if not message:
+                self._end()
+            request = json.loads(message)
+            if "signal" in request:
+                self._signal(request["signal"], fds)
+            else:
+                self._fork(request, fds)
+
+    def _signal(self, number: int, fds: list[int]) -> None:
+        """Signal a session for a host that may not: in a container it can be another user."""
+        for fd in fds:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(fd, number)
+            os.close(fd)
+
+    def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
+        cage = Cage(**request["cage"])
+        try:
+            pid = self._clone()
+        except OSError as error:
+            self._control.send(json.dumps({"ok": False, "error": str(error)}).encode())
+            os.close(fds[0])
+            return
+        if pid == 0:
+            self._become_session(request, cage, fds[0])
+        os.close(fds[0])
+        if self._level < 3:
+            self._sessions[pid] = (request["scratch"], cage.scratch)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            # It could not be confined, has said so on its socket, and is gone already.
+            self._control.send(json.dumps({"ok": False, "error": "it ended at once"}).encode())
+            return
+        socket.send_fds(self._control, [json.dumps({"ok": True}).encode()], [pidfd])
+        os.close(pidfd)
+
+    def _clone(self) -> int:
+        if self._level >= 3:
+            # A process namespace for the next child: it can be made only from one's own.
+            if _LIBC.setns(self._own_pids, isolation.NEWPID) != 0:
+                raise OSError(ctypes.get_errno(), "setns: " + os.strerror(ctypes.get_errno()))
+            isolation.unshare(isolation.NEWPID)
+        return os.fork()
+
+    def _become_session(self, request: dict[str, Any], cage: Cage, fd: int) -> NoReturn:
+        try:
+            _keep_only(fd)  # first, so that what fails from here on is heard by the right one
+            confine.prefer_as_victim()  # where memory runs out for all, a session ends, not the fork server
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            scratch = self._confine(request, cage)
+            sock = socket.socket(fileno=3)
+            _forget_the_host(scratch)
+            _seed(request["seed"])
+            isolation.apply_filter(self._filters[cage.allow_exec])
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                body = f"{type(error).__name__}: {error}".encode()
+                os.write(3, kernel.HEAD.pack(len(body), b"F"[0]) + body)
+            os._exit(1)
+        try:
+            kernel.serve(sock)
+        finally:
+            os._exit(0)  # whatever user code breaks, the session never runs on as a fork server
+
+    def _confine(self, request: dict[str, Any], cage: Cage) -> str:
+        others = 0
+        if self._level >= 3:
+            isolation.enter_session_namespaces(cage)
+            scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
+        else:
+            os.setsid()  # the filter lets nobody leave this group, so that one signal ends all of it
+            isolation.die_with_parent()
+            others = isolation.count_tasks(os.getuid())
+            scratch = request["scratch"]
+            os.mkdir(scratch, 0o700)
+            readable, writable = [*self._config["readable"], *self._config["data"]], [scratch]
+        os.chdir(scratch)
+        isolation.limit(cage, others)
+        if not confine.grant_only(readable, [*writable, "/dev/null"], scoped=True):
+            raise OSError("Landlock refused the rules")
+        isolation.drop_capabilities()
+        return scratch
+
+    def _sweep(self) -> None:
+        """Level 2: end what is left of sessions that ended, and those that fill the disk."""
+        for pid in _children():
+            if pid not in self._sessions:
+                # What a session leaves running comes to us as an orphan.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                continue
+            scratch, room = self._sessions[pid]
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if ended or _count_bytes(scratch, pid, room) > room:
+                self._finish(pid)
+
+    def _finish(self, pid: int) -> None:
+        """Level 2: end a whole session, and reap it only then: until that its number means this group alone."""
+        scratch, _ = self._sessions.pop(pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        _remove(scratch)
+
+    def _end(self) -> NoReturn:
+        if self._level < 3:
+            for pid in list(self._sessions):
+                self._finish(pid)
+            give_up = time.monotonic() + 1
+            while _children() and time.monotonic() < give_up:
+                self._sweep()
+                time.sleep(0.01)
+            shutil.rmtree(self._config["scratch_root"], ignore_errors=True)
+        os._exit(0)
+
+
+def _count_bytes(folder: str, pid: int, enough: int) -> int:
+    """Level 2, where no mount bounds it: what a session's files take, those deleted but still open included."""
+    total, folders = 0, [folder]
+    while folders and total <= enough:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                # A name takes room too: without its share, a million empty files would count for nothing.
+                total += max(entry.stat(follow_symlinks=False).st_blocks * 512, 4096)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                if total > enough:
+                    break
+    processes = [pid]
+    while processes and total <= enough:
+        process = processes.pop()
+        with contextlib.suppress(OSError):
+            processes += _children(process)
+            for name in os.listdir(f"/proc/{process}/fd"):
+                found = os.stat(f"/proc/{process}/fd/{name}")
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                    total += found.st_blocks * 512
+    return total
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder that a session has filled: of any depth, with folders that forbid to be listed, and links."""
+    # What lies deeper is moved up first: a walk by recursion, or by path, ends at some depth.
+    waiting, moved = [folder], 0
+    while waiting:
+        at = waiting.pop()
+        with contextlib.suppress(OSError):
+            os.chmod(at, 0o700)
+            with os.scandir(at) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        moved += 1
+                        waiting.append(f"{folder}.{moved}")
+                        os.chmod(entry.path, 0o700)  # a folder can be moved only by who may write to it
+                        os.rename(entry.path, waiting[-1])
+                    else:
+                        os.unlink(entry.path)
+            os.rmdir(at)
+
+
+def _children(pid: int | str = "self") -> list[int]:
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+            found += [int(p) for p in file.read().split()]
+    return found
+
+
+def _keep_only(fd: int) -> None:
+    """Descriptor 3 is the frame socket, 0 to 2 are nothing, all others are closed."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    if fd != 3:
+        os.dup2(fd, 3)
+    os.closerange(4, 65536)
+
+
+def _forget_the_host(scratch: str) -> None:
+    os.environ.clear()
+    os.environ.update(
+        PATH="/usr/bin:/bin",
+        HOME=scratch,
+        TMPDIR=scratch,
+        LANG="C.UTF-8",
+        MPLBACKEND="agg",
+        MPLCONFIGDIR=scratch,
+        OPENBLAS_NUM_THREADS="1",
+        OMP_NUM_THREADS="1",
+        ETUDE_IN_SESSION="1",
+    )
+    sys.argv = [""]
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % (1 << 32))
+
+
+if __name__ == "__main__":
+    main()

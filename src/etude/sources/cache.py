@@ -1,0 +1,74 @@
+"""Files as Parquet, converted once: the tables of a file stand in a folder named by the file's fingerprint."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from etude.errors import EtudeError
+from etude.sources.base import Json
+from etude.sources.discover import FileTable, unique_names
+from etude.sources.pool import Pool
+
+LOAD_S = 3600.0
+INDEX = "tables.json"
+
+
+def load_files(files: Iterable[FileTable], folder: Path, pool: Pool) -> tuple[list[Json], list[str]]:
+    """The tables of all files as a mount holds them, and notes on files that could not be loaded.
+
+    One bad file among several is noted and the rest goes on; where nothing could be loaded, its error is raised.
+    """
+    known = {f: _read_index(folder / f.fingerprint) for f in files}
+    missing = [f for f, tables in known.items() if tables is None]
+    failed = _convert(missing, folder, pool) if missing else {}
+    if failed and len(failed) == len(known):
+        raise next(iter(failed.values()))
+    entries = []
+    for file, tables in known.items():
+        if tables is None:
+            tables = _read_index(folder / file.fingerprint) or []  # noqa: PLW2901 - what was missing is there now
+        entries += [dict(t, fingerprint=file.fingerprint) for t in tables]
+    for entry, name in zip(entries, unique_names(e["table"] for e in entries), strict=True):
+        entry["table"] = name
+    notes = [f"`{Path(f.paths[0]).name}` was not loaded: {e.message}" for f, e in failed.items()]
+    return entries, notes
+
+
+def _read_index(folder: Path) -> list[Json] | None:
+    try:
+        tables: list[Json] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    # Parquet is used where it lies: it may have gone since.
+    return tables if all(os.path.exists(p) for t in tables for p in t["paths"]) else None
+
+
+def _convert(files: list[FileTable], folder: Path, pool: Pool) -> dict[FileTable, EtudeError]:
+    failed: dict[FileTable, EtudeError] = {}
+    left = list(files)
+    while left:
+        jobs = [{"file": asdict(f), "out_dir": str(folder / f.fingerprint)} for f in left]
+        for job in jobs:
+            os.makedirs(str(job["out_dir"]), exist_ok=True)
+        done = 0
+        with pool.borrow(network=False, wait_s=60) as engine:
+            for file, outcome in zip(left, engine.load(jobs, LOAD_S), strict=False):
+                done += 1
+                if isinstance(outcome, EtudeError):
+                    failed[file] = outcome
+                else:
+                    _write_index(folder / file.fingerprint, outcome)
+        # A file that ended its engine has its error; a new engine takes those after it.
+        left = left[done:] if done else []
+    return failed
+
+
+def _write_index(folder: Path, tables: list[Json]) -> None:
+    temporary = folder / f".{INDEX}.{os.getpid()}.{threading.get_ident()}"
+    temporary.write_text(json.dumps(tables), encoding="utf-8")
+    os.replace(temporary, folder / INDEX)

@@ -1,0 +1,77 @@
+"""No code in a session reaches a file, a process, a network or a secret it was not given, at either level."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.sessions import isolation
+
+from .attack import read_battery
+
+HERE = Path(__file__).parent
+SHARED = Path(os.environ.get("ETUDE_TEST_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
+BATTERIES = [p for p in (SHARED / "escape_python.txt", HERE / "python.txt") if p.exists()]
+ATTEMPTS = [attempt.id for battery in BATTERIES for attempt in read_battery(battery)]
+# What gets through and is accepted, by level: it tells something, or is no boundary.
+ACCEPTED = {
+    3: {
+        "B04": "memory is bounded for each process, and the number of processes; the sum only by a control group",
+        "I02": "the list of its mounts names the folders that were given; /proc/self is needed by libraries",
+    },
+    2: {
+        "B04": "as at level 3",
+        "P61": "DuckDB reads the limits of the control group, and ends where it may not",
+        "X04": "Landlock does not see the mapping of a file; native code can be made in memory anyway",
+        "I01": "without a namespace the name of the host is shown",
+        "I03": "Landlock does not see stat: that a file exists, and its size",
+        "I04": "Landlock does not see stat: that a process exists",
+    },
+}
+
+
+def attack(level: int, python: str, environment: dict[str, str]) -> dict[str, Any]:
+    """The verdict of each attempt, and under `left` what the attempts left behind."""
+    command = [python, str(HERE / "attack.py"), str(level), *map(str, BATTERIES)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/", check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {said["id"]: said for said in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def level_3() -> dict[str, Any]:
+    level, missing = isolation.probe()
+    if level < 3:
+        pytest.skip(f"level 3 is not to be had here: {missing}")
+    return attack(3, sys.executable, dict(os.environ))
+
+
+@pytest.fixture(scope="module")
+def level_2(request: pytest.FixtureRequest) -> dict[str, Any]:
+    level, missing = isolation.probe()
+    if level < 2:
+        pytest.skip(f"level 2 is not to be had here: {missing}")
+    python = request.getfixturevalue("everyones_python")
+    return attack(2, python.path, python.environment)
+
+
+@pytest.mark.parametrize("level", [3, 2])
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_an_attempt_gets_nothing(attempt: str, level: int, request: pytest.FixtureRequest) -> None:
+    said = request.getfixturevalue(f"level_{level}")[attempt]
+    if attempt in ACCEPTED[level]:
+        # It may tell what it found, on kernels that let it; it may not hurt the host.
+        assert not said["breach"] or "ESCAPED" in said["breach"], said
+    else:
+        assert not said["breach"], said
+
+
+@pytest.mark.parametrize("level", [3, 2])
+def test_nothing_is_left_behind(level: int, request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(f"level_{level}")["left"]["left"] == []

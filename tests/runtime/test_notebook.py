@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from etude.app import App
+from etude.entities import RunFilter, SessionLimits
+from etude.runtime.notebook import Notebook
+
+CONNECT = "import etude\ndb = etude.connect()"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shop") / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE orders AS SELECT i AS id, i % 3 AS grp, i * 1.5 AS total FROM range(100) t(i)")
+    return path
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with App(home=tmp_path_factory.mktemp("home")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def notebook(app: App, shop: Path) -> Iterator[Notebook]:
+    with app.open_session(str(shop)) as opened:
+        opened.execute(CONNECT)
+        yield opened
+
+
+def test_names_stay_between_cells(notebook: Notebook) -> None:
+    assert notebook.execute("x = 20\nx + 1").value == 21
+    assert notebook.execute("x * 2").value == 40
+
+
+def test_data_comes_from_the_source_through_the_host(notebook: Notebook) -> None:
+    cell = notebook.execute("r = db.sql('SELECT grp, count(*) AS n FROM orders GROUP BY ALL ORDER BY ALL')\nr.rows()")
+    assert cell.text == "[(0, 34), (1, 33), (2, 33)]"
+    assert notebook.execute("db.tables()").value == ["orders"]
+    table = notebook.execute("r.arrow()").value
+    assert table.to_pylist()[0] == {"grp": 0, "n": 34}
+
+
+def test_the_guard_stands_between_a_session_and_its_source(notebook: Notebook) -> None:
+    cell = notebook.execute("db.sql('DROP TABLE orders')")
+    assert cell.outcome == "error"
+    assert cell.error is not None
+    assert cell.error["type"] == "Refused"
+    assert "read-only" in cell.error["message"]
+
+
+def test_errors_of_the_host_can_be_caught_by_their_class(notebook: Notebook) -> None:
+    cell = notebook.execute(
+        "try:\n    db.sql('SELECT * FROM nope')\nexcept etude.errors.UnknownTable as e:\n    hint = e.hint\nhint"
+    )
+    assert "orders" in str(cell.value)
+
+
+def test_a_call_can_lower_the_limits_but_not_raise_them(app: App, shop: Path) -> None:
+    with app.open_session(str(shop)) as notebook:
+        notebook.execute(CONNECT)
+        assert notebook.execute("r = db.sql('FROM orders', rows=5)\nr.row_count, r.truncated").text == "(5, True)"
+        assert notebook.execute("db.sql('FROM range(2000000)', rows=0).row_count").value == app.settings.limits.rows
+
+
+def test_ibis_expressions_run_on_the_host(notebook: Notebook) -> None:
+    cell = notebook.execute("t = db.table('orders')\ndb.execute(t.filter(t.grp == 1).count()).rows()")
+    assert cell.text == "[(33,)]"
+
+
+def test_each_cell_is_a_run_and_each_query_a_step_of_it(app: App, notebook: Notebook) -> None:
+    notebook.execute("n = db.sql('SELECT count(*) AS n FROM orders').rows()[0][0]\nprint(n)")
+    run = app.store.run(app.store.runs(RunFilter(kind="python"), limit=1).items[0].id)
+    python, query = run.steps
+    assert (python.kind, python.outcome, query.kind, query.parent) == ("python", "ok", "sql", python.id)
+    assert query.result is not None and query.result.row_count == 1
+    assert query.artifact is not None and app.objects.exists(query.artifact.hash)
+    assert query.reads[0].table == "orders"
+
+
+def test_a_failed_cell_is_a_failed_run(app: App, notebook: Notebook) -> None:
+    notebook.execute("1 / 0")
+    run = app.store.run(app.store.runs(RunFilter(kind="python"), limit=1).items[0].id)
+    assert run.status == "failed"
+    assert run.error is not None and "ZeroDivisionError" in run.error["detail"]
+
+
+def test_policy_refuses_early_and_names_the_line(notebook: Notebook) -> None:
+    cell = notebook.execute("x = 1\nimport subprocess")
+    assert cell.outcome == "refused"
+    assert cell.error is not None and cell.error["line"] == 2
+
+
+def test_interrupt_reaches_the_query_in_the_source(notebook: Notebook) -> None:
+    notebook.execute("kept = 7")
+    threading.Timer(0.5, notebook.interrupt).start()
+    started = time.monotonic()
+    cell = notebook.execute("db.sql('SELECT count(*) FROM range(100000000000)')")
+    assert cell.outcome == "interrupted"
+    assert time.monotonic() - started < 2
+    assert notebook.execute("kept, db.sql('SELECT 1').rows()").text == "(7, [(1,)])"
+
+
+def test_interrupt_stops_python_within_a_tenth_of_a_second(notebook: Notebook) -> None:
+    stopped: list[float] = []
+
+    def stop() -> None:
+        stopped.append(time.monotonic())
+        notebook.interrupt()
+
+    threading.Timer(0.3, stop).start()
+    cell = notebook.execute("while True: pass")
+    assert cell.outcome == "interrupted"
+    assert time.monotonic() - stopped[0] < 0.1 + 0.4  # the bar is a tenth; a busy machine gets some room
+
+
+def test_variables_come_back_after_a_kill(app: App, shop: Path) -> None:
+    with app.open_session(str(shop)) as notebook:
+        notebook.execute(CONNECT)
+        notebook.execute("import random\nseeded = random.random()\ndf = db.sql('FROM orders').df()")
+        before = notebook.execute("seeded, len(df)").text
+        assert notebook.execute("import os\nos._exit(9)").outcome == "killed"
+        assert notebook.execute("df").error is not None
+        notebook.revive()
+        assert notebook.execute("seeded, len(df)").text == before
+
+
+def test_reviving_does_not_ask_the_source_again(app: App, tmp_path: Path) -> None:
+    path = tmp_path / "changing.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS a")
+    with app.open_session(str(path)) as notebook:
+        notebook.execute(CONNECT)
+        notebook.execute("a = db.sql('SELECT a FROM t').rows()[0][0]")
+        app.pool.forget(lambda key: True)
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE t SET a = 2")
+        notebook.revive()
+        assert notebook.execute("a").value == 1
+
+
+def test_a_thread_brings_its_variables_over_a_restart(shop: Path, tmp_path: Path) -> None:
+    with App(home=tmp_path) as first:
+        thread = first.store.create_thread("study")
+        with first.open_session(str(shop), thread_id=thread.id) as notebook:
+            notebook.execute(CONNECT)
+            notebook.execute("total = sum(r[0] for r in db.sql('SELECT id FROM orders').rows())")
+            notebook.execute("broken = 1 / 0")
+    with App(home=tmp_path) as second, second.open_session(str(shop), thread_id=thread.id) as notebook:
+        assert notebook.execute("total").value == 4950
+
+
+def test_a_timeout_is_said_and_the_names_stay(app: App, shop: Path) -> None:
+    with app.open_session(str(shop), limits=SessionLimits(wall_s=0.5)) as notebook:
+        notebook.execute("x = 1")
+        assert notebook.execute("import time\ntime.sleep(30)").outcome == "timeout"
+        assert notebook.execute("x").value == 1
+
+
+def test_a_script_runs_alone(app: App, shop: Path, tmp_path: Path) -> None:
+    with app.open_session(str(shop)) as notebook:
+        notebook.execute("import asyncio")
+        notebook.execute("n = db.sql('SELECT count(*) FROM orders').rows()[0][0]")
+        notebook.execute(CONNECT)
+        notebook.execute("n = db.sql('SELECT count(*) FROM orders').rows()[0][0]")
+        notebook.execute("await asyncio.sleep(0)\nm = n + 1")
+        notebook.execute("print('rows', n, m)")
+        script = notebook.script(failed="comment")
+    assert "# cell 2 did not run to its end (error)" in script
+    (tmp_path / "script.py").write_text(script)
+    environment = os.environ | {"ETUDE_SOURCE": str(shop), "ETUDE_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "rows 100 101"
+
+
+def test_history_tells_outcomes_and_times(notebook: Notebook) -> None:
+    notebook.execute("1")
+    notebook.execute("1/0")
+    assert [c.outcome for c in notebook.history] == ["ok", "ok", "error"]
+    assert all(c.elapsed_ms > 0 for c in notebook.history)
+    notebook.reset()
+    assert notebook.history == []
+
+
+def test_completion_knows_the_names(notebook: Notebook) -> None:
+    notebook.execute("revenue_total = 1")
+    assert notebook.complete("revenue_") == ["revenue_total"]
+    assert "db.sql(" in notebook.complete("db.s")
+    assert len(notebook.history) == 2
+
+
+def test_nothing_is_left_when_the_host_is_killed(shop: Path, tmp_path: Path) -> None:
+    code = f"""
+import etude, time
+s = etude.open_session({str(shop)!r})
+s.execute("import os; os.fork()")
+print("ready", flush=True)
+time.sleep(60)
+"""
+    environment = os.environ | {"ETUDE_HOME": str(tmp_path)}
+    host = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    assert host.stdout is not None and host.stdout.readline() == b"ready\n"
+    children = _descendants(host.pid)
+    assert len(children) >= 3
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    host.stdout.close()
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(_runs(p) for p in children):
+        time.sleep(0.05)
+    assert [p for p in children if _runs(p)] == []
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
