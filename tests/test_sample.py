@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from etude.sample import write_shop
-from etude.sources.load import discover, load
+from etude.sources.files.load import discover, load
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ class App:
     def compile(self, source: str, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
         """A QueryPlan and its SQL in the source's dialect."""
         from etude.sources.plan import QueryPlan, parse_plan
-        from etude.sources.plan_compile import compile_plan
+        from etude.sources.plan.compile import compile_plan
 
         parsed = plan if isinstance(plan, QueryPlan) else parse_plan(plan if isinstance(plan, str) else dict(plan))
         return parsed, compile_plan(parsed, self.catalog(source))

@@ -215,15 +215,25 @@ def test_the_file_system_of_the_host_is_hidden(provider: ContainerProvider, secr
         assert session.execute("open('/etc/shadow')").outcome == "error"
 
 
-def test_sockets_of_the_host_are_closed(provider: ContainerProvider, level: int, secrets: dict[str, object]) -> None:
+def test_sockets_of_the_host_are_closed(provider: ContainerProvider, secrets: dict[str, object]) -> None:
     connect = "import socket; s = socket.socket(socket.AF_UNIX, {kind}); s.connect({path!r})"
-    with Session(provider) as session:
-        for path in (f"{secrets['host']}/host.sock", "/opt/etude/run/control"):
+    with Session(provider, SandboxSpec(mounts={str(secrets["host"]): "/given"})) as session:
+        assert _run(session, "open('/given/secret.txt').read()") == "TOPSECRET"
+        for path in ("/given/host.sock", f"{secrets['host']}/host.sock", "/opt/etude/run/control"):
             for kind in ("socket.SOCK_STREAM", "socket.SOCK_SEQPACKET"):
-                assert session.execute(connect.format(kind=kind, path=path)).outcome == "error"
-        if level == 2:
-            made = session.execute("import socket; socket.socket(socket.AF_UNIX)")
-            assert made.error is not None and made.error["type"] == "OSError"
+                assert session.execute(connect.format(kind=kind, path=path)).outcome == "error", path
+
+
+def test_neighbours_do_not_reach_each_other(provider: ContainerProvider) -> None:
+    with Session(provider) as one, Session(provider) as other:
+        place = _run(one, "import os; open('mine', 'w').write('secret'); os.getcwd()")
+        _run(other, "import os, signal; here = os.getcwd()")
+        if place != _run(other, "here"):
+            assert other.execute(f"os.listdir({place!r})").outcome == "error"
+        assert "mine" not in str(_run(other, "os.listdir('.')"))
+        for pid in range(1, 200):
+            other.execute(f"if {pid} != os.getpid(): os.kill({pid}, signal.SIGKILL)")
+        assert _run(one, "open('mine').read()") == "secret"
 
 
 def test_what_a_session_leaves_running_ends_with_it(provider: ContainerProvider) -> None:

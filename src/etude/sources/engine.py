@@ -323,7 +323,7 @@ def _check_budget(estimate: Json, head: Json) -> None:
 def _load_file(job: Json, config: dict[str, str]) -> list[Json]:
     from pathlib import Path
 
-    from etude.sources.load import FileTable, load
+    from etude.sources.files.load import FileTable, load
 
     file = FileTable(**job["file"] | {"paths": tuple(job["file"]["paths"])})
     loaded = load(file, Path(job["out_dir"]), config)

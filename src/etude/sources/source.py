@@ -13,8 +13,8 @@ from typing import Any
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
 from etude.sources.base import Mount, schema_mark
-from etude.sources.cache import load_files
 from etude.sources.duckdb import file_mark
+from etude.sources.files.cache import load_files
 from etude.sources.pool import Answer, Key, Pool
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -66,7 +66,7 @@ class Source:
         return (self.name, self.url, tables, mark), mount
 
     def _mount_files(self) -> tuple[Key, Mount]:
-        from etude.sources.discover import scan
+        from etude.sources.files.discover import scan
 
         found = scan(self.url)
         mark = hashlib.sha256("|".join(f.fingerprint for f in found.tables).encode()).hexdigest()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
-from etude.sources.delimited import STORED
-from etude.sources.parquet import literal, name, read_parquet, reraise_limit, write
-from etude.sources.report import LoadReport, RowFaults, merge
-from etude.sources.text import Survey, open_text, survey
+from etude.sources.files.delimited import STORED
+from etude.sources.files.parquet import literal, name, read_parquet, reraise_limit, write
+from etude.sources.files.report import LoadReport, RowFaults, merge
+from etude.sources.files.text import Survey, open_text, survey
 
 OBJECT_BYTES = 16 << 20
 SPACE = " \t\r\n"

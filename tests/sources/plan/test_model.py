@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etude.errors import Invalid
-from etude.sources.plan import MAX_CHARS, And, NullTest, QueryPlan, parse_plan, plan_schema
+from etude.sources.plan.model import MAX_CHARS, And, NullTest, QueryPlan, parse_plan, plan_schema
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "plan.schema.json"
+SCHEMA = Path(__file__).parents[3] / "docs" / "plan.schema.json"
 
 FULL: dict[str, Any] = {
     "from": {"table": "order_lines", "as": "lines"},

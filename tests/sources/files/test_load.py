@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
-from etude.sources.discover import RESERVED, clean_name
-from etude.sources.load import LoadedTable, discover, load, scan, unique_names
+from etude.sources.files.discover import RESERVED, clean_name
+from etude.sources.files.load import LoadedTable, discover, load, scan, unique_names
 
 Loader = Callable[..., LoadedTable]
 

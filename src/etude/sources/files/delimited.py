@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources.column_types import refine
-from etude.sources.dialect import Dialect, Record, detect, records
-from etude.sources.parquet import differing, literal, name, read_parquet, reraise_limit, write
-from etude.sources.report import LoadReport, Rename, RowFaults, merge
-from etude.sources.text import CHUNK, Survey, open_text, survey
+from etude.sources.files.column_types import refine
+from etude.sources.files.dialect import Dialect, Record, detect, records
+from etude.sources.files.parquet import differing, literal, name, read_parquet, reraise_limit, write
+from etude.sources.files.report import LoadReport, Rename, RowFaults, merge
+from etude.sources.files.text import CHUNK, Survey, open_text, survey
 
 SAMPLE_CHARS = 1 << 20
 HUGE_FIELD = CHUNK

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from etude.entities import Catalog
 from etude.errors import Invalid
-from etude.sources import plan_dialect as sql
-from etude.sources.plan import (
+from etude.sources.plan import dialect as sql
+from etude.sources.plan.dialect import DIALECTS, Kind, Typed
+from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,
     And,
@@ -40,8 +41,7 @@ from etude.sources.plan import (
     Top,
     Value,
 )
-from etude.sources.plan_dialect import DIALECTS, Kind, Typed
-from etude.sources.plan_scope import Scope, column_of, open_scope, table_ast
+from etude.sources.plan.scope import Scope, column_of, open_scope, table_ast
 
 _COMPARE: dict[str, type[exp.Binary]] = {
     "=": exp.EQ, "!=": exp.NEQ, "<": exp.LT, "<=": exp.LTE, ">": exp.GT, ">=": exp.GTE,

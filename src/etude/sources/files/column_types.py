@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from etude.sources.parquet import literal, name, read_parquet, write
-from etude.sources.report import TypeNote
+from etude.sources.files.parquet import literal, name, read_parquet, write
+from etude.sources.files.report import TypeNote
 
 NULL_MARKERS = ("na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".")
 SAMPLE_ROWS = 20_000

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from etude.errors import Invalid, Unavailable
-from etude.sources.column_types import NULL_MARKERS
-from etude.sources.discover import clean_name, unique_names
-from etude.sources.report import LoadReport, Rename, RowFaults, TypeNote
+from etude.sources.files.column_types import NULL_MARKERS
+from etude.sources.files.discover import clean_name, unique_names
+from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote
 
 Row = list[Any]
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import Invalid
-from etude.sources.plan import ColumnRef, Join, QueryPlan, TableRef
-from etude.sources.plan_dialect import Typed, kind_of, quote, require_same
+from etude.sources.plan.dialect import Typed, kind_of, quote, require_same
+from etude.sources.plan.model import ColumnRef, Join, QueryPlan, TableRef
 
 MAX_CHOICES = 8
 

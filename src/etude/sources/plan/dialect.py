@@ -10,7 +10,7 @@ from typing import Literal
 from sqlglot import exp
 
 from etude.errors import Invalid
-from etude.sources.plan import AggregateFn, Grain, MatchOp, Part
+from etude.sources.plan.model import AggregateFn, Grain, MatchOp, Part
 
 Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
 """`flag` is a number that stands for true or false; `other` is a type that only the engine can judge."""

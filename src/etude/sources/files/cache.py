@@ -11,7 +11,7 @@ from pathlib import Path
 
 from etude.errors import EtudeError
 from etude.sources.base import Json
-from etude.sources.discover import FileTable, unique_names
+from etude.sources.files.discover import FileTable, unique_names
 from etude.sources.pool import Pool
 
 LOAD_S = 3600.0

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from etude.entities import Catalog, Column, ForeignKey, Table
 from etude.errors import Invalid
 from etude.sources.plan import parse_plan
-from etude.sources.plan_compile import compile_plan
+from etude.sources.plan.compile import compile_plan
 
 DIALECTS = ("duckdb", "postgres", "mysql", "sqlite")
-DOCS = Path(__file__).parents[2] / "docs" / "plan.md"
+DOCS = Path(__file__).parents[3] / "docs" / "plan.md"
 
 TABLES: dict[str, dict[str, str]] = {
     "customers": {"id": "integer", "name": "text", "country": "text", "vip": "boolean", "created_at": "timestamp"},

@@ -1,0 +1,1 @@
+"""Files of data, in any condition, as tables."""

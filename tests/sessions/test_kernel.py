@@ -1,0 +1,277 @@
+"""The interpreter inside, on its own: what each kind of cell sends, and that nothing ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from etude.sessions import kernel
+
+START = "import socket, sys\nfrom etude.sessions import kernel\nkernel.serve(socket.socket(fileno=int(sys.argv[1])))"
+
+
+class Kernel:
+    """A kernel without a sandbox around it, and the frames it sends."""
+
+    def __init__(self) -> None:
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", START, str(theirs.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self.sock.settimeout(20)
+        self.cells = 0
+        assert self.receive()[0] == "R"
+
+    def receive(self) -> tuple[str, bytes, list[int]]:
+        head, fds, _, _ = socket.recv_fds(self.sock, kernel.HEAD.size, 1, socket.MSG_WAITALL)
+        if not head:
+            raise EOFError
+        size, kind = kernel.HEAD.unpack(head)
+        body = b""
+        while len(body) < size:
+            body += self.sock.recv(size - len(body))
+        return chr(kind), body, fds
+
+    def send(self, kind: str, body: bytes) -> None:
+        self.sock.sendall(kernel.HEAD.pack(len(body), ord(kind)) + body)
+
+    def start(self, code: str) -> None:
+        self.cells += 1
+        self.send("x", json.dumps({"id": self.cells, "code": code}).encode())
+
+    def frames(self) -> list[tuple[str, bytes, list[int]]]:
+        """All frames up to the end of the cell."""
+        seen = [self.receive()]
+        while seen[-1][0] != "X":
+            seen.append(self.receive())
+        return seen
+
+    def run(self, code: str) -> dict[str, Any]:
+        self.start(code)
+        end: dict[str, Any] = json.loads(self.frames()[-1][1])
+        assert end["id"] == self.cells
+        return end
+
+    def value(self, code: str) -> Any:
+        end = self.run(code)
+        assert end["ok"], end
+        return end.get("value", {})
+
+    def close(self) -> None:
+        self.sock.close()
+        self.process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def inside() -> Iterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("1 + 1", 2),
+        ("True", True),
+        ("1.5", 1.5),
+        ("'text'", "text"),
+        ("[1, [2, {'a': None}]]", [1, [2, {"a": None}]]),
+        ("{'a': [1, 2]}", {"a": [1, 2]}),
+        ("import asyncio\nawait asyncio.sleep(0, 3)", 3),
+        ("async def f(): return 4\nawait f()", 4),
+    ],
+)
+def test_plain_data_comes_as_data(inside: Kernel, code: str, value: Any) -> None:
+    assert inside.value(code)["json"] == value
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("(1, 2)", "(1, 2)"),
+        ("{1}", "{1}"),
+        ("{1: 2}", "{1: 2}"),
+        ("b'x'", "b'x'"),
+        ("object", "<class 'object'>"),
+        ("x = []\nx.append(x)\nx", "[[...]]"),
+    ],
+)
+def test_other_values_come_as_text(inside: Kernel, code: str, text: str) -> None:
+    shown = inside.value(code)
+    assert shown["text"] == text and "json" not in shown
+
+
+def test_a_nested_value_beyond_reason_comes_as_text(inside: Kernel) -> None:
+    shown = inside.value("y = []\nfor _ in range(500): y = [y]\ny")
+    assert "json" not in shown
+    assert "json" not in inside.value("[['x' * 900] * 900] * 900")
+
+
+def test_a_long_text_is_cut_and_it_is_said(inside: Kernel) -> None:
+    shown = inside.value("'x' * 100_000")
+    assert len(shown["text"]) == kernel.PREVIEW
+    assert shown["cut"] == 100_002 - kernel.PREVIEW
+
+
+@pytest.mark.parametrize("code", ["x = 1", "1;", "None", "def f(): pass", "# nothing", ""])
+def test_some_cells_have_no_value(inside: Kernel, code: str) -> None:
+    assert inside.value(code) == {}
+
+
+def display(frames: list[tuple[str, bytes, list[int]]]) -> tuple[dict[str, Any], bytes]:
+    (_, body, fds) = next(f for f in frames if f[0] == "D")
+    (size,) = struct.unpack("!I", body[:4])
+    head = json.loads(body[4 : 4 + size])
+    if fds:
+        with os.fdopen(fds[0], "rb") as file:
+            file.seek(0)
+            return head, file.read()
+    return head, body[4 + size :]
+
+
+@pytest.mark.parametrize(
+    ("code", "rows"),
+    [
+        ("import pandas as pd\npd.DataFrame({'a': [1, 2]})", {"a": [1, 2]}),
+        ("import pandas as pd\npd.Series([1, 2], name='s')", {"s": [1, 2]}),
+        ("import pandas as pd\npd.Series([1])", {"value": [1]}),
+        ("import pandas as pd\npd.DataFrame({'a': [1]}, index=['k']).rename_axis('i')", {"a": [1], "i": ["k"]}),
+        ("import pyarrow as pa\npa.table({'a': ['x']})", {"a": ["x"]}),
+        ("import pyarrow as pa\npa.array([1])", {"value": [1]}),
+        ("import duckdb\nduckdb.sql('select 1 as a')", {"a": [1]}),
+        ("import pyarrow as pa\npa.table({'a': range(100_000)}).slice(0, 99_999)", None),
+    ],
+)
+def test_tables_come_as_arrow(inside: Kernel, code: str, rows: dict[str, Any] | None) -> None:
+    inside.start(code)
+    frames = inside.frames()
+    head, data = display(frames)
+    table = pa.ipc.open_stream(data).read_all()
+    assert head["media"] == "application/vnd.apache.arrow.stream" and head["id"] == inside.cells
+    assert table.num_rows == 99_999 if rows is None else table.to_pydict() == rows
+    assert json.loads(frames[-1][1])["value"]["rows"] == table.num_rows
+
+
+def test_a_frame_that_arrow_has_no_type_for_comes_as_text(inside: Kernel) -> None:
+    shown = inside.value("import pandas as pd\npd.DataFrame({'a': [object(), 1]})")
+    assert shown["text"].startswith(" ") and "media" not in shown
+
+
+def test_a_chart_comes_as_its_specification(inside: Kernel) -> None:
+    inside.start("{'$schema': 'https://vega.github.io/schema/vega-lite/v5.json', 'mark': 'bar'}")
+    head, data = display(inside.frames())
+    assert head["media"] == "application/vnd.vegalite.v5+json" and json.loads(data)["mark"] == "bar"
+
+
+def test_output_comes_in_order_and_before_the_end(inside: Kernel) -> None:
+    inside.start("import sys\nprint('a')\nprint('b', file=sys.stderr)\nprint('c', end='')")
+    assert [(k, b) for k, b, _ in inside.frames()[:-1]] == [("O", b"a\n"), ("E", b"b\n"), ("O", b"c")]
+
+
+def test_much_output_goes_in_pieces_and_half_characters_are_marked(inside: Kernel) -> None:
+    inside.start("print('x' * (3 << 20))\nprint('\\ud800')")
+    frames = inside.frames()
+    assert max(len(b) for _, b, _ in frames) <= kernel.PIECE
+    assert sum(len(b) for _, b, _ in frames[:-1]) == (3 << 20) + 3
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "line"),
+    [
+        ("x = 1\n1 / 0", "ZeroDivisionError", 2),
+        ("def f():\n    raise KeyError('k')\nf()", "KeyError", 2),
+        ("x = (", "SyntaxError", 1),
+        ("raise SystemExit(3)", "SystemExit", 1),
+        ("exit()", "NameError", 1),
+        ("class R:\n    def __repr__(self): raise SystemExit\nR()", "SystemExit", 2),
+        ("class E(Exception):\n    def __str__(self): raise ValueError\nraise E", "E", 3),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt", 1),
+        ("def f(): f()\nf()", "RecursionError", 1),
+        ("input('name?')", "RuntimeError", 1),
+        ("import no_such_module_at_all", "ModuleNotFoundError", 1),
+    ],
+)
+def test_an_error_names_its_line_and_ends_nothing(inside: Kernel, code: str, kind: str, line: int) -> None:
+    if code == "exit()":
+        inside.run("import builtins\nfor n in ('exit', 'quit'): builtins.__dict__.pop(n, None)")
+    error = inside.run(code)["error"]
+    assert (error["type"], error["line"]) == (kind, line)
+    assert "kernel.py" not in error["traceback"]
+    assert inside.value("1")["json"] == 1
+
+
+def test_the_traceback_shows_the_user_their_lines(inside: Kernel) -> None:
+    error = inside.run("def f():\n    return 1 / 0\nf()")["error"]
+    assert "return 1 / 0" in error["traceback"] and f"<cell {inside.cells}>" in error["traceback"]
+
+
+def test_an_interrupt_stops_the_cell_and_keeps_its_names() -> None:
+    inside = Kernel()
+    inside.run("x = 7")
+    for code in ("while True: pass", "import time\ntime.sleep(30)"):
+        inside.start(code)
+        time.sleep(0.3)
+        inside.process.send_signal(signal.SIGINT)
+        assert json.loads(inside.frames()[-1][1])["error"]["type"] == "KeyboardInterrupt"
+        assert inside.value("x")["json"] == 7
+    inside.process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    assert inside.value("x")["json"] == 7, "an interrupt between two cells is none"
+    inside.close()
+
+
+def test_an_interrupt_never_cuts_a_frame_in_two() -> None:
+    inside = Kernel()
+    for _ in range(10):
+        inside.start("while True: print('x' * 100_000)")
+        for _ in range(5):
+            assert inside.receive()[0] == "O"
+        timer = threading.Timer(0.05, inside.process.send_signal, [signal.SIGINT])
+        timer.start()
+        time.sleep(0.1)  # nobody reads: the signal comes while a frame is half sent
+        assert json.loads(inside.frames()[-1][1])["error"]["type"] == "KeyboardInterrupt"
+    inside.close()
+
+
+def test_a_call_waits_for_its_own_reply(inside: Kernel) -> None:
+    inside.start("import sys\nkernel = sys.modules['etude.sessions.kernel']\nkernel.SESSION.call('rows', table='t')[0]")
+    kind, body, _ = inside.receive()
+    request = json.loads(body)
+    assert kind == "C" and (request["method"], request["table"], request["cell"]) == ("rows", "t", inside.cells)
+    inside.send("r", json.dumps({"id": request["id"] - 1, "stale": True}).encode())
+    inside.send("r", json.dumps({"id": request["id"], "count": 3}).encode())
+    assert json.loads(inside.frames()[-1][1])["value"]["json"]["count"] == 3
+
+
+def test_a_refused_call_is_an_error_that_says_why(inside: Kernel) -> None:
+    inside.start("import sys\nsys.modules['etude.sessions.kernel'].SESSION.call('rows')")
+    request = json.loads(inside.receive()[1])
+    inside.send("r", json.dumps({"id": request["id"], "problem": {"detail": "not granted", "code": "refused"}}).encode())
+    error = json.loads(inside.frames()[-1][1])["error"]
+    assert error["message"] == "not granted" and error["problem"]["code"] == "refused"
+
+
+def test_it_ends_with_the_host() -> None:
+    inside = Kernel()
+    inside.close()
+    assert inside.process.returncode == 0
+
+
+def test_it_imports_nothing_of_etude() -> None:
+    code = "import sys, importlib.util as u\ns = u.spec_from_file_location('k', sys.argv[1])\nm = u.module_from_spec(s)\n"
+    code += "sys.modules['k'] = m\ns.loader.exec_module(m)\nprint([n for n in sys.modules if n.startswith('etude')])"
+    done = subprocess.run([sys.executable, "-c", code, kernel.__file__], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
