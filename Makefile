@@ -25,7 +25,7 @@ demo: setup
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
 
 test: setup
-	$(RUN)/pytest
+	$(RUN)/pytest --numprocesses 2 --dist loadfile
 
 check: setup
 	$(RUN)/ruff check .

@@ -15,7 +15,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
 from etude.sessions import container
 from etude.sessions.base import SandboxSpec
+from etude.sessions.check import check_sandbox
 from etude.sessions.container import ContainerLimits, ContainerProvider, find_engine, remove_leftovers
 from etude.sessions.session import Session
 
@@ -133,15 +134,8 @@ def test_a_session_is_forked_not_started(provider: ContainerProvider) -> None:
     assert _names() == before
 
 
-def test_interrupt_timeout_and_a_fresh_session_after_a_kill(provider: ContainerProvider) -> None:
-    with Session(provider) as session:
-        threading.Timer(0.3, session.interrupt).start()
-        assert session.execute("kept = 1\nwhile True: pass").outcome == "interrupted"
-        assert _run(session, "kept") == 1
-        assert session.execute("import time; time.sleep(60)", wall_s=0.3).outcome == "timeout"
-        assert _run(session, "kept") == 1
-        assert session.execute("import os; os._exit(1)").outcome == "killed"
-        assert _run(session, "1 + 1") == 2
+def test_it_conforms(provider: ContainerProvider) -> None:
+    assert [r for r in check_sandbox(provider) if not r.ok] == []
 
 
 def test_mounts_are_where_they_were_asked_for(provider: ContainerProvider, tmp_path: Path) -> None:
@@ -253,7 +247,7 @@ def test_what_a_session_leaves_running_ends_with_it(provider: ContainerProvider)
         before = _count_processes(provider)
         _run(session, leave)
         assert _count_processes(provider) >= before + 3
-    _wait_until(lambda: _count_processes(provider) == before - 1)
+    _wait_until(lambda: _count_processes(provider) < before)
 
 
 def _count_processes(provider: ContainerProvider) -> int:
@@ -261,9 +255,9 @@ def _count_processes(provider: ContainerProvider) -> int:
     return len(provider.engine.run("top", name, "hpid").stdout.splitlines()) - 1
 
 
-def _wait_until(true: object, within_s: float = 10.0) -> None:
+def _wait_until(true: Callable[[], bool], within_s: float = 10.0) -> None:
     give_up = time.monotonic() + within_s
-    while not true():  # type: ignore[operator]
+    while not true():
         assert time.monotonic() < give_up
         time.sleep(0.05)
 

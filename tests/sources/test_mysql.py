@@ -190,7 +190,7 @@ def test_a_reader_that_stops_early_ends_the_query_in_the_server(mysql_shop: Any)
     next(batches)
     started = time.monotonic()
     batches.close()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
     assert running(mysql_shop) == 0
     assert read(mysql_shop.driver, "SELECT 1 AS a").num_rows == 1
 

@@ -16,6 +16,7 @@ from etude.store.postgres import PostgresStore
 def drop_connections(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as db:
         sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'etude'"
+        sql += " AND datname = current_database()"
         return len(db.execute(sql).fetchall())
 
 

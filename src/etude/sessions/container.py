@@ -178,6 +178,7 @@ class ContainerProvider(Provider):
         flags = ["--rm", "--label", f"{LABEL}={_owner()}", "--hostname", "session", "--workdir", "/"]
         flags += ["--network", "none", "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
         flags += ["--user", f"{user}:{user}", "--pull", "never", "--log-driver", "none"]
+        flags += ["--stop-signal", "SIGKILL"]  # as the first process of its container, the fork server heeds no other
         flags += ["--tmpfs", f"{_SCRATCH}:rw,noexec,nosuid,nodev,size={self._limits.scratch},mode=1777"]
         flags += [*_ulimit("nofile", resource.RLIMIT_NOFILE, _OPEN_FILES)]
         flags += [*_ulimit("nproc", resource.RLIMIT_NPROC, self._limits.processes)]

@@ -345,7 +345,8 @@ def _to_arrow(value: Any) -> Any:
             frame = value.to_frame(name=value.name if value.name is not None else "value")
             return _to_arrow(frame)
         if kind in ("Result", "DuckDBPyRelation") and hasattr(value, "arrow"):
-            return _to_arrow(value.arrow())
+            found = value.arrow()
+            return found.read_all() if isinstance(found, pa.RecordBatchReader) else _to_arrow(found)
     except (pa.ArrowException, TypeError, ValueError):
         return None  # columns that Arrow has no type for: the text will do
     return None

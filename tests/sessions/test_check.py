@@ -1,0 +1,93 @@
+"""The conformance suite holds over the local provider at both levels, and tells a bad provider by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from etude.entities import SessionLimits
+from etude.sessions import isolation
+from etude.sessions.base import Channel, Provider, SandboxSpec
+from etude.sessions.check import CHECKS, check_sandbox
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+
+LEVEL = isolation.probe()[0]
+RUN = """
+import dataclasses, json
+from etude.sessions.check import check_sandbox
+from etude.sessions.local import LocalProvider
+provider = LocalProvider(max_level=2)
+for result in check_sandbox(provider):
+    print(json.dumps(dataclasses.asdict(result)), flush=True)
+provider.close()
+"""
+
+
+def failures(results: list[dict[str, Any]]) -> list[str]:
+    assert [r["name"] for r in results] == list(CHECKS)
+    return [f"{r['name']}: {r['detail']}" for r in results if not r["ok"]]
+
+
+@pytest.mark.skipif(LEVEL < 3, reason="this machine does not allow level 3")
+def test_level_3_keeps_its_promises() -> None:
+    provider = LocalProvider()
+    try:
+        assert failures([vars(r) for r in check_sandbox(provider)]) == []
+    finally:
+        provider.close()
+
+
+@pytest.mark.skipif(LEVEL < 2, reason="this machine does not allow level 2")
+def test_level_2_keeps_its_promises(everyones_python: Any) -> None:
+    command = [everyones_python.path, "-c", RUN]
+    done = subprocess.run(
+        command, env=everyones_python.environment, capture_output=True, text=True, timeout=120, cwd="/", check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert failures([json.loads(line) for line in done.stdout.splitlines()]) == []
+
+
+class Open(Provider):
+    """A provider that confines nothing, and says it does."""
+
+    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+        ours, theirs = socket.socketpair()
+        code = "import socket, sys\nfrom etude.sessions import kernel\nkernel.serve(socket.socket(fileno=int(sys.argv[1])))"
+        with theirs:
+            command = [sys.executable, "-c", code, str(theirs.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        channel = Channel(ours, os.pidfd_open(self.process.pid), {"provider": "open", "level": 3})
+        assert ours.recv(7)
+        return channel
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.mark.parametrize("name", ["memory", "network", "files", "environment", "seed"])
+def test_a_provider_that_confines_nothing_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "network" and os.getuid() != 0:
+        pytest.skip("an unprivileged user lacks some of these sockets anyway")
+    provider = Open()
+    monkeypatch.setattr("etude.sessions.check.CHECKS", {name: CHECKS[name]})
+    (result,) = check_sandbox(provider)
+    assert not result.ok and "Error" not in result.detail.split(":")[0], result
+    provider.close()
+
+
+def test_a_provider_that_gives_too_little_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "isolation", {"provider": "x", "level": 1})
+    monkeypatch.setattr("etude.sessions.check.CHECKS", {"isolation": CHECKS["isolation"]})
+    provider = Open()
+    (result,) = check_sandbox(provider)
+    assert not result.ok and "too low" in result.detail
+    provider.close()

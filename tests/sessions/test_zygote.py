@@ -1,0 +1,221 @@
+"""The fork server: it ends with its host, outlives its sessions, is replaced when killed, and needs no root."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.entities import SessionLimits
+from etude.errors import SandboxError
+from etude.sessions import isolation, local
+from etude.sessions.base import SandboxSpec
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+
+LEVEL = isolation.probe()[0]
+if LEVEL < 3:
+    pytest.skip("this machine does not allow level 3", allow_module_level=True)
+HOST = """
+import json, sys, threading, time
+from etude.sessions import local
+from etude.sessions.base import SandboxSpec
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+local.PRELOAD = ()
+level = int(sys.argv[1])
+provider = LocalProvider(max_level=level)
+sessions = [Session(provider, SandboxSpec(level=level)) for _ in range(3)]
+daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(60)\\n    os._exit(0)\\nos.mkdir('d')"
+cells = [s.execute(daemon + "\\n[os.getuid(), os.getcwd()]") for s in sessions]
+print(json.dumps([s.isolation["level"] for s in sessions] + [c.value for c in cells]), flush=True)
+if sys.argv[2] == "close":
+    provider.close()
+else:
+    threading.Thread(target=sessions[0].execute, args=["while True: pass"], daemon=True).start()
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """A server that loads little starts sooner."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "PRELOAD", ("numpy",))
+        yield
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[LocalProvider]:
+    made = LocalProvider()
+    yield made
+    made.close()
+
+
+class Host:
+    """A process that opens three sessions, and the means to find all that came of it."""
+
+    def __init__(self, python: Any, level: int, then: str, **options: Any) -> None:
+        self.mark = f"/etude-{uuid.uuid4().hex}"
+        self.folder = Path(tempfile.mkdtemp(prefix="etude-host-"))
+        self.folder.chmod(0o777)
+        environment = python.environment | {"TMPDIR": str(self.folder)}
+        environment["PATH"] += f":{self.mark}"
+        command = [python.path, "-c", HOST, str(level), then]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/", **options
+        )
+        assert self.process.stdout is not None and self.process.stderr is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        self.said = json.loads(line)
+
+    def running(self) -> list[int]:
+        found = []
+        for name in os.listdir("/proc"):
+            try:
+                if name.isdigit() and self.mark in Path(f"/proc/{name}/environ").read_text(errors="replace"):
+                    found.append(int(name))
+            except OSError:
+                continue
+        return found
+
+    def wait_for_end(self) -> None:
+        give_up = time.monotonic() + 5
+        while (left := self.running()) and time.monotonic() < give_up:
+            time.sleep(0.02)
+        assert left == []
+        self.process.wait(5)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def files(self) -> list[str]:
+        return [str(p.relative_to(self.folder)) for p in self.folder.rglob("*")]
+
+
+@pytest.fixture(params=[3, 2])
+def level(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+def test_nothing_outlives_a_host_that_is_killed(everyones_python: Any, level: int) -> None:
+    host = Host(everyones_python, level, "wait")
+    assert host.said[:3] == [level] * 3
+    assert len(host.running()) >= 5
+    host.process.kill()
+    host.wait_for_end()
+    assert host.files() == []
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(host.folder) not in mounts and "/scratch" not in mounts
+
+
+def test_nothing_outlives_a_provider_that_is_closed(everyones_python: Any, level: int) -> None:
+    host = Host(everyones_python, level, "close")
+    host.wait_for_end()
+    assert host.files() == []
+
+
+def test_it_needs_no_root(everyones_python: Any, level: int) -> None:
+    if os.getuid() != 0:
+        pytest.skip("the other tests run without root already")
+    host = Host(everyones_python, level, "wait", user=65534, group=65534, extra_groups=[])
+    assert host.said[:3] == [level] * 3
+    assert host.said[3][0] == (1000 if level == 3 else 65534)
+    host.process.send_signal(signal.SIGKILL)
+    host.wait_for_end()
+    assert host.files() == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos._exit(3)",
+        "import ctypes\nctypes.string_at(0)",
+        "import os\nos.close(3)",
+        "import resource, os\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass",
+        "import sys\nsys.modules['etude.sessions.kernel'].Session._run = None",
+    ],
+)
+def test_it_outlives_any_death_of_a_session(provider: LocalProvider, code: str) -> None:
+    with Session(provider) as session, Session(provider) as other:
+        other.execute("x = 1")
+        session.execute(code)
+        session.execute("1", wall_s=5)
+        assert session.execute("1 + 1").value == 2, "a fresh interpreter takes its place"
+        assert other.execute("x").value == 1
+
+
+def test_what_one_session_breaks_is_whole_in_the_next(provider: LocalProvider) -> None:
+    with Session(provider) as session:
+        session.execute("import json, random, builtins\njson.dumps = None\nbuiltins.len = None\nopen('left', 'w')")
+    with Session(provider) as session:
+        assert session.execute("import json, os\n[json.dumps(len('ab')), os.listdir()]").value == ["2", []]
+
+
+def forker(session: Session) -> int:
+    status = Path(f"/proc/{session._opened().pid}/status").read_text()
+    return int(status.split("PPid:\t")[1].split()[0])
+
+
+def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:
+    provider = LocalProvider()
+    session = Session(provider)
+    session.execute("x = 1")
+    pid, inside = forker(session), session._opened().pid
+    os.kill(pid, signal.SIGKILL)
+    while os.path.exists(f"/proc/{inside}"):
+        time.sleep(0.01)
+    assert session.execute("x").outcome == "killed"
+    give_up = time.monotonic() + 10
+    while True:
+        try:
+            assert session.execute("1 + 1").value == 2
+            break
+        except SandboxError:
+            # Its end may be seen before the system has told us of it.
+            assert time.monotonic() < give_up
+    assert forker(session) != pid
+    provider.close()
+
+
+def test_a_session_that_cannot_start_says_why_and_harms_nobody(provider: LocalProvider) -> None:
+    with Session(provider) as session:
+        before = forker(session)
+        for _ in range(3):
+            with pytest.raises(SandboxError):
+                # The kernel has no room for this many bytes of files.
+                provider.start(SandboxSpec(), SessionLimits(scratch=1 << 70), 0).close()
+        assert session.execute("1").value == 1
+        assert forker(session) == before
+
+
+def test_equal_specs_share_a_server_and_others_do_not(provider: LocalProvider, tmp_path: Path) -> None:
+    with Session(provider) as a, Session(provider) as b, Session(provider, SandboxSpec(mounts={str(tmp_path): "/d"})) as c:
+        assert forker(a) == forker(b) != forker(c)
+
+
+def test_seeds_are_the_sessions_own(provider: LocalProvider) -> None:
+    code = "import random, numpy\n[random.random(), float(numpy.random.rand())]"
+    seen = []
+    for seed in (5, 5, 6):
+        with Session(provider, seed=seed) as session:
+            seen.append(session.execute(code).value)
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_programs_run_only_where_they_are_allowed(provider: LocalProvider) -> None:
+    code = "import subprocess\nsubprocess.run(['/bin/echo', 'hi'], capture_output=True).stdout.decode()"
+    with Session(provider) as session:
+        assert session.execute(code).outcome == "error"
+    with Session(provider, SandboxSpec(allow_exec=True)) as session:
+        assert session.execute(code).value == "hi\n"
