@@ -101,8 +101,10 @@ class App:
             raise Conflict(f"`{name}` is defined in the settings.", hint="Remove it there.")
         self.store.remove_source(name)
 
-    def source(self, name_or_url: str) -> Source:
-        """A named source, or one for a path or URL."""
+    def source(self, name_or_url: str | Source) -> Source:
+        """A named source, or one for a path or URL; one that was opened before is itself."""
+        if isinstance(name_or_url, Source):
+            return name_or_url
         known = self.settings.sources.get(name_or_url)
         if known is None and not _looks_like_path(name_or_url):
             known = self.store.sources().get(name_or_url)
@@ -124,7 +126,7 @@ class App:
                 self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache")
             return self._sources[key]
 
-    def catalog(self, source: str) -> Catalog:
+    def catalog(self, source: str | Source) -> Catalog:
         """What a source holds."""
         return self.source(source).catalog(self.settings.limits)
 
@@ -132,7 +134,7 @@ class App:
 
     def sql(
         self,
-        source: str,
+        source: str | Source,
         query: str,
         *,
         others: Mapping[str, str] | None = None,
@@ -148,7 +150,7 @@ class App:
 
     def plan(
         self,
-        source: str,
+        source: str | Source,
         plan: QueryPlan | Mapping[str, Any] | str,
         *,
         limits: Limits | None = None,
@@ -172,7 +174,7 @@ class App:
         )
         return self._run(opened, spec, {}, record, on_progress)
 
-    def compile(self, source: str, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
+    def compile(self, source: str | Source, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
         """A QueryPlan and its SQL in the source's dialect."""
         from etude.sources.plan import QueryPlan, parse_plan
         from etude.sources.plan.compile import compile_plan

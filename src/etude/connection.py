@@ -51,12 +51,12 @@ class Connection(Database):
         self._own = app is None
         self._app = app or App()
         self._others = others
-        self._source = source
         # The engine loads its libraries while this process loads its own; a wrong source fails here, not later.
         self._app.pool.warm()
         try:
-            self.name = self._app.source(source).name
-            self._app.source(source).mount()
+            self._source = self._app.source(source)
+            self.name = self._source.name
+            self._source.mount()
             for other in self._app.others(self.name, others):
                 other.mount()
         except BaseException:

@@ -176,14 +176,7 @@ def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:
     while os.path.exists(f"/proc/{inside}"):
         time.sleep(0.01)
     assert session.execute("x").outcome == "killed"
-    give_up = time.monotonic() + 10
-    while True:
-        try:
-            assert session.execute("1 + 1").value == 2
-            break
-        except SandboxError:
-            # Its end may be seen before the system has told us of it.
-            assert time.monotonic() < give_up
+    assert session.execute("1 + 1").value == 2
     assert forker(session) != pid
     provider.close()
 

@@ -221,7 +221,7 @@ class Session:
             if isinstance(stream, Stream):
                 stream.flush()
         self._reap()
-        self.send(b"X", json.dumps(end, default=str).encode("utf-8", "replace"))
+        self.send(b"X", json.dumps(end, default=str, ensure_ascii=False).encode("utf-8", "replace"))
 
     def _execute(self, code: str, name: str) -> Any:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)

@@ -41,6 +41,8 @@ ENVIRONMENT = {
 class Zygote:
     """The host's hold on one fork server."""
 
+    _gone = False
+
     def __init__(self, spec: SandboxSpec, level: int) -> None:
         self.level = level
         self._lock = threading.Lock()
@@ -83,20 +85,23 @@ class Zygote:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
+        """Whether it still runs, and answers."""
+        return not self._gone and self._process.poll() is None
 
     def fork(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
         """A new interpreter."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with self._lock, theirs:
-            self._count += 1
-            request = {"cage": _cage(spec, limits), "seed": seed, "scratch": f"{self._scratch_root}/{self._count}"}
-            self._send(request, theirs.fileno())
-            answer, fds = self._receive()
-        if not answer.get("ok"):
+        try:
+            with self._lock, theirs:
+                self._count += 1
+                request = {"cage": _cage(spec, limits), "seed": seed, "scratch": f"{self._scratch_root}/{self._count}"}
+                self._send(request, theirs.fileno())
+                answer, fds = self._receive()
+            if not answer.get("ok"):
+                raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
+        except SandboxError:
             ours.close()
-            raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
+            raise
         channel = self._hold(ours, fds[0])
         _await_ready(channel)
         return channel
@@ -108,14 +113,18 @@ class Zygote:
         try:
             socket.send_fds(self._control, [json.dumps(message).encode()], [] if fd is None else [fd])
         except OSError as error:
+            self._gone = True
             raise SandboxError(f"The fork server is gone: {error.strerror}.", hint="Try again.") from None
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        if not select.select([self._control], [], [], START_S)[0]:
+        waiting = select.poll()  # not select(), which knows no descriptor above 1023
+        waiting.register(self._control, select.POLLIN)
+        if not waiting.poll(START_S * 1000):
             self.close()
             raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
         message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
         if not message:
+            self._gone = True
             raise SandboxError("The fork server ended.", hint="Try again; ETUDE_DEBUG=1 shows its output.")
         return json.loads(message), list(fds)
 
@@ -124,7 +133,7 @@ class Zygote:
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
-        if self.alive:
+        if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
         if self._scratch_root:
@@ -199,12 +208,21 @@ class LocalProvider(Provider):
                 level=level,
                 asked=spec.level,
             )
-        return self._zygote(spec, level).fork(spec, limits, seed)
+        zygote = self._zygote(spec, level)
+        try:
+            return zygote.fork(spec, limits, seed)
+        except SandboxError:
+            if zygote.alive:
+                raise
+            # The server ended since it was last used: the next one is as good.
+            return self._zygote(spec, level).fork(spec, limits, seed)
 
     def _zygote(self, spec: SandboxSpec, level: int) -> Zygote:
         with self._lock:
             found = self._zygotes.get(spec.key())
             if found is None or not found.alive:
+                if found is not None:
+                    found.close()
                 found = self._zygotes[spec.key()] = Zygote(spec, level)
             return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -82,6 +82,7 @@ class DuckdbDriver(Driver):
         ):
             run(f"SET {setting} = false")
         run("SET allow_persistent_secrets = false")
+        run("SET parquet_metadata_cache = true")  # a file that changes is mounted anew
         run("SET python_enable_replacements = false")
         if memory:
             run(f"SET memory_limit = '{memory // (1 << 20)}MiB'")
@@ -413,13 +414,13 @@ def _translate(error: Exception, sql: str) -> Exception:
 
 
 def file_mark(path: str) -> str:
-    """A fingerprint of a file from its size and time of change; cheap, and different after every write."""
+    """A fingerprint of a file from its size and time of change; cheap, and other after every write, empty without one."""
     parts = []
     for each in (path, f"{path}.wal"):
-        if os.path.exists(each):
+        with contextlib.suppress(FileNotFoundError):
             stat = os.stat(each)
-            parts.append(f"{stat.st_size}:{stat.st_mtime_ns}")
-    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+            parts.append(f"{stat.st_size:x}.{stat.st_mtime_ns:x}")
+    return "-".join(parts)
 
 
 def quote(name: str) -> str:

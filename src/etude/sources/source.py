@@ -55,12 +55,11 @@ class Source:
         """How an engine opens it now, and a key that changes when the files behind it do."""
         if self.kind == "files":
             return self._mount_files()
-        if self.kind in ("duckdb", "sqlite"):
-            if not os.path.isfile(self.url):
-                raise NotFound(f"There is no file `{self.url}`.", hint="Check the path.")
-            mark = file_mark(self.url) if self.kind == "duckdb" else ""
-        else:
-            mark = ""
+        mark = ""
+        if self.kind == "duckdb":
+            mark = file_mark(self.url)
+        if (self.kind == "duckdb" and not mark) or (self.kind == "sqlite" and not os.path.isfile(self.url)):
+            raise NotFound(f"There is no file `{self.url}`.", hint="Check the path.")
         tables = self.spec.tables
         mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
         return (self.name, self.url, tables, mark), mount
