@@ -59,7 +59,7 @@ class App:
 
         return Objects(self.settings.objects_url, **self.settings.objects_options)
 
-    @property
+    @cached_property
     def scratch(self) -> Path:
         """Where results too large for memory wait until they are kept or dropped."""
         return self.settings.home / "scratch"

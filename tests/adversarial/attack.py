@@ -194,7 +194,6 @@ class Place:
             thread.join(5)
         else:
             session.close()
-        del session
         said["seconds"] = round(time.monotonic() - started, 2)
         said["breach"] = said["breach"] or self._damage(descriptors, memory)
         return said

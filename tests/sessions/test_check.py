@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +27,12 @@ provider = LocalProvider(max_level=2)
 for result in check_sandbox(provider):
     print(json.dumps(dataclasses.asdict(result)), flush=True)
 provider.close()
+"""
+
+OPEN = """
+import socket, sys
+from etude.sessions import kernel
+kernel.serve(socket.socket(fileno=int(sys.argv[1])))
 """
 
 
@@ -58,19 +63,22 @@ def test_level_2_keeps_its_promises(everyones_python: Any) -> None:
 class Open(Provider):
     """A provider that confines nothing, and says it does."""
 
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+
     def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
         ours, theirs = socket.socketpair()
-        code = "import socket, sys\nfrom etude.sessions import kernel\nkernel.serve(socket.socket(fileno=int(sys.argv[1])))"
         with theirs:
-            command = [sys.executable, "-c", code, str(theirs.fileno())]
-            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
-        channel = Channel(ours, os.pidfd_open(self.process.pid), {"provider": "open", "level": 3})
+            command = [sys.executable, "-c", OPEN, str(theirs.fileno())]
+            self._processes.append(subprocess.Popen(command, pass_fds=[theirs.fileno()]))
+        channel = Channel(ours, os.pidfd_open(self._processes[-1].pid), {"provider": "open", "level": 3})
         assert ours.recv(7)
         return channel
 
     def close(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("name", ["memory", "network", "files", "environment", "seed"])

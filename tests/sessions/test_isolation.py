@@ -127,7 +127,9 @@ def test_what_reaches_others_is_refused_where_there_are_others(name: str) -> Non
         ("execve", (), errno.EPERM, errno.EPERM),
     ],
 )
-def test_some_calls_are_judged_by_their_arguments(name: str, arguments: tuple[int, ...], alone: int, shared: int) -> None:
+def test_some_calls_are_judged_by_their_arguments(
+    name: str, arguments: tuple[int, ...], alone: int, shared: int
+) -> None:
     assert (answer(ALONE, NUMBERS[name], *arguments), answer(SHARED, NUMBERS[name], *arguments)) == (alone, shared)
 
 

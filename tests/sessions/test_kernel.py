@@ -259,7 +259,9 @@ def test_a_call_waits_for_its_own_reply(inside: Kernel) -> None:
 def test_a_refused_call_is_an_error_that_says_why(inside: Kernel) -> None:
     inside.start("import sys\nsys.modules['etude.sessions.kernel'].SESSION.call('rows')")
     request = json.loads(inside.receive()[1])
-    inside.send("r", json.dumps({"id": request["id"], "problem": {"detail": "not granted", "code": "refused"}}).encode())
+    inside.send(
+        "r", json.dumps({"id": request["id"], "problem": {"detail": "not granted", "code": "refused"}}).encode()
+    )
     error = json.loads(inside.frames()[-1][1])["error"]
     assert error["message"] == "not granted" and error["problem"]["code"] == "refused"
 
@@ -271,7 +273,9 @@ def test_it_ends_with_the_host() -> None:
 
 
 def test_it_imports_nothing_of_etude() -> None:
-    code = "import sys, importlib.util as u\ns = u.spec_from_file_location('k', sys.argv[1])\nm = u.module_from_spec(s)\n"
+    code = (
+        "import sys, importlib.util as u\ns = u.spec_from_file_location('k', sys.argv[1])\nm = u.module_from_spec(s)\n"
+    )
     code += "sys.modules['k'] = m\ns.loader.exec_module(m)\nprint([n for n in sys.modules if n.startswith('etude')])"
     done = subprocess.run([sys.executable, "-c", code, kernel.__file__], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

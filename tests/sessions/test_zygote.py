@@ -35,7 +35,8 @@ local.PRELOAD = ()
 level = int(sys.argv[1])
 provider = LocalProvider(max_level=level)
 sessions = [Session(provider, SandboxSpec(level=level)) for _ in range(3)]
-daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(60)\\n    os._exit(0)\\nos.mkdir('d')"
+daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(60)\\n    os._exit(0)"
+daemon += "\\nos.mkdir('d')"
 cells = [s.execute(daemon + "\\n[os.getuid(), os.getcwd()]") for s in sessions]
 print(json.dumps([s.isolation["level"] for s in sessions] + [c.value for c in cells]), flush=True)
 if sys.argv[2] == "close":
@@ -178,6 +179,7 @@ def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:
     assert session.execute("x").outcome == "killed"
     assert session.execute("1 + 1").value == 2
     assert forker(session) != pid
+    session.close()
     provider.close()
 
 
@@ -193,7 +195,11 @@ def test_a_session_that_cannot_start_says_why_and_harms_nobody(provider: LocalPr
 
 
 def test_equal_specs_share_a_server_and_others_do_not(provider: LocalProvider, tmp_path: Path) -> None:
-    with Session(provider) as a, Session(provider) as b, Session(provider, SandboxSpec(mounts={str(tmp_path): "/d"})) as c:
+    with (
+        Session(provider) as a,
+        Session(provider) as b,
+        Session(provider, SandboxSpec(mounts={str(tmp_path): "/d"})) as c,
+    ):
         assert forker(a) == forker(b) != forker(c)
 
 

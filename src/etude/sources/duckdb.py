@@ -414,7 +414,7 @@ def _translate(error: Exception, sql: str) -> Exception:
 
 
 def file_mark(path: str) -> str:
-    """A fingerprint of a file from its size and time of change; cheap, and other after every write, empty without one."""
+    """A fingerprint of a file from its size and time of change: other after every write, empty without a file."""
     parts = []
     for each in (path, f"{path}.wal"):
         with contextlib.suppress(FileNotFoundError):

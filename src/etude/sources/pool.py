@@ -85,6 +85,7 @@ class Engine:
         self._poll.register(self._data, select.POLLIN)
         self._poll.register(self._control, select.POLLIN)
         self._query_id = 0
+        self.killed = False
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
         command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
@@ -272,6 +273,7 @@ class Engine:
 
     def kill(self) -> None:
         """End the process now, whatever it does, and remove its scratch folder."""
+        self.killed = True
         if self.alive:
             self._process.kill()
         self._process.wait()
@@ -428,7 +430,8 @@ class Pool:
     def _give_back(self, key: Key, engine: Engine | None) -> None:
         with self._free:
             self._busy -= 1
-            if engine is not None and engine.alive:
+            # One that died by itself meanwhile is found out when the next query wants it.
+            if engine is not None and not engine.killed:
                 if self._closed:
                     engine.kill()
                 else:
