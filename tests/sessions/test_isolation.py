@@ -210,7 +210,7 @@ def test_the_interpreters_paths_are_no_more_than_that() -> None:
 def test_less_than_was_asked_for_is_refused() -> None:
     provider = LocalProvider(max_level=1)
     with pytest.raises(SandboxError, match="level 3 was asked for; this machine allows level 1"):
-        provider.start(SandboxSpec(level=3), SessionLimits(), 0)
+        provider.start(SandboxSpec(level=3), SessionLimits())
     provider.close()
 
 
@@ -264,7 +264,7 @@ def test_level_2_as_root_says_when_nobody_could_read_the_interpreter() -> None:
         pass
     provider = LocalProvider(max_level=2)
     with pytest.raises(SandboxError, match="needs an interpreter that everyone may read"):
-        provider.start(SandboxSpec(), SessionLimits(), 0)
+        provider.start(SandboxSpec(), SessionLimits())
     provider.close()
 
 

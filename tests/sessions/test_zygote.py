@@ -189,7 +189,7 @@ def test_a_session_that_cannot_start_says_why_and_harms_nobody(provider: LocalPr
         for _ in range(3):
             with pytest.raises(SandboxError):
                 # The kernel has no room for this many bytes of files.
-                provider.start(SandboxSpec(), SessionLimits(scratch=1 << 70), 0).close()
+                provider.start(SandboxSpec(), SessionLimits(scratch=1 << 70)).close()
         assert session.execute("1").value == 1
         assert forker(session) == before
 

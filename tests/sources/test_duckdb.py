@@ -71,6 +71,14 @@ def test_a_left_result_does_not_block_the_next_query(driver: DuckdbDriver) -> No
     assert rows(driver, "SELECT 1 AS a") == [{"a": 1}]
 
 
+def test_a_query_asked_again_is_run_again(driver: DuckdbDriver) -> None:
+    for sql in ("SELECT random() AS x", "SELECT nanosecond(now()) + random() AS x", "EXPLAIN ANALYZE SELECT 1"):
+        first = rows(driver, sql)
+        assert len(first) == 1
+        assert rows(driver, sql) != first or "EXPLAIN" in sql
+    assert rows(driver, "SELECT count(*) AS n FROM orders") == rows(driver, "SELECT count(*) AS n FROM orders")
+
+
 def test_an_estimate_counts_what_is_scanned(driver: DuckdbDriver) -> None:
     assert driver.estimate(driver.check("SELECT total FROM orders WHERE id = 3"))["scan_rows"] == 1000
     assert driver.estimate(driver.check("SELECT * FROM orders, customers"))["scan_rows"] == 1010

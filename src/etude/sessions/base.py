@@ -68,7 +68,7 @@ class Provider(ABC):
     """Starts interpreters somewhere."""
 
     @abstractmethod
-    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+    def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter that has said it is ready; `SandboxError` where it cannot be had as asked."""
 
     @abstractmethod

@@ -131,9 +131,9 @@ class ContainerProvider(Provider):
         self._attempts = list(_attempts(self.engine, self._limits))
         self._swept = False
 
-    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+    def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter in the container of its spec, which is started where it does not run yet."""
-        return self._container(spec).fork(spec, limits, seed)
+        return self._container(spec).fork(spec, limits)
 
     def _container(self, spec: SandboxSpec) -> Container:
         with self._lock:

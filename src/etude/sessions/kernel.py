@@ -22,6 +22,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 import types
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from typing import Any
 HEAD = struct.Struct("!IB")
 INLINE = 1 << 18
 PREVIEW = 16_384
+SPIN_S = 100e-6
+CELL, REPLY = b"xr"
 PIECE = 1 << 20
 DEPTH = 50
 SESSION: Session | None = None
@@ -93,6 +96,8 @@ class Session:
         self._sock = sock
         self._send_lock = threading.Lock()
         self._call_lock = threading.Lock()
+        self._data = b""
+        self._fds: list[int] = []
         self._calls = 0
         self._cell = 0
         self._in_cell = False
@@ -109,30 +114,33 @@ class Session:
     def send(self, kind: bytes, payload: bytes, fd: int | None = None) -> None:
         """Send one frame whole."""
         data = HEAD.pack(len(payload), kind[0]) + payload
-        with self._whole_frame(), self._send_lock:
+        whole = self._whole_frame() if self._in_cell else contextlib.nullcontext()
+        with whole, self._send_lock:
             if fd is None:
                 self._sock.sendall(data)
             else:
                 sent = socket.send_fds(self._sock, [data], [fd])
                 self._sock.sendall(data[sent:])
 
-    def _receive(self) -> tuple[bytes, bytes, list[int]]:
-        select.select([self._sock], [], [])  # here an interrupt may come: nothing of the frame is taken yet
-        with self._whole_frame():
-            data, fds, _, _ = socket.recv_fds(self._sock, HEAD.size, 4)
-            while len(data) < HEAD.size:
-                part = self._sock.recv(HEAD.size - len(data)) if data else b""
-                if not part:
-                    os._exit(0)
-                data += part
-            length, kind = HEAD.unpack(data)
-            payload = bytearray()
-            while len(payload) < length:
-                part = self._sock.recv(min(length - len(payload), 1 << 20))
-                if not part:
-                    os._exit(0)
-                payload += part
-            return bytes([kind]), bytes(payload), list(fds)
+    def _receive(self) -> tuple[int, bytes]:
+        """The next frame. Descriptors that come along wait in line for the frame that names their size."""
+        while True:
+            if len(self._data) >= HEAD.size:
+                length, kind = HEAD.unpack_from(self._data)
+                size = HEAD.size + length
+                if len(self._data) >= size:
+                    payload, self._data = self._data[HEAD.size : size], self._data[size:]
+                    return kind, payload
+            if not self._in_cell:
+                part = self._await_cell()
+            else:
+                select.select([self._sock], [], [])  # here an interrupt may come: nothing is taken yet
+                with self._whole_frame():
+                    part, fds, _, _ = socket.recv_fds(self._sock, 1 << 16, 4)
+                    self._fds += fds
+            if not part:
+                os._exit(0)
+            self._data += part
 
     @contextlib.contextmanager
     def _whole_frame(self) -> Iterator[None]:
@@ -158,25 +166,34 @@ class Session:
             request = {"id": number, "cell": self._cell, "method": method} | arguments
             self.send(b"C", json.dumps(request).encode())
             while True:
-                kind, payload, fds = self._receive()
-                if kind != b"r":
-                    continue
-                head = json.loads(payload)
-                if head.get("id") != number:
-                    # The reply to a call that was interrupted: nobody waits for it any more.
-                    for fd in fds:
-                        os.close(fd)
-                    continue
-                return self._opened(head, fds)
+                kind, payload = self._receive()
+                if kind == REPLY:
+                    head, data = self._opened(payload)
+                    # Another is the reply to a call that was interrupted: nobody waits for it any more.
+                    if head.get("id") == number:
+                        if "problem" in head:
+                            raise HostError(head["problem"])
+                        return head, data
 
-    def _opened(self, head: dict[str, Any], fds: list[int]) -> tuple[dict[str, Any], Any]:
-        if "problem" in head:
-            raise HostError(head["problem"])
-        if not fds:
+    def _await_cell(self) -> bytes:
+        # One cell often follows another at once: to look for a moment is quicker than to sleep and be woken.
+        until = time.perf_counter() + SPIN_S
+        while time.perf_counter() < until:
+            with contextlib.suppress(BlockingIOError):
+                return self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
+        return self._sock.recv(1 << 16)
+
+    def _forget_descriptors(self) -> None:
+        while self._fds:
+            os.close(self._fds.pop())
+
+    def _opened(self, payload: bytes) -> tuple[dict[str, Any], Any]:
+        head = json.loads(payload)
+        if "size" not in head:
             return head, None
         import mmap
 
-        with os.fdopen(fds[0], "rb") as file:
+        with os.fdopen(self._fds.pop(0), "rb") as file:
             return head, mmap.mmap(file.fileno(), head["size"], prot=mmap.PROT_READ)
 
     # -- cells
@@ -187,12 +204,16 @@ class Session:
         sys.stdout = Stream(self, b"O", "<stdout>")
         sys.stderr = Stream(self, b"E", "<stderr>")
         builtins.input = _refuse_input
+        # What a cell touches first is copied from the fork server now, while nobody waits.
+        self._execute("1", "<warm-up>")
         self.send(b"R", b"{}")
         while True:
             try:
-                kind, payload, _ = self._receive()
-                if kind == b"x":
+                kind, payload = self._receive()
+                if kind == CELL:
                     self._run(json.loads(payload))
+                else:
+                    self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
                 continue  # it came between two cells: there was nothing left to stop
 
@@ -204,6 +225,8 @@ class Session:
 
     def _run(self, request: dict[str, Any]) -> None:
         self._cell = request["id"]
+        if "seed" in request:
+            seed(request["seed"])
         end: dict[str, Any] = {"id": self._cell, "ok": True}
         try:
             self._in_cell = True
@@ -232,7 +255,8 @@ class Session:
             assert isinstance(expression, ast.Expr)  # noqa: S101 - for the type checker
             last = ast.Expression(expression.value)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        self._evaluate(compile(tree, name, "exec", flags=flags))
+        if tree.body:
+            self._evaluate(compile(tree, name, "exec", flags=flags))
         value = self._evaluate(compile(last, name, "eval", flags=flags)) if last is not None else None
         return value if value is not None else self._open_figures()
 
@@ -268,6 +292,16 @@ class Session:
                 pass
         except ChildProcessError:
             pass
+
+
+def seed(value: int) -> None:
+    """Make random numbers repeatable: sessions are forked from one process, which leaves them all alike."""
+    import random
+
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value % (1 << 32))
 
 
 def _refuse_input(prompt: object = "") -> str:

@@ -22,6 +22,7 @@ from etude.sessions.base import Channel, Provider, SandboxSpec
 
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
 START_S = 60.0
+REFILL_S = 0.05
 _START = "import sys; sys.path[:] = {path!r}; from etude.sessions.zygote import main; main()"
 LEVEL_2_PATHS = (
     *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
@@ -88,13 +89,13 @@ class Zygote:
         """Whether it still runs, and answers."""
         return not self._gone and self._process.poll() is None
 
-    def fork(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
+    def fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A new interpreter."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with self._lock, theirs:
                 self._count += 1
-                request = {"cage": _cage(spec, limits), "seed": seed, "scratch": f"{self._scratch_root}/{self._count}"}
+                request = {"cage": _cage(spec, limits), "scratch": f"{self._scratch_root}/{self._count}"}
                 self._send(request, theirs.fileno())
                 answer, fds = self._receive()
             if not answer.get("ok"):
@@ -190,14 +191,61 @@ class LocalProvider(Provider):
     """Fork servers by spec, each with a few sessions ready. Thread-safe."""
 
     def __init__(self, ready: int = 2, max_level: int = 3) -> None:
-        self._ready_size = ready
+        self._size = ready
         self._max_level = max_level
         self._lock = threading.RLock()
         self._zygotes: dict[tuple[Any, ...], Zygote] = {}
         self._ready: dict[tuple[Any, ...], list[Channel]] = {}
+        self._closed = False
 
-    def start(self, spec: SandboxSpec, limits: SessionLimits, seed: int) -> Channel:
-        """A fresh interpreter: from the ready ones where the limits are the usual, else forked now."""
+    def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
+        """A fresh interpreter: one that was made ready for such a session before, else forked now."""
+        key = (spec.key(), limits)
+        while (channel := self._take(key)) is not None:
+            if channel.pid:
+                self._refill(spec, limits)
+                return channel
+            channel.close()
+        channel = self._fork(spec, limits)
+        self._refill(spec, limits)
+        return channel
+
+    def _take(self, key: tuple[Any, ...]) -> Channel | None:
+        with self._lock:
+            waiting = self._ready.get(key)
+            return waiting.pop() if waiting else None
+
+    def _fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
+        level = self._level(spec)
+        zygote = self._zygote(spec, level)
+        try:
+            return zygote.fork(spec, limits)
+        except SandboxError:
+            if zygote.alive:
+                raise
+            # The server ended since it was last used: the next one is as good.
+            return self._zygote(spec, level).fork(spec, limits)
+
+    def _refill(self, spec: SandboxSpec, limits: SessionLimits) -> None:
+        if self._size:
+            # A little later: now the one who got a session wants the processor for its first cell.
+            timer = threading.Timer(REFILL_S, self._make_ready, (spec, limits))
+            timer.daemon = True
+            timer.start()
+
+    def _make_ready(self, spec: SandboxSpec, limits: SessionLimits) -> None:
+        key = (spec.key(), limits)
+        with contextlib.suppress(SandboxError):
+            while not self._closed and len(self._ready.get(key, ())) < self._size:
+                channel = self._fork(spec, limits)
+                with self._lock:
+                    waiting = self._ready.setdefault(key, [])
+                    if not self._closed and len(waiting) < self._size:
+                        waiting.append(channel)
+                        continue
+                channel.close()
+
+    def _level(self, spec: SandboxSpec) -> int:
         level, missing = isolation.probe()
         if level > self._max_level:
             level, missing = self._max_level, [f"this provider is told to stay at level {self._max_level}"]
@@ -208,17 +256,12 @@ class LocalProvider(Provider):
                 level=level,
                 asked=spec.level,
             )
-        zygote = self._zygote(spec, level)
-        try:
-            return zygote.fork(spec, limits, seed)
-        except SandboxError:
-            if zygote.alive:
-                raise
-            # The server ended since it was last used: the next one is as good.
-            return self._zygote(spec, level).fork(spec, limits, seed)
+        return level
 
     def _zygote(self, spec: SandboxSpec, level: int) -> Zygote:
         with self._lock:
+            if self._closed:
+                raise SandboxError("The sandboxes are shut down.", hint="Open a new app.")
             found = self._zygotes.get(spec.key())
             if found is None or not found.alive:
                 if found is not None:
@@ -229,6 +272,10 @@ class LocalProvider(Provider):
     def close(self) -> None:
         """End every fork server, and so every session."""
         with self._lock:
+            self._closed = True
+            for channel in (c for waiting in self._ready.values() for c in waiting):
+                channel.close()
+            self._ready.clear()
             for zygote in self._zygotes.values():
                 zygote.close()
             self._zygotes.clear()

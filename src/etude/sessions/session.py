@@ -23,6 +23,7 @@ MAX_FRAME = 64 << 20
 MAX_DESCRIPTORS = 16
 MAX_DISPLAYS = 64
 GRACE_S = 1.0
+SPIN_S = 100e-6
 
 
 class Broker(Protocol):
@@ -55,6 +56,7 @@ class Session:
         self._channel: Channel | None = None
         self._running = False
         self._interrupted = False
+        self._fresh = True
         self.history: list[Cell] = []
         self._opened()
 
@@ -65,7 +67,8 @@ class Session:
 
     def _opened(self) -> Channel:
         if self._channel is None:
-            self._channel = self._provider.start(self._spec, self.limits, self._seed)
+            self._channel = self._provider.start(self._spec, self.limits)
+            self._fresh = True
             self._frames = Frames(self._channel.sock)
         return self._channel
 
@@ -99,7 +102,11 @@ class Session:
 
     def _drive(self, run: _Run, wall_s: float) -> Outcome:
         channel = self._opened()
-        body = json.dumps({"id": run.id, "code": run.code}).encode()
+        request: dict[str, Any] = {"id": run.id, "code": run.code}
+        if self._fresh:
+            # With the first cell, not at the start: a session that waited for its user has no seed yet.
+            request["seed"], self._fresh = self._seed, False
+        body = json.dumps(request).encode()
         deadline = time.monotonic() + wall_s
         stopping: Outcome | None = None
         try:
@@ -208,13 +215,21 @@ class Frames:
                     payload = bytes(self._data[kernel.HEAD.size : size])
                     del self._data[:size]
                     return kind, payload
-            if not self._poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            if not self._ready(deadline):
                 return None
-            part, fds, _, _ = socket.recv_fds(self._sock, 1 << 18, MAX_DESCRIPTORS)
+            part, fds, _, _ = socket.recv_fds(self._sock, 1 << 16, MAX_DESCRIPTORS)
             self._fds += fds
             if not part or len(self._fds) > MAX_DESCRIPTORS:
                 raise wire.Closed
             self._data += part
+
+    def _ready(self, deadline: float) -> bool:
+        # Most cells end within microseconds: to look again and again for so long is quicker than to sleep and wake.
+        until = time.monotonic() + SPIN_S
+        while time.monotonic() < until:
+            if self._poll.poll(0):
+                return True
+        return bool(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
 
     def take_descriptor(self) -> int:
         """The descriptor that came with the frame just read."""

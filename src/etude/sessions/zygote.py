@@ -193,7 +193,6 @@ class Zygote:
             scratch = self._confine(request, cage)
             sock = socket.socket(fileno=3)
             _forget_the_host(scratch)
-            _seed(request["seed"])
             isolation.apply_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -335,15 +334,6 @@ def _forget_the_host(scratch: str) -> None:
         ETUDE_IN_SESSION="1",
     )
     sys.argv = [""]
-
-
-def _seed(seed: int) -> None:
-    import random
-
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % (1 << 32))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ class Checked:
 
     sql: str
     tables: tuple[str, ...]
+    select: bool = False
+    """One SELECT and nothing else: what an engine prepared for it serves again."""
 
 
 class Driver(ABC):

@@ -12,6 +12,7 @@ from etude.errors import LimitExceeded, SourceError
 from etude.sources.base import Checked, Driver, Json, Mount, empty_batch
 from etude.sources.guard_duckdb import Guard, Names, invalid_query
 
+PREPARED = 256
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
 _AS_TEXT = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant", "union"})
 _NESTED = frozenset({"list", "array", "map", "struct", "tuple"})
@@ -27,6 +28,7 @@ class DuckdbDriver(Driver):
 
         self._mounts = (mount, *others)
         self._connection = duckdb.connect(":memory:")
+        self._relations: dict[str, tuple[Any, list[str]]] = {}
         # Attached databases whose tables are granted in part stay behind this name, which no query can write.
         self._hidden = f"hidden_{os.urandom(8).hex()}"
         for each in self._mounts:
@@ -149,12 +151,7 @@ class DuckdbDriver(Driver):
         import duckdb
 
         try:
-            relation = self._connection.sql(checked.sql)
-            if relation is None:
-                raise SourceError("The statement returned no result.", hint="Write a query.")
-            self.column_types = [str(t) for t in relation.types]
-            if any(map(_must_change, relation.types)):
-                relation = relation.project(_as_carried(relation.columns, relation.types))
+            relation, self.column_types = self._prepared(checked)
             reader = relation.to_arrow_reader(1 << 16)
             yield from _with_schema(reader)
         except duckdb.Error as error:
@@ -165,6 +162,24 @@ class DuckdbDriver(Driver):
         finally:
             # A result that was not read to its end would block the connection.
             self._connection.abort()
+
+    def _prepared(self, checked: Checked) -> tuple[Any, list[str]]:
+        """The statement as DuckDB bound it, to be run. Binding holds for good: what is attached cannot change."""
+        known = self._relations.get(checked.sql)
+        if known is not None:
+            return known
+        relation = self._connection.sql(checked.sql)
+        if relation is None:
+            raise SourceError("The statement returned no result.", hint="Write a query.")
+        types = [str(t) for t in relation.types]
+        if any(map(_must_change, relation.types)):
+            relation = relation.project(_as_carried(relation.columns, relation.types))
+        if checked.select:
+            # Only a SELECT is bound and not run yet; what others gave, EXPLAIN for one, is their result already.
+            self._relations[checked.sql] = relation, types
+            if len(self._relations) > PREPARED:
+                del self._relations[next(iter(self._relations))]
+        return relation, types
 
     def cancel(self) -> None:
         """Interrupt the query in DuckDB."""

@@ -113,7 +113,7 @@ class Guard:
         if kind == "explain":
             return self._check_explain(sql)
         text = sql if kind == "select" else self._with_static_pivots(sql)
-        return Checked(sql, self._check_select(text, sql))
+        return Checked(sql, self._check_select(text, sql), select=kind == "select")
 
     def _one_statement(self, sql: str) -> Any:
         import duckdb

@@ -176,7 +176,7 @@ class Engine:
         self._query_id += 1
         query_id = self._query_id
         budget = bool(limits.scan_rows or limits.scan_bytes)
-        self._send({"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | limits.model_dump())
+        self._send({"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits))
         answer = Answer()
         answer.info = self.info
         answer.started(lambda: self._cancel(query_id))
