@@ -9,7 +9,7 @@ from importlib import import_module
 
 from bench.figure import print_json, print_table
 
-NAMES = ("startup", "latency", "memory", "tpch")
+NAMES = ("startup", "latency", "memory", "tpch", "sessions")
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -15,30 +16,40 @@ class Figure:
 
     what: str
     ours: float
-    peer: float
+    peer: float | None
+    """None where there is nothing to compare with."""
     unit: str
     most_ratio: float | None = None
     """Ours is at most so many times the peer's."""
     most_over: float | None = None
     """Ours is at most so much, in the unit, above the peer's."""
+    most: float | None = None
+    """Ours is at most so much, whatever the peer's."""
 
     @property
     def ratio(self) -> float:
-        return self.ours / self.peer if self.peer else float("inf")
+        return self.ours / self.peer if self.peer else math.inf
 
     @property
     def bar(self) -> str:
+        bars = []
+        if self.most is not None:
+            bars.append(f"at most {self.most:g} {self.unit}")
         if self.most_ratio is not None:
-            return f"at most {self.most_ratio:g} x"
+            # A part of the peer's reads better the other way round.
+            least = 1 / self.most_ratio
+            bars.append(f"at most {self.most_ratio:g} x" if self.most_ratio >= 1 else f"at least {least:g} x less")
         if self.most_over is not None:
-            return f"at most {self.most_over:g} {self.unit} over"
-        return ""
+            bars.append(f"at most {self.most_over:g} {self.unit} over")
+        return ", ".join(bars)
 
     @property
     def holds(self) -> bool:
-        if self.most_ratio is not None:
-            return self.ratio <= self.most_ratio
-        return self.most_over is None or self.ours - self.peer <= self.most_over
+        return (
+            (self.most is None or self.ours <= self.most)
+            and (self.most_ratio is None or self.ratio <= self.most_ratio)
+            and (self.most_over is None or self.ours - (self.peer or 0) <= self.most_over)
+        )
 
 
 def alternate(sides: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
@@ -65,8 +76,8 @@ def print_table(figures: Sequence[Figure]) -> None:
         [
             f.what,
             f"{f.ours:,.2f} {f.unit}",
-            f"{f.peer:,.2f} {f.unit}",
-            f"{f.ratio:.2f}",
+            "" if f.peer is None else f"{f.peer:,.2f} {f.unit}",
+            "" if f.peer is None else f"{f.ratio:.2f}" if f.ratio >= 0.1 else f"1/{1 / f.ratio:,.0f}",
             f.bar,
             ("yes" if f.holds else "NO") if f.bar else "",
         ]

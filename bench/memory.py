@@ -74,7 +74,7 @@ def _watch(command: list[str], environment: Mapping[str, str]) -> Cost:
     started = time.perf_counter()
     process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
-        peak = max(peak, sum(map(_proportional, [process.pid, *_descendants(process)])))
+        peak = max(peak, sum(map(proportional, [process.pid, *_descendants(process)])))
         time.sleep(SAMPLE_S)
     seconds = time.perf_counter() - started
     assert process.returncode == 0, command
@@ -88,7 +88,7 @@ def _descendants(process: psutil.Popen) -> list[int]:
         return []
 
 
-def _proportional(pid: int) -> int:
+def proportional(pid: int) -> int:
     """The process's share of memory in bytes: a page that several processes have counts once among them."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

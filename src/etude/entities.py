@@ -96,6 +96,8 @@ class SessionLimits(Entity):
     """Seconds of processor time of each process."""
     memory: int = Field(default=2 << 30, ge=64 << 20)
     """Private memory of each process."""
+    cpus: float = Field(default=0.0, ge=0)
+    """Processors that a session may keep busy; 0 for all there are. Needs a control group."""
     processes: int = Field(default=64, ge=1)
     """Processes and threads."""
     open_files: int = Field(default=256, ge=16)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from etude.entities import SessionLimits
+from etude.sessions.cgroups import Cgroup
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Channel:
     def __init__(self, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
         self.sock = sock
         self.isolation = isolation
+        self.group: Cgroup | None = None
+        """What bounds the interpreter with all it starts, where there is such a thing."""
         self._pidfd = pidfd
 
     def signal(self, number: int) -> None:
@@ -60,6 +64,9 @@ class Channel:
         if self._pidfd >= 0:
             self.signal(signal.SIGKILL)
             self.sock.close()
+            if self.group is not None:
+                select.select([self._pidfd], [], [], 1.0)  # until it has ended, its group cannot be removed
+                self.group.close()
             os.close(self._pidfd)
             self._pidfd = -1
 

@@ -35,6 +35,8 @@ SPIN_S = 100e-6
 CELL, REPLY = b"xr"
 PIECE = 1 << 20
 DEPTH = 50
+SOURCES = 1000
+"""Cells whose lines a traceback can show."""
 SESSION: Session | None = None
 """The session of this process; `etude.connect()` finds its way to the host by it."""
 
@@ -225,6 +227,7 @@ class Session:
 
     def _run(self, request: dict[str, Any]) -> None:
         self._cell = request["id"]
+        linecache.cache.pop(f"<cell {self._cell - SOURCES}>", None)  # else a long session would only grow
         if "seed" in request:
             seed(request["seed"])
         end: dict[str, Any] = {"id": self._cell, "ok": True}

@@ -17,8 +17,9 @@ from typing import Any
 from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
-from etude.sessions import isolation, kernel
+from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.base import Channel, Provider, SandboxSpec
+from etude.sessions.cgroups import Cgroups
 
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
 START_S = 60.0
@@ -44,8 +45,10 @@ class Zygote:
 
     _gone = False
 
-    def __init__(self, spec: SandboxSpec, level: int) -> None:
+    def __init__(self, spec: SandboxSpec, level: int, groups: Cgroups | None = None) -> None:
         self.level = level
+        self._groups = groups
+        self._owner = cgroups.new_owner()
         self._lock = threading.Lock()
         self._count = 0
         self._scratch_root = tempfile.mkdtemp(prefix="etude-session-") if level < 3 else ""
@@ -82,6 +85,8 @@ class Zygote:
             "data": spec.mounts,
             "preload": PRELOAD,
             "scratch_root": self._scratch_root,
+            "owner": self._owner,
+            "cgroups": [str(f) for f in self._groups.folders.values()] if self._groups else [],
         }
 
     @property
@@ -105,7 +110,20 @@ class Zygote:
             raise
         channel = self._hold(ours, fds[0])
         _await_ready(channel)
+        self._bound(channel, limits)
         return channel
+
+    def _bound(self, channel: Channel, limits: SessionLimits) -> None:
+        """Put the interpreter into a group of its own before anything runs in it."""
+        channel.isolation["cgroup"] = self._groups.version if self._groups else None
+        if self._groups is None:
+            return
+        try:
+            channel.group = self._groups.create(self._owner, limits)
+            channel.group.attach(channel.pid)
+        except OSError as error:
+            channel.close()
+            raise SandboxError(f"A session could not be bounded: {error}.", hint="Try again.") from None
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
         return Channel(sock, pidfd, {"provider": "local", "level": self.level})
@@ -118,12 +136,13 @@ class Zygote:
             raise SandboxError(f"The fork server is gone: {error.strerror}.", hint="Try again.") from None
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        waiting = select.poll()  # not select(), which knows no descriptor above 1023
-        waiting.register(self._control, select.POLLIN)
-        if not waiting.poll(START_S * 1000):
-            self.close()
-            raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
-        message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        try:
+            if not select.select([self._control], [], [], START_S)[0]:
+                self.close()
+                raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
+            message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
+        except (OSError, ValueError):  # it was closed meanwhile
+            message, fds = b"", []
         if not message:
             self._gone = True
             raise SandboxError("The fork server ended.", hint="Try again; ETUDE_DEBUG=1 shows its output.")
@@ -137,6 +156,8 @@ class Zygote:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        if self._groups is not None:
+            cgroups.remove_all(self._owner, (str(f) for f in self._groups.folders.values()))
         if self._scratch_root:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
 
@@ -197,6 +218,8 @@ class LocalProvider(Provider):
         self._zygotes: dict[tuple[Any, ...], Zygote] = {}
         self._ready: dict[tuple[Any, ...], list[Channel]] = {}
         self._closed = False
+        self._looked = False
+        self._found: Cgroups | None = None
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter: one that was made ready for such a session before, else forked now."""
@@ -266,8 +289,13 @@ class LocalProvider(Provider):
             if found is None or not found.alive:
                 if found is not None:
                     found.close()
-                found = self._zygotes[spec.key()] = Zygote(spec, level)
+                found = self._zygotes[spec.key()] = Zygote(spec, level, self._groups())
             return found
+
+    def _groups(self) -> Cgroups | None:
+        if not self._looked:
+            self._found, self._looked = cgroups.find(), True
+        return self._found
 
     def close(self) -> None:
         """End every fork server, and so every session."""

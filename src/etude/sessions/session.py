@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
@@ -23,6 +24,8 @@ MAX_FRAME = 64 << 20
 MAX_DESCRIPTORS = 16
 MAX_DISPLAYS = 64
 GRACE_S = 1.0
+HISTORY = 32
+"""Cells that a session remembers; each holds its value, which can be large."""
 SPIN_S = 100e-6
 
 
@@ -57,7 +60,8 @@ class Session:
         self._running = False
         self._interrupted = False
         self._fresh = True
-        self.history: list[Cell] = []
+        self._cells = 0
+        self.history: deque[Cell] = deque(maxlen=HISTORY)
         self._opened()
 
     @property
@@ -88,7 +92,7 @@ class Session:
     ) -> Cell:
         """Run a cell. Its errors are in the cell; only a broken sandbox raises."""
         with self._lock:
-            number = number or len(self.history) + 1
+            self._cells = number = number or self._cells + 1
             run = _Run(number, code, self.limits.output, on_output, self._opened_frames)
             started = time.perf_counter()
             self._interrupted, self._running = False, True
@@ -173,6 +177,7 @@ class Session:
         with self._lock:
             self._drop()
             self.history.clear()
+            self._cells = 0
 
     def _drop(self) -> None:
         channel, self._channel = self._channel, None

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from etude import confine
-from etude.sessions import isolation, kernel
+from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.isolation import Cage
 
 MESSAGE = 1 << 16
@@ -47,6 +47,8 @@ def main() -> None:
         control = socket.socket(fileno=given.control)
     config = json.loads(control.recv(MESSAGE))
     try:
+        if config.get("cgroups"):
+            _stay_behind(control, config["owner"], config["cgroups"])
         _enter(config, control)
         for name in config["preload"]:
             with contextlib.suppress(ImportError):
@@ -56,6 +58,27 @@ def main() -> None:
         control.send(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
     server.serve()
+
+
+def _stay_behind(control: socket.socket, owner: str, folders: list[str]) -> None:
+    """Go on in a child. The parent waits outside for its end, and removes the control groups that a host which was
+    killed could not."""
+    child = os.fork()
+    if child == 0:
+        isolation.die_with_parent()
+        return
+    control.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _, status = os.waitpid(child, 0)
+    cgroups.remove_all(owner, folders)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _keep_to_parent(config: dict[str, Any]) -> None:
+    """Who changes its user is no longer bound to its parent's life. Where the host itself is the parent it must not
+    be: the kernel would take the end of the thread that started us for the end of the host."""
+    if config.get("cgroups"):
+        isolation.die_with_parent()
 
 
 def _describe_place() -> dict[str, Any]:
@@ -87,6 +110,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
         if os.getuid() == 0:
             needed = isolation.interpreter_paths()
             isolation.become_nobody()
+            _keep_to_parent(config)
             for path in needed:
                 if not os.access(path, os.R_OK | os.X_OK):
                     raise PermissionError(f"level 2 as root needs an interpreter that everyone may read: {path} is not")
@@ -97,6 +121,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
         isolation.unshare(isolation.NEWNS)
         isolation.build_root(config["readable"], config["data"], own_pids=False)
         isolation.become_nobody()
+        _keep_to_parent(config)
         uid = gid = isolation.NOBODY
         isolation.unshare(isolation.NEWUSER | isolation.NEWPID)
     else:

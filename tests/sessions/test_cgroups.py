@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etude.entities import SessionLimits
+from etude.sessions import cgroups
+from etude.sessions.cgroups import Cgroups
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+
+FOUND = cgroups.find()
+pytestmark = pytest.mark.skipif(FOUND is None, reason="this user may not make control groups on this machine")
+
+
+@pytest.fixture
+def groups() -> Cgroups:
+    assert FOUND is not None
+    return FOUND
+
+
+@pytest.fixture
+def provider() -> Iterator[LocalProvider]:
+    opened = LocalProvider(ready=0)
+    yield opened
+    opened.close()
+
+
+def ours(owner: str, groups: Cgroups) -> list[Path]:
+    return [p for f in set(groups.folders.values()) for p in f.glob(f"etude-{owner}*")]
+
+
+HOGS = """
+import os, time
+kids = []
+for _ in range(6):
+    pid = os.fork()
+    if pid == 0:
+        block = bytearray(100 << 20)
+        for at in range(0, len(block), 4096):
+            block[at] = 1
+        time.sleep(10)
+        os._exit(0)
+    kids.append(pid)
+time.sleep(1.5)
+alive = sum(os.waitpid(k, os.WNOHANG) == (0, 0) for k in kids)
+for k in kids:
+    try:
+        os.kill(k, 9)
+    except ProcessLookupError:
+        pass
+alive
+"""
+
+
+def test_memory_is_bounded_over_all_processes_of_a_session(provider: LocalProvider) -> None:
+    limits = SessionLimits(memory=256 << 20, scratch=16 << 20)
+    with Session(provider, limits=limits) as session:
+        cell = session.execute(HOGS, wall_s=20)
+    # The limit holds for the tree: some of the six go, or the whole session does.
+    assert cell.outcome == "killed" or cell.value < 4
+
+
+def test_a_session_tells_its_group(provider: LocalProvider, groups: Cgroups) -> None:
+    with Session(provider) as session:
+        assert session.isolation["cgroup"] == groups.version
+
+
+def test_a_group_goes_with_its_session(provider: LocalProvider, groups: Cgroups) -> None:
+    before = ours(str(os.getpid()), groups)
+    with Session(provider):
+        assert len(ours(str(os.getpid()), groups)) > len(before)
+    assert ours(str(os.getpid()), groups) == before
+
+
+def test_no_group_is_left_when_the_host_is_killed(groups: Cgroups) -> None:
+    code = (
+        "import time\nfrom etude.sessions.local import LocalProvider\nfrom etude.sessions.session import Session\n"
+        "s = Session(LocalProvider())\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"ready\n"
+        assert ours(str(host.pid), groups)
+        host.kill()
+    deadline = time.monotonic() + 5
+    while ours(str(host.pid), groups) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ours(str(host.pid), groups) == []
+
+
+def test_groups_of_the_dead_are_removed(groups: Cgroups) -> None:
+    orphan = groups.create("999999999-1-1", SessionLimits())
+    living = groups.create(cgroups.new_owner(), SessionLimits())
+    cgroups.remove_orphans(groups)
+    assert not any(p.exists() for p in orphan.paths)
+    assert all(p.exists() for p in living.paths)
+    living.close()
