@@ -237,7 +237,11 @@ class App:
     @cached_property
     def sandbox(self) -> Provider:
         """Where sessions run."""
-        opened: Provider = plugins.load("sandbox", self.settings.sandbox)()
+        return self.open_sandbox(self.settings.sandbox)
+
+    def open_sandbox(self, name: str) -> Provider:
+        """A provider of sandboxes by its name, with the options of the settings."""
+        opened: Provider = plugins.load("sandbox", name)(**self.settings.sandbox_options)
         return opened
 
     def open_session(

@@ -94,6 +94,8 @@ class Settings(Entity):
     engine: EngineSettings = Field(default_factory=EngineSettings)
     sandbox: str = "local"
     """Where sessions run: `local`, `container`, or a provider that a package adds."""
+    sandbox_options: dict[str, str] = Field(default_factory=dict)
+    """What the provider needs, such as `image` or `rootfs` for `container`."""
     session: SessionSettings = SessionSettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""

@@ -1,4 +1,4 @@
-"""`etude check store|source`."""
+"""`etude check store|source|sandbox`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     store = subjects.add_parser("store", help="the store and the object store of the settings")
     source = subjects.add_parser("source", help="a source")
     source.add_argument("name", help="a name, a path or a URL")
-    for each in (store, source):
+    sandbox = subjects.add_parser("sandbox", help="a provider of sandboxes")
+    sandbox.add_argument("name", nargs="?", help="local, container, ...; the one of the settings by default")
+    for each in (store, source, sandbox):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -49,6 +51,15 @@ def _results(app: App, options: argparse.Namespace) -> Iterator[CheckResult]:
 
         app.pool.warm()
         yield from check_source(app.source(options.name))
+        return
+    if options.subject == "sandbox":
+        from etude.sessions.check import check_sandbox
+
+        provider = app.open_sandbox(options.name or app.settings.sandbox)
+        try:
+            yield from check_sandbox(provider)
+        finally:
+            provider.close()
         return
     from etude.store.check import check_store
 

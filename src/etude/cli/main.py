@@ -18,7 +18,7 @@ COMMANDS = {
     "sources": "add, list, show and remove named sources",
     "runs": "list, show and export recorded runs",
     "config": "print the effective settings and where each comes from",
-    "check": "prove that a store or a source keeps its promises",
+    "check": "prove that a store, a source or a sandbox keeps its promises",
     "demo": "make a small shop, query it, and look at what was recorded",
 }
 

@@ -65,7 +65,9 @@ class Channel:
             self.signal(signal.SIGKILL)
             self.sock.close()
             if self.group is not None:
-                select.select([self._pidfd], [], [], 1.0)  # until it has ended, its group cannot be removed
+                ended = select.poll()
+                ended.register(self._pidfd, select.POLLIN)
+                ended.poll(1000)  # before it has ended, its group cannot be removed
                 self.group.close()
             os.close(self._pidfd)
             self._pidfd = -1

@@ -137,7 +137,9 @@ class Zygote:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         try:
-            if not select.select([self._control], [], [], START_S)[0]:
+            waiting = select.poll()  # not select(), which knows no descriptor above 1023
+            waiting.register(self._control, select.POLLIN)
+            if not waiting.poll(START_S * 1000):
                 self.close()
                 raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
             message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
