@@ -94,7 +94,7 @@ class Place:
         os.chmod(f"{self.host}/host.dgram", 0o777)
         self._sockets.append(datagrams)
         self.victim = subprocess.Popen(["sleep", "600"], user=self.user if os.getuid() == 0 else None)
-        self.provider = LocalProvider(max_level=level)
+        self.provider = LocalProvider(ready=0, max_level=level)  # none ready: each count below is of one session
         self.spec = SandboxSpec(level=level, mounts={str(self.data): "/data"})
         self.limits = SessionLimits(
             memory=MEMORY, scratch=SCRATCH, processes=48, open_files=128, cpu_s=20, wall_s=WALL_S, output=1 << 20

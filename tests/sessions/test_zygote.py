@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -101,7 +102,9 @@ class Host:
             stream.close()
 
     def files(self) -> list[str]:
-        return [str(p.relative_to(self.folder)) for p in self.folder.rglob("*")]
+        found = [str(p.relative_to(self.folder)) for p in self.folder.rglob("*")]
+        shutil.rmtree(self.folder)
+        return found
 
 
 @pytest.fixture(params=[3, 2])

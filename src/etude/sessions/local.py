@@ -109,8 +109,8 @@ class Zygote:
             ours.close()
             raise
         channel = self._hold(ours, fds[0])
+        self._bound(channel, limits)  # while it still confines itself: the kernel takes its time for this
         _await_ready(channel)
-        self._bound(channel, limits)
         return channel
 
     def _bound(self, channel: Channel, limits: SessionLimits) -> None:
