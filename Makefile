@@ -4,6 +4,9 @@
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 RUN := .venv/bin
+# Certificates as the system has them: a company's own authority is known there.
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 
 .PHONY: setup demo test check bench chaos clean
 

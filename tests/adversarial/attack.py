@@ -105,6 +105,7 @@ class Place:
         self.neighbour_pid = self.neighbour._channel.pid
         self.forker_pid = int(_status(self.neighbour_pid)["PPid"])
         self.peer_scratch = self.neighbour.execute("os.getcwd()").value
+        self._servers = [p for p in self._marked() if p != self.neighbour_pid]
         self.files = self._state()
 
     def _folder(self, name: str) -> Path:
@@ -218,7 +219,7 @@ class Place:
         """End everything; what is left then, that should not be."""
         self.neighbour.close()
         time.sleep(0.5)  # the fork server looks after its dead a few times a second
-        running = [p for p in self._marked() if p != self.forker_pid and _status(p).get("PPid") != str(os.getpid())]
+        running = [p for p in self._marked() if p not in self._servers]
         left = [f"process {p} after its session was closed" for p in running]
         self.provider.close()
         self.victim.kill()
