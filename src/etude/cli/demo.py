@@ -31,6 +31,10 @@ BEST_SELLERS = {
     "top": {"n": 1, "per": ["category"], "by": "revenue"},
     "order_by": [{"by": "revenue", "desc": True}],
 }
+CELLS = (
+    "import etude\ndb = etude.connect()\norders = db.sql('SELECT channel, amount FROM orders').df()",
+    "orders.groupby('channel').amount.agg(['count', 'mean']).round(2)",
+)
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 
 
@@ -40,16 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the shop, add it, query it, try to break it, and look at what was recorded."""
+    """Make the shop, add it, query it, study it, try to break it, and look at what was recorded."""
     from etude.app import App
 
     with App() as app:
         app.pool.warm()
         _add_shop(app, Path(options.folder or app.settings.home / NAME).absolute())
         _query(app)
+        _study(app)
         _attack(app)
         _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
-        print_runs(app.store.runs(limit=3), sys.stdout)
+        print_runs(app.store.runs(limit=5), sys.stdout)
         _say("Yours next:  etude sql PATH_OR_URL 'SELECT ...'  (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres)")
 
 
@@ -72,6 +77,22 @@ def _query(app: App) -> None:
     _say(f"The best seller of each category, as a QueryPlan:\n\n{json.dumps(BEST_SELLERS)}\n")
     result = app.plan(NAME, BEST_SELLERS)
     write_result(result, printed)
+
+
+def _study(app: App) -> None:
+    from etude.cli.py import print_end
+    from etude.errors import SandboxError
+
+    _say("The same data from Python, in a sandboxed session that keeps its variables:")
+    try:
+        with app.open_session(NAME) as session:
+            for code in CELLS:
+                sys.stdout.write("\n" + "".join(f"  > {line}\n" for line in code.splitlines()))
+                print_end(session.execute(code))
+            level = session.isolation["level"]
+            sys.stdout.write(f"\nisolation level {level}: no network, no program, no file of this machine\n")
+    except SandboxError as error:
+        sys.stdout.write(f"{error} {error.hint}\n")
 
 
 def _attack(app: App) -> None:

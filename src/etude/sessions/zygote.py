@@ -157,6 +157,8 @@ class Zygote:
     def serve(self) -> NoReturn:
         """Fork on request until the host is gone."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Here, for what a session writes to before its first cell is memory of its own.
+        _forget_the_host(isolation.SCRATCH)
         gc.collect()
         gc.freeze()  # what is loaded stays shared: the collector would write to every page of it
         self._control.send(json.dumps({"ok": True, "pid": os.getpid()}).encode())
@@ -217,7 +219,8 @@ class Zygote:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             scratch = self._confine(request, cage)
             sock = socket.socket(fileno=3)
-            _forget_the_host(scratch)
+            if scratch != isolation.SCRATCH:
+                _forget_the_host(scratch)
             isolation.apply_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
