@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -254,14 +254,18 @@ class App:
         policy: Policy | Literal["default"] | None = "default",
         mounts: Mapping[str, str] | None = None,
         allow_exec: bool = False,
+        network: Sequence[str] = (),
         record: bool | None = None,
         thread_id: str | None = None,
         seed: int = 0,
     ) -> Notebook:
-        """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back."""
+        """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back.
+
+        `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
+        """
         from etude.runtime.notebook import Access, Notebook
         from etude.sessions.base import SandboxSpec
-        from etude.sessions.policy import Policy
+        from etude.sessions.policy import CONNECTING, Policy
         from etude.sessions.session import Broker, Session
 
         recorded = self.settings.record if record is None else record
@@ -277,12 +281,15 @@ class App:
                 lambda: opened.catalog(self.settings.limits),
                 self.settings.limits,
             )
-        spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec)
+        places = (network,) if isinstance(network, str) else tuple(network)
+        spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)
 
         def open_session(broker: Broker) -> Session:
             return Session(self.sandbox, spec, limits or self.settings.session, broker, seed)
 
         chosen = Policy() if policy == "default" else policy
+        if policy == "default" and places:
+            chosen = Policy(imports=Policy().imports - CONNECTING)
         return Notebook(open_session, access, ledger, chosen, thread_id, seed)
 
     # -- results

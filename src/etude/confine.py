@@ -80,17 +80,20 @@ def landlock_abi() -> int:
     return max(int(_libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))), 0)
 
 
-def grant_only(readable: Iterable[str], writable: Iterable[str], *, scoped: bool = False) -> bool:
+def grant_only(
+    readable: Iterable[str], writable: Iterable[str], *, scoped: bool = False, allow_tcp: bool = False
+) -> bool:
     """Landlock: from now on this thread, and those it starts, reach only these files and folders.
 
-    With `scoped`, they also open no TCP connection, and signal and reach by abstract socket only each other.
+    With `scoped`, they also open no TCP connection, unless `allow_tcp` lets them, and signal and reach by abstract
+    socket only each other.
     """
     abi = landlock_abi()
     if abi < 1 or not refuse_new_privileges():
         return False
     libc = _libc()
     rights = _RIGHTS_BY_ABI.get(abi, _RIGHTS_NEWEST)
-    attr = _Ruleset(rights, 3 if scoped and abi >= 4 else 0, 3 if scoped and abi >= 6 else 0)
+    attr = _Ruleset(rights, 3 if scoped and not allow_tcp and abi >= 4 else 0, 3 if scoped and abi >= 6 else 0)
     # A kernel refuses a structure longer than it knows: each ABI gets as many of its three fields as it has.
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(attr), ctypes.c_size_t(size), ctypes.c_uint32(0))

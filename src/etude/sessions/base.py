@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from etude.entities import SessionLimits
 from etude.sessions.cgroups import Cgroup
+from etude.sessions.proxy import Proxy, parse_entry
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,17 @@ class SandboxSpec:
     mounts: dict[str, str] = field(default_factory=dict)
     """Folders of the host that a session may read, and where it finds them."""
     allow_exec: bool = False
+    network: tuple[str, ...] = ()
+    """The only places that a session may connect to, each as `host:port`; by default none."""
+
+    def __post_init__(self) -> None:
+        for entry in self.network:
+            parse_entry(entry)
 
     def key(self) -> tuple[Any, ...]:
         """What makes two specs the same."""
-        return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec)
+        places = tuple(sorted({parse_entry(entry) for entry in self.network}))
+        return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec, places)
 
 
 class Channel:
@@ -36,6 +44,8 @@ class Channel:
         self.isolation = isolation
         self.group: Cgroup | None = None
         """What bounds the interpreter with all it starts, where there is such a thing."""
+        self.proxy: Proxy | None = None
+        """Its way out, where it was given one; it remembers what was asked of it."""
         self._pidfd = pidfd
 
     def signal(self, number: int) -> None:
@@ -64,6 +74,8 @@ class Channel:
         if self._pidfd >= 0:
             self.signal(signal.SIGKILL)
             self.sock.close()
+            if self.proxy is not None:
+                self.proxy.close()
             if self.group is not None:
                 ended = select.poll()
                 ended.register(self._pidfd, select.POLLIN)

@@ -133,6 +133,12 @@ class ContainerProvider(Provider):
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter in the container of its spec, which is started where it does not run yet."""
+        if spec.network:
+            raise SandboxError(
+                "The container provider has no list of hosts for a session's network yet.",
+                hint="Leave `network` empty, or use the sandbox `local`.",
+                network=list(spec.network),
+            )
         return self._container(spec).fork(spec, limits)
 
     def _container(self, spec: SandboxSpec) -> Container:

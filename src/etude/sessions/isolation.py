@@ -12,11 +12,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import platform
 import resource
 import signal
+import socket
 import struct
 import sys
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
 NOBODY = 65534
 INSIDE_UID = 1000
 SCRATCH = "/scratch"
+PROXY_PORT = 3128
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = (
     1,
     2,
@@ -51,6 +54,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER =
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _RESERVE = 1 << 30
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -243,10 +247,12 @@ class Cage:
     allow_exec: bool
 
 
-def enter_session_namespaces(cage: Cage) -> None:
+def enter_session_namespaces(cage: Cage, loopback: bool = False) -> None:
     """Level 3, in the forked child: its own mounts, network, host name, shared memory and ids."""
     uid, gid = os.getuid(), os.getgid()
     unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
+    if loopback:
+        _raise_loopback()  # here, for in a user namespace of its own the session has no say over its network
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
     size = f"size={cage.scratch},nr_inodes=4096,mode=700"
     _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, size)
@@ -256,6 +262,19 @@ def enter_session_namespaces(cage: Cage) -> None:
         _call("sethostname", b"session", 7)
     unshare(NEWUSER)
     map_ids(INSIDE_UID, uid, gid)
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
+
+
+def listen_inside() -> socket.socket:
+    """A socket that listens in this process's network, whoever accepts from it."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", PROXY_PORT))
+    listener.listen(64)
+    return listener
 
 
 def limit(cage: Cage, other_tasks: int = 0) -> None:
@@ -387,6 +406,7 @@ _IF_SHARED = frozenset(
 _AF_UNIX = 1
 _SOCK_DGRAM_BIT = 2  # set in the datagram and the raw type, not in the stream and the packet one
 _TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
+_NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
 _ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -430,6 +450,9 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     # but not of datagrams, which can be sent to any socket file, nor of a family whose module would be loaded for it.
     families = [2, 10] if allow_inet else []
     code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, *((_ARG0, "not", family) for family in families))
+    # Of the inet families TCP alone: a proxy needs no more, and others would have their modules loaded.
+    code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, (_ARG1, "any", _NOT_STREAM_BITS))
+    code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, (_ARG2, "not", 0), (_ARG2, "not", socket.IPPROTO_TCP))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG0, "not", _AF_UNIX))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG1, "any", _SOCK_DGRAM_BIT))
     for command in (_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR):

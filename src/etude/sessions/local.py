@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from typing import Any
 
 from etude import confine
@@ -20,6 +21,7 @@ from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.base import Channel, Provider, SandboxSpec
 from etude.sessions.cgroups import Cgroups
+from etude.sessions.proxy import Proxy
 
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
 START_S = 60.0
@@ -44,6 +46,8 @@ class Zygote:
     """The host's hold on one fork server."""
 
     _gone = False
+    _groups: Cgroups | None = None
+    _owner = ""
 
     def __init__(self, spec: SandboxSpec, level: int, groups: Cgroups | None = None) -> None:
         self.level = level
@@ -51,6 +55,7 @@ class Zygote:
         self._owner = cgroups.new_owner()
         self._lock = threading.Lock()
         self._count = 0
+        self._proxies: weakref.WeakSet[Proxy] = weakref.WeakSet()
         self._scratch_root = tempfile.mkdtemp(prefix="etude-session-") if level < 3 else ""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=_import_path())]
@@ -79,12 +84,15 @@ class Zygote:
             if os.getuid() == 0:
                 os.chown(self._scratch_root, isolation.NOBODY, isolation.NOBODY)
             readable += LEVEL_2_PATHS
+        if spec.network:
+            readable += _trusted().values()
         return {
             "level": self.level,
             "readable": readable,
             "data": spec.mounts,
             "preload": PRELOAD,
             "scratch_root": self._scratch_root,
+            "network": _trusted() if spec.network else None,
             "owner": self._owner,
             "cgroups": [str(f) for f in self._groups.folders.values()] if self._groups else [],
         }
@@ -110,7 +118,11 @@ class Zygote:
             raise
         channel = self._hold(ours, fds[0])
         self._bound(channel, limits)  # while it still confines itself: the kernel takes its time for this
-        _await_ready(channel)
+        listener = _await_ready(channel)
+        if listener is not None:
+            channel.proxy = Proxy(listener, spec.network)
+            channel.isolation["network"] = list(spec.network)
+            self._proxies.add(channel.proxy)
         return channel
 
     def _bound(self, channel: Channel, limits: SessionLimits) -> None:
@@ -158,25 +170,52 @@ class Zygote:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        for proxy in list(self._proxies):
+            proxy.close()
         if self._groups is not None:
             cgroups.remove_all(self._owner, (str(f) for f in self._groups.folders.values()))
         if self._scratch_root:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
 
 
-def _await_ready(channel: Channel) -> None:
+def _await_ready(channel: Channel) -> socket.socket | None:
+    """Wait until it has said so; with a network, it sends a socket that listens there first."""
     channel.sock.settimeout(START_S)
+    listener: socket.socket | None = None
     try:
-        head = _exactly(channel.sock, kernel.HEAD.size)
-        length, kind = kernel.HEAD.unpack(head)
-        body = _exactly(channel.sock, min(length, 65_536))
+        kind, body, fds = _first_frame(channel.sock)
+        if kind == b"N"[0] and fds:
+            listener = socket.socket(fileno=fds[0])
+            kind, body, _ = _first_frame(channel.sock)
     except OSError as error:
-        channel.close()
+        _close_both(channel, listener)
         raise SandboxError(f"A session did not start: {error}.", hint="Try again.") from None
     channel.sock.settimeout(None)
     if kind != b"R"[0]:
-        channel.close()
+        _close_both(channel, listener)
         raise SandboxError(f"A session could not be confined: {body.decode(errors='replace')}.", hint="Try again.")
+    return listener
+
+
+def _close_both(channel: Channel, listener: socket.socket | None) -> None:
+    channel.close()
+    if listener is not None:
+        listener.close()
+
+
+def _first_frame(sock: socket.socket) -> tuple[int, bytes, list[int]]:
+    head, fds, _, _ = socket.recv_fds(sock, kernel.HEAD.size, 1, socket.MSG_CMSG_CLOEXEC)
+    length, kind = kernel.HEAD.unpack(head + _exactly(sock, kernel.HEAD.size - len(head)))
+    return kind, _exactly(sock, min(length, 65_536)), list(fds)
+
+
+def _trusted() -> dict[str, str]:
+    """The certificates that this machine trusts, by the variables that name them."""
+    import ssl
+
+    found = ssl.get_default_verify_paths()
+    named = {found.openssl_cafile_env: found.cafile, found.openssl_capath_env: found.capath}
+    return {name: path for name, path in named.items() if path}
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:
@@ -280,6 +319,14 @@ class LocalProvider(Provider):
                 hint=f"Missing: {'; '.join(missing)}.",
                 level=level,
                 asked=spec.level,
+            )
+        if spec.network and level < 3:
+            raise SandboxError(
+                f"A list of hosts for the network needs isolation level 3; this machine allows level {level}.",
+                hint="Below that a session shares the network of the host, so that all sockets stay closed to it. "
+                f"Missing: {'; '.join(missing)}.",
+                level=level,
+                asked=3,
             )
         return level
 

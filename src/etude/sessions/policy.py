@@ -13,6 +13,8 @@ from etude.entities import Entity
 from etude.errors import Refused
 
 _WRITING = frozenset("wax+")
+CONNECTING = frozenset({"http.client", "requests", "socket", "ssl", "urllib.request"})
+"""Modules that are of use to a session that was given places to connect to."""
 
 
 class Policy(Entity):

@@ -23,10 +23,13 @@ from etude.sessions.base import Cell, Channel, Display, Outcome, Output, Provide
 MAX_FRAME = 64 << 20
 MAX_DESCRIPTORS = 16
 MAX_DISPLAYS = 64
+MAX_SHARED = 1 << 30
+"""Bytes of shared memory that the displays of one cell may keep alive."""
 GRACE_S = 1.0
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
 SPIN_S = 100e-6
+SKIP = 32
 
 
 class Broker(Protocol):
@@ -114,7 +117,7 @@ class Session:
         deadline = time.monotonic() + wall_s
         stopping: Outcome | None = None
         try:
-            channel.sock.sendall(kernel.HEAD.pack(len(body), b"x"[0]) + body)
+            _send(channel.sock, kernel.HEAD.pack(len(body), b"x"[0]) + body, deadline)
             while True:
                 frame = self._opened_frames().next(deadline)
                 if frame is None:
@@ -127,8 +130,8 @@ class Session:
                 if run.take(kind, payload):
                     return self._ended(run, stopping)
                 if kind == b"C"[0]:
-                    self._answer(channel, payload)
-        except (wire.Closed, OSError, ValueError):
+                    self._answer(channel, payload, deadline)
+        except (wire.Closed, OSError, ValueError, RecursionError):
             # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
             self._drop()
             run.note("The session was killed and its variables are lost; the next cell starts in a fresh one.")
@@ -141,7 +144,7 @@ class Session:
             return stopping
         return "interrupted" if self._interrupted and run.error_type == "KeyboardInterrupt" else "error"
 
-    def _answer(self, channel: Channel, payload: bytes) -> None:
+    def _answer(self, channel: Channel, payload: bytes, deadline: float) -> None:
         request = json.loads(payload)
         if not isinstance(request, dict):
             raise wire.Closed
@@ -155,8 +158,7 @@ class Session:
         body = json.dumps(head | {"id": request.get("id")}).encode()
         frame = kernel.HEAD.pack(len(body), b"r"[0]) + body
         try:
-            sent = socket.send_fds(channel.sock, [frame], [] if fd is None else [fd])
-            channel.sock.sendall(frame[sent:])
+            _send(channel.sock, frame, deadline, fd)
         finally:
             if fd is not None:
                 os.close(fd)
@@ -206,6 +208,7 @@ class Frames:
         self._poll.register(sock, select.POLLIN)
         self._data = bytearray()
         self._fds: list[int] = []
+        self._skip = 0
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
         """The next frame, or None once the deadline has passed; `wire.Closed` when there will be none."""
@@ -230,10 +233,15 @@ class Frames:
 
     def _ready(self, deadline: float) -> bool:
         # Most cells end within microseconds: to look again and again for so long is quicker than to sleep and wake.
-        until = time.monotonic() + SPIN_S
-        while time.monotonic() < until:
-            if self._poll.poll(0):
-                return True
+        if self._skip:
+            self._skip -= 1
+        else:
+            until = time.monotonic() + SPIN_S
+            while time.monotonic() < until:
+                if self._poll.poll(0):
+                    return True
+            # In vain: a long cell, or the session waits for this very processor. Then sleeping is what helps.
+            self._skip = SKIP
         return bool(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
 
     def take_descriptor(self) -> int:
@@ -269,6 +277,7 @@ class _Run:
         self._size = 0
         self._cut = 0
         self._displays: list[Display] = []
+        self._shared = 0
         self._notes: list[str] = []
 
     @property
@@ -290,7 +299,7 @@ class _Run:
                     self._show(payload)
                 case b"X":
                     return self._finish(payload)
-        except (ValueError, KeyError, TypeError, struct.error):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
             raise wire.Closed from None
         return False
 
@@ -309,7 +318,13 @@ class _Run:
         head = json.loads(payload[4 : 4 + size])
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
-            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), int(head["size"])))
+            length = int(head["size"])  # before the descriptor is ours to close
+            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), length))
+            self._shared += len(data)
+            if self._shared > MAX_SHARED:
+                raise wire.Closed
+        elif len(data) > kernel.INLINE:
+            raise wire.Closed  # the kernel sends so much by shared memory alone
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS:
             return
         self._displays.append(Display(str(head["media"]), data))
@@ -318,6 +333,8 @@ class _Run:
         end = json.loads(payload)
         if not isinstance(end, dict) or end.get("id") != self.id or not isinstance(end.get("ok"), bool):
             return False
+        if not all(isinstance(end.get(part), dict | None) for part in ("value", "error")):
+            raise wire.Closed
         self.end = end
         return True
 
@@ -346,10 +363,48 @@ class _Run:
             import pyarrow as pa
 
             try:
-                return pa.ipc.open_stream(pa.py_buffer(self._displays[-1].data)).read_all()
-            except pa.ArrowException:
+                data = pa.py_buffer(self._displays[-1].data)
+                if any(_is_compressed(m.metadata) for m in pa.ipc.MessageReader.open_stream(data)):
+                    raise ValueError  # the kernel never compresses, and a little could become very much
+                table = pa.ipc.open_stream(data).read_all()
+                table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
+                return table
+            except (pa.ArrowException, OSError, ValueError, KeyError, struct.error):
                 return str(shown.get("text", ""))
         return shown.get("text") if shown else None
+
+
+def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = None) -> None:
+    """Send all, but wait no longer than a cell may run for a session that does not read; `OSError` then."""
+    sock.settimeout(max(deadline - time.monotonic(), 0) + GRACE_S)
+    sent = socket.send_fds(sock, [data], [fd]) if fd is not None else 0
+    sock.sendall(data[sent:])
+
+
+def _is_compressed(message: Any) -> bool:
+    """Whether an Arrow message says that its body is compressed; pyarrow does not tell, so its flatbuffer is read."""
+
+    def field(table: int, index: int) -> int:
+        (back,) = struct.unpack_from("<i", message, table)
+        (size,) = struct.unpack_from("<H", message, table - back)
+        at = 4 + 2 * index
+        (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + int(struct.unpack_from("<I", message, at)[0])
+
+    root = follow(0)
+    kind, header = field(root, 1), field(root, 2)
+    if not kind or not header or message[kind] not in (2, 3):
+        return False
+    batch = follow(header)
+    if message[kind] == 2:  # a dictionary holds its batch
+        data = field(batch, 1)
+        if not data:
+            return False
+        batch = follow(data)
+    return bool(field(batch, 3))
 
 
 def _default_error(outcome: Outcome) -> dict[str, Any] | None:

@@ -145,9 +145,10 @@ class Zygote:
         self._control = control
         self._config = config
         self._level: int = config["level"]
+        self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._filters = {
-            allow_exec: isolation.build_filter(allow_exec, alone=self._level >= 3, allow_inet=False)
+            allow_exec: isolation.build_filter(allow_exec, self._level >= 3, allow_inet=self._network is not None)
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}
@@ -161,14 +162,20 @@ class Zygote:
         _forget_the_host(isolation.SCRATCH)
         gc.collect()
         gc.freeze()  # what is loaded stays shared: the collector would write to every page of it
-        self._control.send(json.dumps({"ok": True, "pid": os.getpid()}).encode())
+        # A host that is killed can be gone in the middle of a request, too.
+        with contextlib.suppress(ConnectionError):
+            self._control.send(json.dumps({"ok": True, "pid": os.getpid()}).encode())
+            self._listen()
+        self._end()
+
+    def _listen(self) -> None:
         while True:
             if self._level < 3 and not select.select([self._control], [], [], SWEEP_S)[0]:
                 self._sweep()
                 continue
             message, fds, _, _ = socket.recv_fds(self._control, MESSAGE, 2)
             if not message:
-                self._end()
+                return
             request = json.loads(message)
             if "signal" in request:
                 self._signal(request["signal"], fds)
@@ -221,6 +228,8 @@ class Zygote:
             sock = socket.socket(fileno=3)
             if scratch != isolation.SCRATCH:
                 _forget_the_host(scratch)
+            if self._network is not None:
+                _open_way_out(sock, self._network)
             isolation.apply_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -235,7 +244,7 @@ class Zygote:
     def _confine(self, request: dict[str, Any], cage: Cage) -> str:
         others = 0
         if self._level >= 3:
-            isolation.enter_session_namespaces(cage)
+            isolation.enter_session_namespaces(cage, loopback=self._network is not None)
             scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
         else:
             os.setsid()  # the filter lets nobody leave this group, so that one signal ends all of it
@@ -246,7 +255,8 @@ class Zygote:
             readable, writable = [*self._config["readable"], *self._config["data"]], [scratch]
         os.chdir(scratch)
         isolation.limit(cage, others)
-        if not confine.grant_only(readable, [*writable, "/dev/null"], scoped=True):
+        allow_tcp = self._network is not None
+        if not confine.grant_only(readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp):
             raise OSError("Landlock refused the rules")
         isolation.drop_capabilities()
         return scratch
@@ -362,6 +372,20 @@ def _forget_the_host(scratch: str) -> None:
         ETUDE_IN_SESSION="1",
     )
     sys.argv = [""]
+
+
+def _open_way_out(sock: socket.socket, environment: dict[str, str]) -> None:
+    """Hand the host a socket that listens in this session's own network, and have libraries turn to it.
+
+    A socket stays in the network that it was made in: the host accepts from there, and the session needs no thread,
+    no file and no socket of another kind to reach it.
+    """
+    with isolation.listen_inside() as listener:
+        socket.send_fds(sock, [kernel.HEAD.pack(0, b"N"[0])], [listener.fileno()])
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        os.environ[name] = os.environ[name.lower()] = f"http://127.0.0.1:{isolation.PROXY_PORT}"
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ""
+    os.environ.update(environment)
 
 
 if __name__ == "__main__":
