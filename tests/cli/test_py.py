@@ -1,0 +1,75 @@
+"""`etude py` and `etude shell`, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE orders AS SELECT i AS id FROM range(7) t(i)")
+    return path
+
+
+def etude(home: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "etude", *arguments]
+    environment = os.environ | {"ETUDE_HOME": str(home / "home")}
+    return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_file_runs_in_a_session_on_the_source(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text(
+        "import etude\ndb = etude.connect()\nprint('rows')\nlen(db.sql('FROM orders').rows())"
+    )
+    done = etude(tmp_path, "py", str(shop), str(tmp_path / "study.py"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "rows\n7\n", "")
+
+
+def test_an_error_has_the_traceback_of_the_code_and_exit_code_1(shop: Path, tmp_path: Path) -> None:
+    done = etude(tmp_path, "py", str(shop), "-", text="x = 1\n1 / 0")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert "etude/" not in done.stderr
+
+
+def test_json_tells_the_whole_cell(shop: Path, tmp_path: Path) -> None:
+    done = etude(tmp_path, "py", str(shop), "-", "--json", text="print('a')\n40 + 2")
+    cell = json.loads(done.stdout)
+    assert (cell["ok"], cell["outcome"], cell["stdout"], cell["text"]) == (True, "ok", "a\n", "42")
+
+
+def test_code_that_runs_too_long_is_stopped(shop: Path, tmp_path: Path) -> None:
+    done = etude(tmp_path, "py", str(shop), "-", "--timeout", "0.5", text="while True: pass")
+    assert done.returncode == 1
+    assert "KeyboardInterrupt" in done.stderr
+
+
+def test_what_cannot_work_is_refused_before_it_runs(shop: Path, tmp_path: Path) -> None:
+    done = etude(tmp_path, "py", str(shop), "-", text="print('never')\nimport subprocess")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Line 2" in done.stderr
+
+
+def test_a_missing_file_and_a_missing_source_say_so(shop: Path, tmp_path: Path) -> None:
+    assert "Cannot read" in etude(tmp_path, "py", str(shop), "nowhere.py").stderr
+    done = etude(tmp_path, "py", "nowhere.duckdb", "-", text="1")
+    assert (done.returncode, "nowhere.duckdb" in done.stderr) == (4, True)
+
+
+def test_a_prompt_keeps_names_and_goes_on_after_errors(shop: Path, tmp_path: Path) -> None:
+    lines = "x = 20\ndef twice(n):\n    return 2 * n\n\ntwice(x) + 2\n1 / 0\nlen(db.sql('FROM orders').rows())\n"
+    done = etude(tmp_path, "shell", str(shop), text=lines)
+    assert done.returncode == 0
+    assert "42" in done.stdout
+    assert "ZeroDivisionError" in done.stderr
+    assert done.stdout.rstrip().splitlines()[-1].endswith("7") or "7" in done.stdout.splitlines()[-2]
