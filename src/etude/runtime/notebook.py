@@ -132,8 +132,12 @@ class Notebook:
             cell = _refused(len(self.history) + 1, code, refusal)
         else:
             self._data.log = log
-            number = len(self.history) + 1
-            cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output)
+            number, started = len(self.history) + 1, time.perf_counter()
+            try:
+                cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output)
+            except BaseException as error:
+                self._break_off(log, error, (time.perf_counter() - started) * 1000)
+                raise
         self.history.append(cell)
         calls = self._data.settle(log)
         if cell.outcome in ("ok", "error"):
@@ -163,6 +167,14 @@ class Notebook:
         )
         log.commit()
         return log
+
+    def _break_off(self, log: RunLog | None, error: BaseException, elapsed_ms: float) -> None:
+        """End the record of a cell that has no outcome: there was no sandbox to run it in, or the host was stopped."""
+        self._data.settle(log)
+        if log is not None:
+            with contextlib.suppress(type(error)), log.closing():
+                log.add(failed_step(self._data.step_id, error, round(elapsed_ms, 3)))
+                raise error
 
     def _end(self, log: RunLog, cell: Cell) -> None:
         shown = {"stdout": cell.stdout, "stderr": cell.stderr, "text": cell.text, "error": cell.error}

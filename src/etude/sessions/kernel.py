@@ -2,6 +2,7 @@
 
 Frames on the socket: length (u32), kind (one byte), payload. To the host: `R` ready, `O` and `E` text of the two
 streams, `D` a display, `X` the end of a cell, `C` a call for data. From the host: `x` a cell, `r` the reply to a call.
+Before it is ready, the fork server's child may send `N`, a socket for the host's proxy, or `F`, why it failed.
 User code can write to the socket too: all that a frame can do is harm its own session.
 """
 
@@ -32,7 +33,8 @@ HEAD = struct.Struct("!IB")
 INLINE = 1 << 18
 PREVIEW = 16_384
 SPIN_S = 100e-6
-SKIP = 32
+SKIP = 8
+"""How often not to look for the next cell, after looking was in vain."""
 CELL, REPLY = b"xr"
 PIECE = 1 << 20
 DEPTH = 50

@@ -29,7 +29,8 @@ GRACE_S = 1.0
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
 SPIN_S = 100e-6
-SKIP = 32
+SKIP = 8
+"""How often not to look, after looking was in vain."""
 
 
 class Broker(Protocol):

@@ -1,0 +1,427 @@
+"""The way out for a session that was given a list of hosts: a proxy that connects to those and to nothing else.
+
+It runs in the host process and listens on a socket that lives in the session's own, empty network. It speaks HTTP:
+CONNECT for tunnels, and requests with an absolute URI. A session has no other way out, not even to look up a name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import re
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from etude.errors import Invalid
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Iterable[str]]
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(r"[!-~]+")
+_LONGEST_NAME = 253
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOOPBACK = ("127.0.0.1", "::1")
+_TRIES = 4
+_PIECE = 1 << 16
+_READ, _WRITE = select.POLLIN, select.POLLOUT
+_LINGER_S = 1.0
+# They speak to the next hop alone. The length is the one thing that frames a body here.
+_HOP = frozenset(
+    {"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"}
+)
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    408: "Request Timeout",
+    411: "Length Required",
+    431: "Request Header Fields Too Large",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a session asked for, whether it got it, and how much went through."""
+
+    host: str
+    port: int
+    allowed: bool
+    reason: str
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class ProxyLimits:
+    """What one session may take of the host."""
+
+    header: int = 16 << 10
+    header_s: float = 10.0
+    connections: int = 32
+    connect_s: float = 10.0
+    idle_s: float = 300.0
+
+
+def parse_entry(entry: str) -> tuple[str, int]:
+    """The host and port of `host:port`, as they are compared; `Invalid` for anything else."""
+    found = _parse_authority(entry) if isinstance(entry, str) else None
+    if found is None:
+        raise Invalid(
+            f"`{entry}` is no host and port.",
+            hint="Write each entry like `api.example.com:443`, `192.0.2.7:80` or `[2001:db8::7]:80`; there are no "
+            "wildcards.",
+            value=str(entry),
+        )
+    return found
+
+
+def _parse_authority(text: str, port: int = 0) -> tuple[str, int] | None:
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/?#\s]+)(?::([0-9]{1,5}))?", text, re.ASCII)
+    if match is None:
+        return None
+    host, number = _fold(match[1]), int(match[2] or port)
+    return (host, number) if host and 0 < number < 1 << 16 else None
+
+
+def _fold(host: str) -> str:
+    """A host as it is compared; empty where it is none."""
+    with contextlib.suppress(ValueError):
+        if host.startswith("["):
+            return str(ipaddress.IPv6Address(host[1:-1]))
+        host = host.removesuffix(".").encode("idna").decode("ascii").lower()
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.IPv4Address(host))
+        labels = host.split(".")
+        # A name that ends in a number would be read as an address, in one of many old notations.
+        looks_like_address = re.fullmatch(r"[0-9]+|0x[0-9a-f]*", labels[-1])
+        if len(host) <= _LONGEST_NAME and not looks_like_address and all(map(_LABEL.fullmatch, labels)):
+            return host
+    return ""
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the open internet, those inside it included where it wraps another."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.is_site_local or address.teredo:
+            return False
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not (address.is_multicast or address.is_reserved)
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a name, as the host's resolver knows them."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class _Answer(Exception):
+    """An answer by the proxy itself."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The head of a request, read and judged."""
+
+    host: str
+    port: int
+    head: bytes
+    """What the target gets to read; empty for a tunnel."""
+    length: int | None
+    """How many bytes may follow from the session; None for a tunnel, which has no end."""
+
+
+class Proxy:
+    """The proxy of one session, on a listening socket that it takes over."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        entries: Iterable[str],
+        *,
+        limits: ProxyLimits | None = None,
+        resolve: Resolve = resolve,
+        on_decision: Callable[[Decision], None] | None = None,
+    ) -> None:
+        self._listener = listener
+        self._allowed = frozenset(map(parse_entry, entries))
+        self._limits = limits or ProxyLimits()
+        self._resolve = resolve
+        self._on_decision = on_decision
+        self.decisions: deque[Decision] = deque(maxlen=1000)
+        """The newest of them; `on_decision` hears them all."""
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+        self._acceptor = threading.Thread(target=self._accept, name="etude-proxy", daemon=True)
+        self._acceptor.start()
+
+    def close(self) -> None:
+        """End every connection, and hear no more."""
+        with self._lock:
+            self._closed = True
+            ending, threads = list(self._open), list(self._threads)
+        for sock in (self._listener, *ending):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for it, which closing would not
+        deadline = time.monotonic() + _LINGER_S
+        for thread in (self._acceptor, *threads):
+            thread.join(max(deadline - time.monotonic(), 0))
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                if not self._closed:
+                    time.sleep(0.1)  # the host has no descriptor to spare, for now
+                continue
+            with self._lock:
+                # A few more than are served get to hear why they are not.
+                if self._closed or len(self._threads) >= 2 * self._limits.connections:
+                    client.close()
+                    continue
+                crowded = len(self._threads) >= self._limits.connections
+                self._open.add(client)
+                thread = threading.Thread(target=self._serve, args=(client, crowded), daemon=True)
+                self._threads.add(thread)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads for this process
+                self._forget(client, thread)
+
+    def _serve(self, client: socket.socket, crowded: bool) -> None:
+        try:
+            self._answer(client, crowded)
+        except OSError:
+            pass  # one side is gone: there is nobody to tell
+        finally:
+            self._forget(client, threading.current_thread())
+
+    def _forget(self, sock: socket.socket, thread: threading.Thread | None = None) -> None:
+        with self._lock:
+            self._open.discard(sock)
+            if thread is not None:
+                self._threads.discard(thread)
+        sock.close()
+
+    def _answer(self, client: socket.socket, crowded: bool) -> None:
+        request: _Request | None = None
+        try:
+            if crowded:
+                raise _Answer(503, f"{self._limits.connections} connections are open already")
+            head, rest = self._read_head(client)
+            request = _parse_request(head)
+            target = self._connect(request)
+        except _Answer as answer:
+            self._decide(request, False, answer.reason)
+            _refuse(client, answer)
+            return
+        counts = [0, 0]
+        try:
+            if request.length is None:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            first = request.head + (rest if request.length is None else rest[: request.length])
+            room = None if request.length is None else max(request.length - len(rest), 0)
+            _pump(client, target, first, room, self._limits.idle_s, counts)
+        finally:
+            self._forget(target)
+            self._decide(request, True, "listed", *counts)
+        _take_leave(client)
+
+    def _decide(self, request: _Request | None, allowed: bool, reason: str, sent: int = 0, received: int = 0) -> None:
+        host, port = (request.host, request.port) if request else ("", 0)
+        decision = Decision(host, port, allowed, reason, sent, received)
+        self.decisions.append(decision)
+        if self._on_decision is not None:
+            with contextlib.suppress(Exception):  # who listens must not end who speaks
+                self._on_decision(decision)
+
+    def _read_head(self, client: socket.socket) -> tuple[bytes, bytes]:
+        deadline = time.monotonic() + self._limits.header_s
+        data = b""
+        while b"\r\n\r\n" not in data:
+            if len(data) >= self._limits.header:
+                raise _Answer(431, f"a request's head is longer than {self._limits.header} bytes")
+            # For the whole head, not for each piece of it: else a byte now and then would hold it for ever.
+            client.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                part = client.recv(self._limits.header - len(data))
+            except TimeoutError:
+                raise _Answer(408, f"a request's head took longer than {self._limits.header_s:g} s") from None
+            if not part:
+                raise ConnectionResetError
+            data += part
+        client.settimeout(self._limits.idle_s)
+        head, _, rest = data.partition(b"\r\n\r\n")
+        return head, rest
+
+    # -- to the target
+
+    def _connect(self, request: _Request) -> socket.socket:
+        if (request.host, request.port) not in self._allowed:
+            raise _Answer(403, f"{request.host}:{request.port} is not on the list")
+        failure = "it has no address"
+        for address in self._addresses(request)[:_TRIES]:
+            family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+            target = socket.socket(family, socket.SOCK_STREAM)
+            with self._lock:
+                self._open.add(target)
+            try:
+                target.settimeout(self._limits.connect_s)
+                # To the address that was judged: asked a second time, a name could have another.
+                target.connect((str(address), request.port))
+                if self._closed:
+                    raise ConnectionAbortedError("the session ended")
+            except OSError as error:
+                self._forget(target)
+                failure = error.strerror or str(error) or type(error).__name__
+                continue
+            return target
+        raise _Answer(502, f"{request.host}:{request.port} cannot be reached: {failure}")
+
+    def _addresses(self, request: _Request) -> list[Address]:
+        with contextlib.suppress(ValueError):
+            return [ipaddress.ip_address(request.host)]  # whoever wrote the list wrote this very address
+        if request.host == "localhost":
+            return [ipaddress.ip_address(a) for a in _LOOPBACK]
+        try:
+            found = [ipaddress.ip_address(a) for a in self._resolve(request.host, request.port)]
+        except (OSError, ValueError):
+            raise _Answer(502, f"{request.host} has no address") from None
+        public = [a for a in found if is_public(a)]
+        if found and not public:
+            raise _Answer(403, f"{request.host} has an address that is not of the open internet")
+        return public
+
+
+def _parse_request(head: bytes) -> _Request:
+    try:
+        lines = head.decode("latin-1").split("\r\n")
+        method, target, version = lines[0].split(" ")
+    except ValueError:
+        raise _Answer(400, "a request line has three words") from None
+    if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target) or version not in ("HTTP/1.0", "HTTP/1.1"):
+        raise _Answer(400, "this is no request of HTTP/1")
+    if method == "CONNECT":
+        found = _parse_authority(target)
+        if found is None:
+            raise _Answer(400, "CONNECT needs a host and a port")
+        return _Request(*found, b"", None)
+    scheme, _, place = target.partition("://")
+    authority = re.split(r"[/?#]", place, maxsplit=1)[0]
+    found = _parse_authority(authority, 80)
+    if scheme.lower() != "http" or found is None:
+        raise _Answer(400, "only `http://host:port/` and CONNECT are understood")
+    path = place[len(authority) :].partition("#")[0]
+    return _rewrite(f"{method} {path if path.startswith('/') else f'/{path}'} HTTP/1.1", *found, lines[1:])
+
+
+def _rewrite(line: str, host: str, port: int, headers: list[str]) -> _Request:
+    """The request as the target gets it: for one host, of a known length, and the last on its connection."""
+    kept = [line, f"Host: {f'[{host}]' if ':' in host else host}{'' if port == 80 else f':{port}'}"]
+    lengths: set[str] = set()
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon or not _TOKEN.fullmatch(name) or re.search(r"[\r\n\0]", value):
+            raise _Answer(400, "a header cannot be read")
+        if name.lower() == "transfer-encoding":
+            raise _Answer(411, "a request with a body needs its length")
+        if name.lower() == "content-length":
+            lengths.add(value.strip(" \t"))
+        elif name.lower() not in _HOP:
+            kept.append(header)
+    if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,15}", found, re.ASCII) for found in lengths):
+        raise _Answer(400, "the length cannot be read")
+    # What follows the body is not sent on: a second request could ask for another host in the name of this one.
+    kept += [f"Content-Length: {found}" for found in lengths]
+    head = "\r\n".join([*kept, "Connection: close", "", ""])
+    return _Request(host, port, head.encode("latin-1"), int(lengths.pop()) if lengths else 0)
+
+
+def _refuse(client: socket.socket, answer: _Answer) -> None:
+    body = f"{answer.reason}\n".encode("ascii", "replace")
+    line = f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}"
+    # In the reason phrase too, which is all that a client shows of a tunnel that was refused.
+    head = f"{line}: {answer.reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
+    client.settimeout(_LINGER_S)
+    client.sendall(f"{head}\r\n\r\n".encode("ascii", "replace") + body)
+    _take_leave(client)
+
+
+def _take_leave(client: socket.socket) -> None:
+    """Let it read to the end: to close while something of its own is unread would take the answer away again."""
+    client.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + _LINGER_S
+    while (left := deadline - time.monotonic()) > 0:
+        client.settimeout(left)
+        if not client.recv(_PIECE):
+            return
+
+
+def _pump(
+    client: socket.socket, target: socket.socket, first: bytes, room: int | None, idle_s: float, counts: list[int]
+) -> None:
+    """Carry bytes both ways until the target ends, or nothing moves for too long.
+
+    From the client come `first` and then at most `room` bytes; None is without end. Nothing here waits for one side
+    alone: where both send before they read, that would stop both.
+    """
+    out, back = bytearray(first), bytearray()
+    reads_client, reads_target, ends = room != 0, True, False
+    client.setblocking(False)
+    target.setblocking(False)
+    while reads_target or back:
+        wants_client = (_READ if reads_client and len(out) < _PIECE else 0) | (_WRITE if back else 0)
+        wants_target = (_READ if reads_target and len(back) < _PIECE else 0) | (_WRITE if out else 0)
+        waiting = select.poll()
+        for sock, wants in ((client, wants_client), (target, wants_target)):
+            if wants:  # a side that is gone and of which nothing is wanted would wake this loop without end
+                waiting.register(sock, wants)
+        events = dict(waiting.poll(idle_s * 1000))
+        if not events:
+            return
+        at_client, at_target = events.get(client.fileno(), 0), events.get(target.fileno(), 0)
+        if out and at_target & ~_READ:
+            counts[0] += _send(target, out)
+        if back and at_client & ~_READ:
+            counts[1] += _send(client, back)
+        if wants_client & _READ and at_client & ~_WRITE:
+            part = client.recv(_PIECE if room is None else min(room, _PIECE))
+            out += part
+            room = None if room is None else room - len(part)
+            reads_client = bool(part) and room != 0
+            if not part:
+                if room is not None:
+                    return  # it left amid its request
+                ends = True
+        if wants_target & _READ and at_target & ~_WRITE:
+            part = target.recv(_PIECE)
+            back += part
+            reads_target = bool(part)
+        if ends and not out:
+            ends = False
+            target.shutdown(socket.SHUT_WR)
+
+
+def _send(sock: socket.socket, data: bytearray) -> int:
+    sent = sock.send(data)
+    del data[:sent]
+    return sent

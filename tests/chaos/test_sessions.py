@@ -1,0 +1,240 @@
+"""kill -9 of sessions, their fork server and their host, in any order: each cell has one outcome, nothing is left.
+
+The short form runs with every test run; `ETUDE_CHAOS=long` (`make chaos`) kills a hundred times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from etude.app import App
+from etude.entities import Run
+from etude.errors import SandboxError
+
+LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LIVES, KILLS = (20, 4) if LONG else (3, 4)
+TABLE_SUM = 4950
+THREADS = 3
+
+# Each cell has a number of its own. A line is one write: it is whole or not there.
+HOST = """
+import itertools, json, os, sys, threading
+from etude.app import App
+from etude.errors import EtudeError
+
+source, home, start = sys.argv[1], sys.argv[2], int(sys.argv[3])
+app = App(home=home)
+CODE = '''import etude
+db = etude.connect()
+count = globals().get("count", 0) + 1
+rows = db.sql("SELECT sum(v) + {n} FROM t").rows()
+[rows[0][0], count]'''
+
+def work(offset):
+    session, count = None, 0
+    for n in itertools.count(start + offset, THREADS):
+        try:
+            if session is None:
+                session, count = app.open_session(source), 0
+            cell = session.execute(CODE.format(n=n))
+        except EtudeError as error:
+            os.write(1, (json.dumps([n, "raised", type(error).__name__, str(error)]) + "\\\\n").encode())
+            session = None
+            continue
+        count += 1
+        right = cell.value == [TABLE_SUM + n, count] if cell.ok else None
+        os.write(1, (json.dumps([n, cell.outcome, right, cell.error]) + "\\\\n").encode())
+        if not cell.ok:
+            session.close()
+            session = None
+
+for offset in range(THREADS):
+    threading.Thread(target=work, args=(offset,)).start()
+"""
+HOST = HOST.replace("THREADS", str(THREADS)).replace("TABLE_SUM", str(TABLE_SUM)).replace("\\\\n", "\\n")
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is not a setting, and etude refuses what it does not know.
+    monkeypatch.delenv("ETUDE_CHAOS", raising=False)
+
+
+def children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        texts = [p.read_text() for p in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [int(child) for text in texts for child in text.split()]
+    return []
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def is_sandbox(pid: int) -> bool:
+    try:
+        return b"etude.sessions.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def started(pid: int) -> str:
+    """When a process began: with it, a number that is used again is not taken for the old one. Empty when ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def wait_until(true: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def groups_of(hosts: list[int]) -> list[Path]:
+    found = Path("/sys/fs/cgroup").rglob("etude-*")
+    return [p for p in found if any(p.name.startswith(f"etude-{pid}-") for pid in hosts)]
+
+
+def kill_something(host: int, chance: random.Random) -> str:
+    """End a session or, less often, one of the processes that make up the fork server; what it was."""
+    sandboxes = [pid for pid in descendants(host) if is_sandbox(pid)]
+    below = {pid: [c for c in children(pid) if is_sandbox(c)] for pid in sandboxes}
+    kind = chance.choice(["session", "session", "server"])
+    victims = [pid for pid in sandboxes if bool(below[pid]) == (kind == "server")]
+    if not victims:
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(chance.choice(victims), signal.SIGKILL)
+    return kind
+
+
+def kill_host(process: subprocess.Popen[bytes]) -> None:
+    """End the host, and see that all it had started goes by itself."""
+    # Stopped first: nothing can start between the look at its processes and the kill.
+    process.send_signal(signal.SIGSTOP)
+    theirs = {pid: started(pid) for pid in descendants(process.pid)}
+    process.kill()
+    process.wait()
+
+    def left() -> list[int]:
+        return [pid for pid, when in theirs.items() if when and started(pid) == when]
+
+    assert wait_until(lambda: not left(), seconds=10), [
+        (pid, Path(f"/proc/{pid}/cmdline").read_bytes()[-80:]) for pid in left()
+    ]
+
+
+def lines_of(out: Path) -> list[list[object]]:
+    return [json.loads(line) for line in out.read_text().split("\n")[:-1]]
+
+
+def all_runs(app: App) -> list[Run]:
+    found, page = [], app.store.runs(limit=500)
+    while True:
+        found += [app.store.run(summary.id) for summary in page.items]
+        if page.next is None:
+            return found
+        page = app.store.runs(limit=500, cursor=page.next)
+
+
+def number_of(run: Run) -> int:
+    return int(run.text.split("sum(v) + ")[1].split()[0])
+
+
+def test_anything_can_be_killed(tmp_path: Path) -> None:
+    source, home, temporary = tmp_path / "shop.duckdb", tmp_path / "home", tmp_path / "tmp"
+    with duckdb.connect(str(source)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT range AS v FROM range(100)")
+    temporary.mkdir()
+    mounts = Path("/proc/self/mountinfo").read_text()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")} | {"TMPDIR": str(temporary)}
+    chance = random.Random()
+    hosts: list[int] = []
+    said: list[list[object]] = []
+    kills: Counter[str] = Counter()
+    for life in range(LIVES):
+        out = tmp_path / f"{life}.out"
+        with out.open("wb") as file:
+            command = [sys.executable, "-c", HOST, str(source), str(home), str(life * 1_000_000)]
+            process = subprocess.Popen(command, env=environment, stdout=file, stdin=subprocess.DEVNULL)
+        hosts.append(process.pid)
+        try:
+            assert wait_until(lambda out=out: out.stat().st_size > 0, seconds=30)
+            for _ in range(KILLS):
+                seen = out.stat().st_size
+                kills[kill_something(process.pid, chance)] += 1
+                # Work goes on after each: in new sessions, from a new fork server.
+                assert wait_until(lambda out=out, seen=seen: out.stat().st_size > seen, seconds=20), (
+                    "nothing ran after a kill"
+                )
+                time.sleep(chance.uniform(0, 0.5))
+                assert process.poll() is None
+            kill_host(process)
+            kills["host"] += 1
+        finally:
+            process.kill()
+            process.wait()
+        said += lines_of(out)
+    del kills[""]
+    assert kills.total() >= LIVES * (KILLS + 1) * 0.7, kills
+    check_record(home, said)
+    # The next host removes what the last could not.
+    with App(home=home) as app, app.open_session(str(source)) as session:
+        assert session.execute("1 + 1").value == 2
+    assert groups_of([*hosts, os.getpid()]) == []
+    assert list(temporary.glob("etude-session-*")) == []
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+
+
+def check_record(home: Path, said: list[list[object]]) -> None:
+    """Each cell has one outcome: the one that its caller heard, and the same on the record."""
+    with App(home=home) as app:
+        runs = all_runs(app)  # the store recovers on the way
+    counts = Counter(map(number_of, runs))
+    assert [n for n, times in counts.items() if times > 1] == []
+    assert [r.id for r in runs if r.status not in ("succeeded", "failed")] == []
+    status = {number_of(r): r.status for r in runs}
+    assert len({line[0] for line in said}) == len(said)
+    for n, outcome, right, error in said:
+        assert outcome in ("ok", "killed", "raised"), (n, outcome, error)
+        if outcome == "ok":
+            assert right is True, n
+            assert status[n] == "succeeded", n
+        else:
+            assert status.get(n, "failed") == "failed", n
+    assert sum(line[1] == "ok" for line in said) >= LIVES * THREADS
+
+
+def test_a_cell_that_finds_no_sandbox_is_ended_on_record(tmp_path: Path) -> None:
+    with App(home=tmp_path / "home") as app, app.open_session() as session:
+        assert session.execute("1 + 1").ok
+        app.sandbox.close()
+        assert session.execute("2 + 2").outcome == "killed"
+        with pytest.raises(SandboxError):
+            session.execute("3 + 3")
+        assert {r.text: r.status for r in app.store.runs().items} == {
+            "1 + 1": "succeeded",
+            "2 + 2": "failed",
+            "3 + 3": "failed",
+        }
