@@ -111,6 +111,16 @@ def wait_until(true: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def marked(mark: str) -> list[int]:
+    """All processes that a host of this test started, also those whose parents were killed."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
+                found.append(int(name))
+    return found
+
+
 def groups_of(hosts: list[int]) -> list[Path]:
     found = Path("/sys/fs/cgroup").rglob("etude-*")
     return [p for p in found if any(p.name.startswith(f"etude-{pid}-") for pid in hosts)]
@@ -169,6 +179,8 @@ def test_anything_can_be_killed(tmp_path: Path) -> None:
     temporary.mkdir()
     mounts = Path("/proc/self/mountinfo").read_text()
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")} | {"TMPDIR": str(temporary)}
+    mark = f"/{tmp_path.name}-{os.getpid()}"
+    environment["PATH"] += f":{mark}"
     chance = random.Random()
     hosts: list[int] = []
     said: list[list[object]] = []
@@ -181,6 +193,7 @@ def test_anything_can_be_killed(tmp_path: Path) -> None:
         hosts.append(process.pid)
         try:
             assert wait_until(lambda out=out: out.stat().st_size > 0, seconds=30)
+            assert len(marked(mark)) > THREADS  # the mark is seen on what the host starts
             for _ in range(KILLS):
                 seen = out.stat().st_size
                 kills[kill_something(process.pid, chance)] += 1
@@ -198,6 +211,7 @@ def test_anything_can_be_killed(tmp_path: Path) -> None:
         said += lines_of(out)
     del kills[""]
     assert kills.total() >= LIVES * (KILLS + 1) * 0.7, kills
+    assert wait_until(lambda: not marked(mark), seconds=10), marked(mark)
     check_record(home, said)
     # The next host removes what the last could not.
     with App(home=home) as app, app.open_session(str(source)) as session:

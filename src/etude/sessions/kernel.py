@@ -35,6 +35,7 @@ PREVIEW = 16_384
 SPIN_S = 100e-6
 SKIP = 8
 """How often not to look for the next cell, after looking was in vain."""
+_encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
 CELL, REPLY = b"xr"
 PIECE = 1 << 20
 DEPTH = 50
@@ -190,7 +191,7 @@ class Session:
             while time.perf_counter() < until:
                 with contextlib.suppress(BlockingIOError):
                     return self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
-            self._skip = SKIP  # nobody was there, or the host waits for this very processor
+            self._skip = SKIP  # nobody is in a hurry, or the host waits for this very processor
         return self._sock.recv(1 << 16)
 
     def _forget_descriptors(self) -> None:
@@ -216,7 +217,7 @@ class Session:
         builtins.input = _refuse_input
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
-        json.loads(json.dumps({"id": 0, "ok": True}, default=str, ensure_ascii=False))
+        json.loads(_encode({"id": 0, "ok": True}))
         self._reap()
         self.send(b"R", b"{}")
         while True:
@@ -257,7 +258,7 @@ class Session:
             if isinstance(stream, Stream):
                 stream.flush()
         self._reap()
-        self.send(b"X", json.dumps(end, default=str, ensure_ascii=False).encode("utf-8", "replace"))
+        self.send(b"X", _encode(end).encode("utf-8", "replace"))
 
     def _execute(self, code: str, name: str) -> Any:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
