@@ -72,7 +72,8 @@ def _compare(what: str, source: str, plain: duckdb.DuckDBPyConnection, queries: 
     peer, unrecorded, recorded = totals
     return [
         Figure(f"TPC-H SF1 on {what}, not recorded", unrecorded, peer, "s", most_ratio=1.05),
-        Figure(f"TPC-H SF1 on {what}, recorded", recorded, peer, "s", most_ratio=1.05),
+        # What recording may add is set for a query, not for these: see latency.
+        Figure(f"TPC-H SF1 on {what}, recorded", recorded, peer, "s"),
     ]
 
 

@@ -38,7 +38,12 @@ def make(name: str) -> str:
 def settings_table(_: str) -> str:
     """Every setting, its variable, its default and its meaning."""
     lines = ["| key | variable | default | meaning |", "|---|---|---|---|"]
-    for prefix, model in (("", Settings), ("limits.", QueryLimits), ("engine.", EngineSettings), ("session.", SessionSettings)):
+    for prefix, model in (
+        ("", Settings),
+        ("limits.", QueryLimits),
+        ("engine.", EngineSettings),
+        ("session.", SessionSettings),
+    ):
         meanings = describe_fields(model)
         for field, info in model.model_fields.items():
             if field in ("limits", "engine", "session"):

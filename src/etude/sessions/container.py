@@ -319,7 +319,7 @@ class Container(local.Zygote):
         at = command.index("run") + 1
         named = [*command[:at], "--name", self.name, *_bind(sockets, _SOCKETS), *command[at:]]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open(f"{folder}/log", "w+b") as log:
-            listener.bind(f"{sockets}/control")
+            _bind_in(listener, sockets, "control")
             os.chmod(f"{sockets}/control", 0o666)  # noqa: S103 - the user inside is not ours
             listener.listen(1)
             self._process = subprocess.Popen(
@@ -380,6 +380,15 @@ class _ContainerChannel(Channel):
             self._container.pass_signal(self._pidfd, number)
         except OSError:
             return
+
+
+def _bind_in(listener: socket.socket, folder: str, name: str) -> None:
+    """Bind a socket in a folder however long its path is: the kernel takes no more than 107 bytes of one."""
+    at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{at}/{name}")
+    finally:
+        os.close(at)
 
 
 def _start_error(engine: Engine, log: str, ended: bool) -> Exception:
