@@ -28,6 +28,7 @@ demo: setup
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
 
 test: setup
+	@bash tests/install.sh
 	$(RUN)/pytest --numprocesses 2 --dist loadfile
 
 check: setup
