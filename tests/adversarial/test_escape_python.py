@@ -16,7 +16,7 @@ from etude.sessions import isolation
 from .attack import read_battery
 
 HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("ETUDE_TEST_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
+SHARED = Path(os.environ.get("REFERENCE_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
 BATTERIES = [p for p in (SHARED / "escape_python.txt", HERE / "python.txt") if p.exists()]
 ATTEMPTS = [attempt.id for battery in BATTERIES for attempt in read_battery(battery)]
 # What gets through and is accepted, by level: it tells something, or is no boundary.

@@ -17,7 +17,7 @@ from etude.errors import EtudeError, InvalidQuery, LimitExceeded, Refused
 from .battery import Attempt, read_battery
 
 HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("ETUDE_TEST_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
+SHARED = Path(os.environ.get("REFERENCE_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
 BATTERY = read_battery(HERE / "sql_duckdb.txt")
 MORE = read_battery(SHARED / "escape_sql.txt") if (SHARED / "escape_sql.txt").exists() else []
 OLD_LAMBDA = "L07"  # DuckDB 2 itself refuses the arrow form of a lambda

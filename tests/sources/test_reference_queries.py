@@ -12,7 +12,7 @@ import sqlglot
 
 from etude.app import App
 
-DATA = Path(os.environ.get("ETUDE_TEST_DATA", Path(__file__).parents[3] / "shared" / "data")) / "defog"
+DATA = Path(os.environ.get("REFERENCE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "defog"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the reference databases are not on this machine")
 
 
