@@ -262,16 +262,22 @@ class Session:
 
     def _execute(self, code: str, name: str) -> Any:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        expression = _as_expression(code, name, flags)
+        if expression is not None:
+            return self._shown(self._evaluate(expression))
         tree = ast.parse(code, name)
         last: ast.Expression | None = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
-            expression = tree.body.pop()
-            assert isinstance(expression, ast.Expr)  # noqa: S101 - for the type checker
-            last = ast.Expression(expression.value)
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            statement = tree.body.pop()
+            assert isinstance(statement, ast.Expr)  # noqa: S101 - for the type checker
+            last = ast.Expression(statement.value)
         if tree.body:
             self._evaluate(compile(tree, name, "exec", flags=flags))
         value = self._evaluate(compile(last, name, "eval", flags=flags)) if last is not None else None
+        return self._shown(value)
+
+    def _shown(self, value: Any) -> Any:
         return value if value is not None else self._open_figures()
 
     def _evaluate(self, compiled: types.CodeType) -> Any:
@@ -306,6 +312,17 @@ class Session:
                 pass
         except ChildProcessError:
             pass
+
+
+def _as_expression(code: str, name: str, flags: int) -> types.CodeType | None:
+    """A single line that is an expression, compiled: it needs no tree to find its value."""
+    if "\n" in code:
+        return None
+    try:
+        compiled: types.CodeType = compile(code, name, "eval", flags=flags)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # a statement, or wrong: the usual way tells
+    return compiled
 
 
 def seed(value: int) -> None:
