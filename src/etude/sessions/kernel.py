@@ -33,8 +33,6 @@ HEAD = struct.Struct("!IB")
 INLINE = 1 << 18
 PREVIEW = 16_384
 SPIN_S = 100e-6
-SKIP = 8
-"""How often not to look for the next cell, after looking was in vain."""
 _encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
 CELL, REPLY = b"xr"
 PIECE = 1 << 20
@@ -105,7 +103,6 @@ class Session:
         self._data = b""
         self._fds: list[int] = []
         self._calls = 0
-        self._skip = 0
         self._cell = 0
         self._in_cell = False
         self._in_frame = False
@@ -184,14 +181,11 @@ class Session:
 
     def _await_cell(self) -> bytes:
         # One cell often follows another at once: to look for a moment is quicker than to sleep and be woken.
-        if self._skip:
-            self._skip -= 1
-        else:
-            until = time.perf_counter() + SPIN_S
-            while time.perf_counter() < until:
-                with contextlib.suppress(BlockingIOError):
-                    return self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
-            self._skip = SKIP  # nobody is in a hurry, or the host waits for this very processor
+        until = time.perf_counter() + SPIN_S
+        while time.perf_counter() < until:
+            with contextlib.suppress(BlockingIOError):
+                return self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
+            os.sched_yield()  # the host may be waiting for this very processor
         return self._sock.recv(1 << 16)
 
     def _forget_descriptors(self) -> None:

@@ -29,8 +29,6 @@ GRACE_S = 1.0
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
 SPIN_S = 100e-6
-SKIP = 8
-"""How often not to look, after looking was in vain."""
 
 
 class Broker(Protocol):
@@ -209,7 +207,6 @@ class Frames:
         self._poll.register(sock, select.POLLIN)
         self._data = bytearray()
         self._fds: list[int] = []
-        self._skip = 0
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
         """The next frame, or None once the deadline has passed; `wire.Closed` when there will be none."""
@@ -234,15 +231,11 @@ class Frames:
 
     def _ready(self, deadline: float) -> bool:
         # Most cells end within microseconds: to look again and again for so long is quicker than to sleep and wake.
-        if self._skip:
-            self._skip -= 1
-        else:
-            until = time.monotonic() + SPIN_S
-            while time.monotonic() < until:
-                if self._poll.poll(0):
-                    return True
-            # In vain: a long cell, or the session waits for this very processor. Then sleeping is what helps.
-            self._skip = SKIP
+        until = time.monotonic() + SPIN_S
+        while time.monotonic() < until:
+            if self._poll.poll(0):
+                return True
+            os.sched_yield()  # the session may be waiting for this very processor
         return bool(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
 
     def take_descriptor(self) -> int:
