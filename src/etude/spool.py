@@ -11,9 +11,9 @@ from typing import Any
 
 from etude.errors import SourceError
 
-MEMORY = 32 << 20
-GROUP_ROWS = 1 << 17
-GROUP_BYTES = 32 << 20
+MEMORY = 16 << 20
+GROUP_ROWS = 1 << 16
+GROUP_BYTES = 16 << 20
 DICTIONARY_BYTES = 1 << 18
 
 
@@ -126,11 +126,16 @@ def write_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
 
 
 def _writer(where: Any, schema: Any) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # The system's allocator gives back what a row group needed; Arrow's own keeps tens of megabytes.
+    pool = pa.system_memory_pool()
     # A dictionary that grows past this seldom pays: its column has mostly distinct values, and building it to the
     # usual megabyte takes more time, memory and space than to write them as they are.
-    return pq.ParquetWriter(where, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES)
+    return pq.ParquetWriter(
+        where, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES, memory_pool=pool
+    )
 
 
 class _Groups:

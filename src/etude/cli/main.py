@@ -70,6 +70,8 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
     options = argparse.Namespace()
     try:
+        # Arrow's own allocator keeps tens of megabytes of what a result needed; a command gains nothing by that.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         module = import_module(f"etude.cli.{name}")
         make_parser(name).parse_args(arguments, options)
         code: int = module.run(options) or 0
