@@ -18,7 +18,7 @@ DICTIONARY_BYTES = 1 << 18
 
 
 class Spool:
-    """Holds one result. Equal results give equal Parquet bytes, however they were cut into batches."""
+    """Holds one result. Rows of ordinary width give equal Parquet bytes however they were cut into batches."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
