@@ -33,6 +33,12 @@ class InvalidQuery(Invalid):
     code, title = "invalid_query", "Invalid query"
 
 
+class NotUnderstood(Invalid):
+    """The rules cannot tell what a question means. `details` hold `suggestions`: questions that they can answer."""
+
+    code, title = "not_understood", "Not understood"
+
+
 class Refused(EtudeError):
     """The guard refused the statement. `details` hold `reason`, and `line` and `column` where known."""
 
@@ -45,6 +51,18 @@ class UnknownTable(Refused):
     code, title, status, exit_code = "unknown_table", "Unknown table", 404, 4
 
 
+class Unauthorized(EtudeError):
+    """Nobody is let in without a key that is valid."""
+
+    code, title, status, exit_code = "unauthorized", "Unauthorized", 401, 77
+
+
+class Forbidden(EtudeError):
+    """The key's role does not allow it, or the request comes from another site."""
+
+    code, title, status, exit_code = "forbidden", "Forbidden", 403, 77
+
+
 class NotFound(EtudeError):
     """No such run, source, thread, artifact or file."""
 
@@ -55,6 +73,12 @@ class Conflict(EtudeError):
     """The state changed meanwhile, or does not allow the request."""
 
     code, title, status, exit_code = "conflict", "Conflict", 409, 5
+
+
+class Stale(EtudeError):
+    """The thing is no longer in the state that the caller saw and named."""
+
+    code, title, status, exit_code = "stale", "Changed meanwhile", 412, 5
 
 
 class LimitExceeded(EtudeError):
@@ -73,6 +97,12 @@ class SandboxError(EtudeError):
     """A sandbox could not be had as asked, or failed; never what a program in it did."""
 
     code, title, status, exit_code = "sandbox_error", "Sandbox error", 502, 7
+
+
+class ModelError(EtudeError):
+    """A model's provider failed, or what it sent cannot be read; never what a program printed."""
+
+    code, title, status, exit_code = "model_error", "Model error", 502, 7
 
 
 class Unavailable(EtudeError):

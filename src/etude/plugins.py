@@ -8,14 +8,35 @@ from typing import Any
 from etude.errors import Invalid
 
 BUILT_IN: dict[str, dict[str, str]] = {
+    "agent": {
+        "echo": "etude.agents.kinds.echo:Echo",
+    },
     "store": {
         "sqlite": "etude.store.sqlite:SqliteStore",
         "postgresql": "etude.store.postgres:PostgresStore",
         "postgres": "etude.store.postgres:PostgresStore",
     },
+    "queue": {
+        "sqlite": "etude.store.queue_sqlite:SqliteDialect",
+        "postgres": "etude.store.queue_postgres:PostgresDialect",
+    },
     "sandbox": {
         "local": "etude.sessions.local:LocalProvider",
         "container": "etude.sessions.container:ContainerProvider",
+    },
+    "model": {
+        "scripted": "etude.models.scripted:open_scripted",
+        "cassette": "etude.models.cassette:open_cassette",
+        "sim": "etude.models.sim:open_sim",
+        "local": "etude.models.local:open_local",
+    },
+    "tool": {
+        "list_datasets": "etude.tools.list_datasets:ListDatasets",
+        "get_dataset_schema": "etude.tools.get_dataset_schema:GetDatasetSchema",
+        "execute_sql": "etude.tools.execute_sql:ExecuteSql",
+        "execute_query_plan": "etude.tools.execute_query_plan:ExecuteQueryPlan",
+        "execute_python": "etude.tools.execute_python:ExecutePython",
+        "ask_user": "etude.tools.ask_user:AskUser",
     },
     "source": {
         "duckdb": "etude.sources.duckdb:DuckdbDriver",

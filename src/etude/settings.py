@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from etude.entities import Entity, Limits, SessionLimits, SourceSpec
+from etude.entities import Budget, Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -77,6 +77,75 @@ class EngineSettings(Entity):
     """The largest file each may write while it sorts or joins what does not fit into memory."""
 
 
+class ModelSettings(Entity):
+    """How a provider of models is reached and what it costs."""
+
+    api_key: str = Field(default="", repr=False)
+    """The key, or `env:NAME` or `file:PATH` where it is kept; by default the provider's own variable."""
+    base_url: str = ""
+    """Another address of the provider, such as that of an OpenAI-compatible server."""
+    timeout_s: float = Field(default=120.0, gt=0, le=86_400)
+    """Seconds without a byte after which a try has failed."""
+    tries: int = Field(default=5, ge=1, le=100)
+    """How often a turn is tried where the provider has trouble."""
+    wait_s: float = Field(default=60.0, ge=0, le=86_400)
+    """Seconds that all waiting between tries may take together."""
+    price_in: float | None = Field(default=None, ge=0)
+    """US dollars for a million tokens read; by default what is known of the model."""
+    price_out: float | None = Field(default=None, ge=0)
+    """US dollars for a million tokens written."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """What is passed to the model, such as `temperature` or `thinking`."""
+
+
+class ServerSettings(Entity):
+    """`etude serve`. What a key may use can be set for each key as well; 0 means no limit."""
+
+    host: str = "127.0.0.1"
+    """Where to listen. Beyond the loopback, keys are required."""
+    port: int = Field(default=8520, ge=0, le=65_535)
+    """The port; 0 takes a free one."""
+    models: tuple[str, ...] = ("offline",)
+    """Models that callers may choose beside the default."""
+    threads: int = Field(default=32, ge=1, le=1000)
+    """Requests that may work at once; further ones wait."""
+    runs: int = Field(default=64, ge=1, le=1000)
+    """Runs of a tenant that may be worked at in the background at once; further ones are refused."""
+    connections: int = Field(default=4000, ge=1)
+    """Connections that are held at once; further ones are refused."""
+    head_s: float = Field(default=10.0, gt=0)
+    """Seconds in which a request's head must arrive."""
+    body_s: float = Field(default=30.0, gt=0)
+    """Seconds in which a request's body must arrive."""
+    body: Size = 4 << 20
+    """The largest body of a request."""
+    drain_s: float = Field(default=30.0, ge=0)
+    """Seconds that a shutdown gives to what is at work."""
+    per_minute: int = Field(default=1200, ge=0)
+    """Requests of a key in a minute."""
+    at_once: int = Field(default=64, ge=0)
+    """Requests of a key at the same time, streams apart."""
+    streams: int = Field(default=64, ge=0)
+    """Open streams of a key."""
+    daily_tokens: int = Field(default=0, ge=0)
+    """Tokens of a key in a day (UTC)."""
+    daily_cost_usd: float = Field(default=0.0, ge=0)
+    """Money of a key in a day, where the price of the model is known."""
+    daily_seconds: float = Field(default=0.0, ge=0)
+    """Seconds that the runs of a key may take in a day."""
+
+
+class TelemetrySettings(Entity):
+    """Traces over OpenTelemetry; off unless an address is given."""
+
+    otlp: str = ""
+    """Where to send traces over HTTP, such as `http://localhost:4318/v1/traces`."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """What the receiver needs beside the traces, such as a key or the experiment of MLflow."""
+    content: bool = False
+    """Whether questions, code and answers are sent too."""
+
+
 class Settings(Entity):
     """All settings. `etude config` prints the effective ones and where each comes from."""
 
@@ -97,6 +166,13 @@ class Settings(Entity):
     sandbox_options: dict[str, str] = Field(default_factory=dict)
     """What the provider needs, such as `image` or `rootfs` for `container`."""
     session: SessionSettings = SessionSettings()
+    model: str = "offline"
+    """Who answers questions: `offline` for rules alone, or a model such as `openai:gpt-5` or `ollama:qwen3`."""
+    budget: Budget = Budget()
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """Providers of models by name, such as `openai`."""
+    server: ServerSettings = ServerSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""
 
@@ -231,10 +307,14 @@ def _nearest(key: str) -> str | None:
     models: dict[str, type[Entity]] = {
         "": Settings,
         "limits": QueryLimits,
+        "budget": Budget,
         "engine": EngineSettings,
         "session": SessionSettings,
+        "server": ServerSettings,
+        "telemetry": TelemetrySettings,
     }
     model = SourceSpec if parent.startswith("sources.") else models.get(parent)
+    model = ModelSettings if parent.startswith("models.") else model
     near = difflib.get_close_matches(last, model.model_fields, n=1) if model else []
     return f"{parent}.{near[0]}".removeprefix(".") if near else None
 

@@ -1,4 +1,4 @@
-"""`etude check store|source|sandbox`."""
+"""`etude check store|source|sandbox|model`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("name", help="a name, a path or a URL")
     sandbox = subjects.add_parser("sandbox", help="a provider of sandboxes")
     sandbox.add_argument("name", nargs="?", help="local, container, ...; the one of the settings by default")
-    for each in (store, source, sandbox):
+    model = subjects.add_parser("model", help="a model")
+    model.add_argument("name", nargs="?", help="such as openai:gpt-5; the one of the settings by default")
+    for each in (store, source, sandbox, model):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -60,6 +62,16 @@ def _results(app: App, options: argparse.Namespace) -> Iterator[CheckResult]:
             yield from check_sandbox(provider)
         finally:
             provider.close()
+        return
+    if options.subject == "model":
+        from etude.models.check import check_model
+        from etude.models.open import open_model
+
+        model = open_model(options.name or app.settings.model, app.settings)
+        try:
+            yield from check_model(model)
+        finally:
+            model.close()
         return
     from etude.store.check import check_store
 

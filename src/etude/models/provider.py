@@ -1,0 +1,206 @@
+"""Models behind an API, by `provider:name`: the turn is streamed, tried again on trouble, and priced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from etude.cancellation import Cancellation
+from etude.entities import Turn, Usage
+from etude.errors import Cancelled
+from etude.models.base import Model, Reply, Request, measure
+from etude.models.client import find_settings, open_client, read_key
+from etude.models.transcript import read_turn, write_messages, write_tools
+from etude.models.trouble import BrokenOff, explain, read_trouble
+from etude.settings import ModelSettings, Settings
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model as Client
+    from pydantic_ai.models import StreamedResponse
+
+T = TypeVar("T")
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 20.0
+_REMEMBERED = 512
+
+
+def open_provider(name: str, settings: Settings) -> Model:
+    """The model `provider:name`, reached as the settings say."""
+    return ProviderModel(name, find_settings(name, settings) or ModelSettings())
+
+
+class ProviderModel(Model):
+    """A model behind an API. Its connections live on a thread of their own, which `close` ends."""
+
+    def __init__(self, name: str, settings: ModelSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._key = read_key(name, settings)
+        self._client = open_client(name, settings, self._key)
+        self._loop = _Loop(self._client)
+        # Providers want their own signed reasoning back beside the calls that came of it. It has no place in the
+        # record of a run, so it is remembered while this object lives, and left out after a restart.
+        self._originals: OrderedDict[Turn, ModelResponse] = OrderedDict()
+
+    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+        """The next turn; tried again where the provider has trouble, as the settings allow."""
+        todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        with cancel.stopping(lambda: todo.put(None)):
+            task = self._loop.start(self._converse(request, lambda text: todo.put(partial(on_text, text)), todo.put))
+            task.add_done_callback(lambda _: todo.put(None))
+            try:
+                # What the caller gave is called in its own thread, and never after it has left.
+                while (act := todo.get()) is not None:
+                    act()
+                cancel.check()
+                return task.result()
+            except CancelledError:
+                raise Cancelled(f"The model `{self.name}` was closed.") from None
+            finally:
+                task.cancel()
+
+    def close(self) -> None:
+        """Close connections; what still runs is cancelled."""
+        self._loop.close()
+
+    async def _converse(
+        self, request: Request, say: Callable[[str], None], do: Callable[[Callable[[], None]], None]
+    ) -> Reply:
+        """Try until a turn is whole, or the settings allow no more."""
+        waited, spoken = 0.0, 0
+        wanted = {"max_tokens": request.max_tokens, "timeout": self._settings.timeout_s, "max_retries": 0}
+        wanted |= {k: _plain(v) for k, v in self._settings.options.items()}
+        options: Any = {k: v for k, v in wanted.items() if k not in self._client.unsupported_settings}
+        messages, tools = write_messages(request.conversation, self._originals.get), write_tools(request.tools)
+
+        def count(text: str) -> None:
+            nonlocal spoken
+            spoken += len(text)
+            say(text)
+
+        for tried in range(1, self._settings.tries + 1):
+            try:
+                response = await self._try(self._client.request_stream(messages, options, tools), count)
+            except Exception as error:
+                trouble = read_trouble(error)
+                wait = trouble.after if trouble.after is not None else _backoff(tried)
+                final = spoken and request.on_restart is None
+                last = tried == self._settings.tries or waited + wait > self._settings.wait_s
+                if last or final or not trouble.retry:
+                    # The library's error quotes request and answer: it must not be shown as the cause of ours.
+                    raise explain(trouble, self.name, self._settings, request, self._key, tried) from None
+            else:
+                return self._reply(request, response, tried)
+            if spoken and request.on_restart is not None:
+                do(request.on_restart)
+                spoken = 0
+            waited += wait
+            await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    async def _try(
+        self, opening: AbstractAsyncContextManager[StreamedResponse], say: Callable[[str], None]
+    ) -> ModelResponse:
+        from pydantic_ai import messages
+
+        async with opening as stream:
+            async for event in stream:
+                match event:
+                    case messages.PartStartEvent(part=messages.TextPart(content=text)) if text:
+                        say(text)
+                    case messages.PartDeltaEvent(delta=messages.TextPartDelta(content_delta=text)) if text:
+                        say(text)
+            response = stream.get()
+        if not self._is_whole(response):
+            raise BrokenOff
+        return response
+
+    def _is_whole(self, response: ModelResponse) -> bool:
+        if response.finish_reason == "error" or response.state == "incomplete":
+            return False
+        told = (response.provider_details or {}).get("finish_reason") or response.finish_reason
+        if any(cls.__name__ == "OpenAIChatModel" for cls in type(self._client).__mro__):
+            # There the library takes a stream that just ends for one that is finished; a proxy may have cut it.
+            told = (response.provider_details or {}).get("finish_reason") or response.finish_reason == "content_filter"
+        return bool(told)
+
+    def _reply(self, request: Request, response: ModelResponse, tried: int) -> Reply:
+        turn = read_turn(response)
+        if turn.calls:
+            self._originals[turn] = response
+            while len(self._originals) > _REMEMBERED:
+                self._originals.popitem(last=False)
+        spent = response.usage
+        usage = Usage(tokens_in=spent.input_tokens, tokens_out=spent.output_tokens)
+        if not spent.has_values() or spent.unmeasured_requests:
+            # Some servers do not count; a budget of tokens must hold all the same.
+            usage = measure(request, turn)
+        cost = _price(response, usage, self._settings)
+        usage = usage.model_copy(update={"model_calls": tried, "cost_usd": cost or 0.0})
+        return Reply(turn, usage, price_known=cost is not None)
+
+
+class _Loop:
+    """An event loop on a daemon thread, begun at first use, in which the client's connections live."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="etude-model", daemon=True)
+                self._thread.start()
+                asyncio.run_coroutine_threadsafe(self._client.__aenter__(), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.__aexit__(None, None, None)
+
+
+def _backoff(tried: int) -> float:
+    # Spread, so that many who failed together do not come back together.
+    longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (tried - 1))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+def _plain(value: Any) -> Any:
+    # An option from a variable is text; providers want a number to be a number.
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _price(response: ModelResponse, usage: Usage, settings: ModelSettings) -> float | None:
+    if settings.price_in is not None or settings.price_out is not None:
+        return (usage.tokens_in * (settings.price_in or 0.0) + usage.tokens_out * (settings.price_out or 0.0)) / 1e6
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None

@@ -1,0 +1,156 @@
+"""A simulated model of limited skill: it writes real code, right where it knows enough, and errs as models do.
+
+For measuring what learning brings without a provider. What it knows is drawn once from its seed, so the true effect
+of every lesson is known, and two runs with the same seed differ by what they were shown alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from string import Template
+from typing import Literal
+from urllib.parse import parse_qsl
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from etude.cancellation import Cancellation
+from etude.entities import Entity, ToolCall, Turn
+from etude.errors import Invalid
+from etude.models.base import Asked, Model, Reply, Request, Returned, Said, measure
+from etude.settings import Settings
+
+_ERRORS: dict[str, Callable[[str], str]] = {
+    "table": lambda right: f"{right}_table",
+    "column": lambda right: f"{right}_value",
+    "join": lambda _: "1 = 1",
+    "filter": lambda _: "1 = 1",
+    "unit": lambda right: right.split("/")[0].split("*")[0].strip(),
+    "dialect": lambda right: f"{right.partition('(')[0]}_OF({right.partition('(')[2]}",
+    "fault": lambda _: "",
+}
+"""What a model writes that does not know: a name it makes up, a condition it leaves out, a unit it overlooks."""
+
+
+class Need(Entity):
+    """Something that must be known to get a task right."""
+
+    name: str
+    """Its place in the code, written `${name}`."""
+    kind: Literal["table", "column", "join", "filter", "unit", "dialect", "fault"]
+    fact: str
+    """What is known or not; tasks that need the same fact share it."""
+    right: str
+    wrong: tuple[str, ...] = ()
+    """What is written where it is not known; by default a typical error of the kind."""
+    told: tuple[str, ...] = ()
+    """Texts that tell it: one of them in the conversation is enough. By default `right` itself."""
+    lures: dict[str, str] = Field(default_factory=dict)
+    """Texts of wrong lessons, and what an obedient model then writes."""
+
+
+class Task(Entity):
+    """A question, the code that answers it, and what must be known for it."""
+
+    asked: str
+    """Part of the question, by which it is recognised."""
+    code: str
+    needs: tuple[Need, ...] = ()
+    tool: str = "execute_sql"
+    argument: str = "sql"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Task:
+        if not Template(self.code).is_valid():
+            raise ValueError("a `$` in the code that is no place must be written `$$`")
+        if sorted(set(Template(self.code).get_identifiers())) != sorted(n.name for n in self.needs):
+            raise ValueError("the places in the code are not the needs of the task")
+        return self
+
+
+def open_sim(name: str, settings: Settings) -> Model:
+    """The model `sim:SKILL?tasks=PATH`, with `&seed=N` and `&obedience=P` where they matter."""
+    skill, _, rest = name.removeprefix("sim:").partition("?")
+    options = dict(parse_qsl(rest))
+    path = Path(options.pop("tasks", "")).expanduser()
+    unknown = sorted(set(options) - {"seed", "obedience"})
+    try:
+        if unknown:
+            raise ValueError(f"`{unknown[0]}` is not known")
+        tasks = TypeAdapter(tuple[Task, ...]).validate_json(path.read_bytes())
+        return SimModel(tasks, float(skill), int(options.get("seed", 0)), float(options.get("obedience", 0.5)))
+    except OSError as error:
+        raise Invalid(f"The tasks of `{name}` cannot be read: {error.strerror}.", hint=_HINT) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Invalid(f"The tasks `{path}` are not valid at `{where}`: {first['msg']}.", hint="Correct them.") from None
+    except ValueError as error:
+        raise Invalid(f"`{name}` cannot be read: {error}.", hint=_HINT) from None
+
+
+_HINT = "Write `sim:0.5?tasks=PATH`, with `&seed=1` and `&obedience=0.5` where they matter."
+
+
+class SimModel(Model):
+    """Knows a fact where a hash of seed, model and fact lies below its skill; an unknown one it must be shown."""
+
+    def __init__(
+        self, tasks: Sequence[Task], skill: float, seed: int = 0, obedience: float = 0.5, label: str = "sim"
+    ) -> None:
+        if not (0 <= skill <= 1 and 0 <= obedience <= 1):
+            raise ValueError("skill and obedience lie between 0 and 1")
+        self.name = f"sim:{skill:g}"
+        self._tasks = tasks
+        self._skill, self._seed, self._obedience, self._label = skill, seed, obedience, label
+
+    def knows(self, fact: str) -> bool:
+        """Whether the model knows it without being told."""
+        return self._draw("fact", fact) < self._skill
+
+    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+        """Code for the question; other code where what came back told more; else what came back."""
+        cancel.check()
+        turn = self._turn(request)
+        if turn.text:
+            on_text(turn.text)
+        return Reply(turn, measure(request, turn))
+
+    def _turn(self, request: Request) -> Turn:
+        task, start = self._find(request)
+        if task is None:
+            return Turn(text="I do not know.")
+        since = request.conversation[start:]
+        tried = [c.arguments for u in since if isinstance(u, Said) for c in u.turn.calls]
+        shown = "\n".join(u.text for u in request.conversation if not isinstance(u, Said))
+        code = Template(task.code).substitute({n.name: self._write(n, shown) for n in task.needs})
+        arguments = json.dumps({task.argument: code})
+        if arguments in tried:
+            results = [u.text for u in since if isinstance(u, Returned)]
+            return Turn(text=results[-1] if results else "I do not know.")
+        call = ToolCall(id=f"call_{len(tried) + 1}", name=task.tool, arguments=arguments)
+        return Turn(calls=(call,), stop="calls")
+
+    def _find(self, request: Request) -> tuple[Task | None, int]:
+        for n in range(len(request.conversation) - 1, -1, -1):
+            said = request.conversation[n]
+            if isinstance(said, Asked):
+                for task in self._tasks:
+                    if task.asked.lower() in said.text.lower():
+                        return task, n
+        return None, 0
+
+    def _write(self, need: Need, shown: str) -> str:
+        for lure, wrong in need.lures.items():
+            if lure in shown and self._draw("obey", lure) < self._obedience:
+                return wrong
+        if self.knows(need.fact) or any(text in shown for text in need.told or (need.right,)):
+            return need.right
+        errors = need.wrong or (_ERRORS[need.kind](need.right),)
+        return errors[int(self._draw("error", need.fact) * len(errors))]
+
+    def _draw(self, *of: str) -> float:
+        text = "\0".join((str(self._seed), self._label, *of))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
