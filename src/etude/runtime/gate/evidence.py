@@ -1,0 +1,268 @@
+"""Results as tables: what their columns hold, and what the names of the columns say about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Context, Decimal
+from functools import cached_property
+
+from etude.runtime.gate.mentions import TIME_UNITS, Period, find_numbers, word_set
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A computed result: rows of a query, perhaps only the first of `row_count`, or the text that a cell printed."""
+
+    name: str
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple[object, ...]] = ()
+    row_count: int | None = None
+    text: str = ""
+
+
+_PERCENT_WORDS = word_set(
+    "pct percent percentage rate share ratio growth margin change yoy mom qoq proportion fraction discount"
+)
+RATIO_WORDS = word_set("ratio multiple times factor x fold")
+_MONEY_WORDS = word_set(
+    "revenue price amount cost sale value spend profit income turnover fee salary budget usd eur gbp"
+)
+FALLING_WORDS = word_set("decline drop decrease loss churn reduction fall discount")
+COUNT_WORDS = word_set("n count cnt num number total qty quantity star rows freq frequency records")
+_KEY_WORDS = word_set("id key code zip postcode sku uuid rank position year month week day hour quarter phone")
+_ELAPSED_WORDS = word_set("duration latency elapsed runtime wait")
+_SCALE_WORDS = {
+    "k": 1e3, "thousand": 1e3, "thousands": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6,
+    "bn": 1e9, "billion": 1e9, "billions": 1e9, "cents": 0.01, "cent": 0.01,
+}  # fmt: skip
+_UNIT_WORDS = {
+    "ms": "millisecond", "sec": "second", "secs": "second", "min": "minute", "mins": "minute",
+    "hr": "hour", "hrs": "hour",
+} | {unit + s: unit for unit in TIME_UNITS for s in ("", "s")}  # fmt: skip
+_MAX_ROWS = 5000
+HUGE = 1e300
+EXACT = Context(prec=6000)
+
+
+@dataclass
+class Column:
+    """One column: its values, its numbers by row, and what its name says about them.
+
+    `exact` are the values that `numbers` came from, and `huge` those too large to compute with as floats.
+    """
+
+    name: str
+    values: list[object]
+    words: frozenset[str] = frozenset()
+    numbers: dict[int, float] = field(default_factory=dict)
+    exact: dict[int, object] = field(default_factory=dict)
+    huge: dict[int, object] = field(default_factory=dict)
+    factor: float = 1.0
+    unit: str = ""
+
+    @cached_property
+    def is_key(self) -> bool:
+        """Whether the numbers name things, so that sums and ratios of them mean nothing."""
+        last = re.split(r"[\W_]+", self.name.lower().strip("_"))[-1]
+        return last in _KEY_WORDS or (bool(self.numbers) and "year" in self.words)
+
+    @cached_property
+    def periods(self) -> dict[int, Period]:
+        """The values that are dates or name a stretch of time, by row."""
+        return {i: period for i, value in enumerate(self.values) if (period := _period_of(value, self))}
+
+    @cached_property
+    def is_measure(self) -> bool:
+        """Whether the numbers measure something."""
+        return bool(self.numbers) and not self.is_key
+
+    @cached_property
+    def is_percent(self) -> bool:
+        """Whether the name says that these are percentages or fractions."""
+        return bool(self.words & _PERCENT_WORDS) or "%" in self.name
+
+    @cached_property
+    def may_be_percent(self) -> bool:
+        """Whether numbers could be percentages though the name does not say so."""
+        plain = not self.unit and self.factor == 1 and not self.words & _MONEY_WORDS
+        return plain and not self.whole and not self.is_key and max(map(abs, self.numbers.values())) <= 200
+
+    @cached_property
+    def is_fraction(self) -> bool:
+        """Whether the numbers may be fractions of one."""
+        return (
+            bool(self.numbers)
+            and all(-10 <= v <= 10 for v in self.numbers.values())
+            and (self.is_percent or any(not v.is_integer() for v in self.numbers.values()))
+        )
+
+    @cached_property
+    def adds_up(self) -> bool:
+        """Whether a sum of the numbers means something: that of rates does not."""
+        return not self.is_percent or self.whole
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all numbers are whole."""
+        return all(v.is_integer() for v in self.numbers.values())
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of the numbers."""
+        return math.fsum(self.numbers.values())
+
+    @cached_property
+    def extremes(self) -> tuple[int, ...]:
+        """The rows of the largest, the second largest and the smallest value."""
+        order = sorted(self.numbers, key=self.numbers.__getitem__, reverse=True)
+        return tuple(dict.fromkeys([*order[:2], *order[-1:]]))
+
+    @cached_property
+    def descending(self) -> list[float]:
+        """The numbers, largest first."""
+        return sorted(self.numbers.values(), reverse=True)
+
+
+@dataclass
+class Table:
+    """A result prepared for looking things up."""
+
+    name: str
+    columns: list[Column]
+    rows: int
+    row_count: int
+    printed: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are there, so that a sum of them is the sum."""
+        return self.rows == self.row_count
+
+    @cached_property
+    def measures(self) -> list[Column]:
+        """The columns that measure something."""
+        return [column for column in self.columns if column.is_measure]
+
+    @cached_property
+    def periods(self) -> dict[int, Period]:
+        """What stretch of time each row is about, by the first column that says so."""
+        return next((column.periods for column in self.columns if column.periods), {})
+
+    @cached_property
+    def all_periods(self) -> set[Period]:
+        """The dates of all columns."""
+        return {period for column in self.columns for period in column.periods.values()}
+
+    @cached_property
+    def labels(self) -> dict[str, list[int]]:
+        """The rows in which each short text stands."""
+        found: dict[str, list[int]] = {}
+        for column in self.columns:
+            for i, value in enumerate(column.values):
+                if isinstance(value, str) and 1 <= len(value) <= 80:
+                    found.setdefault(value, []).append(i)
+        return found
+
+    def row_label(self, row: int) -> str:
+        """What to call a row."""
+        for column in self.columns:
+            value = column.values[row]
+            if isinstance(value, str | date):
+                return str(value)
+        return f"row {row + 1}"
+
+
+def tables_of(evidence: Evidence) -> Iterator[Table]:
+    """The result as tables: one of rows, and one or more of what was printed."""
+    if evidence.columns:
+        rows = evidence.rows[:_MAX_ROWS]
+        columns = [
+            _column(name, [row[i] if i < len(row) else None for row in rows]) for i, name in enumerate(evidence.columns)
+        ]
+        count = len(evidence.rows) if evidence.row_count is None else evidence.row_count
+        yield Table(evidence.name, columns, len(rows), count)
+    if evidence.text:
+        yield from _printed_tables(evidence)
+
+
+def _printed_tables(evidence: Evidence) -> Iterator[Table]:
+    """Printed lines as rows, those with equally many numbers together: so that printed tables compare by column."""
+    groups: dict[int, list[tuple[object, ...]]] = {}
+    for line in evidence.text[:200_000].splitlines()[:_MAX_ROWS]:
+        numbers = [Decimal(n.replace(",", "")) for n in re.findall(_PRINTED_NUMBER, line)]
+        if numbers:
+            label = re.sub(_PRINTED_NUMBER, " ", line).strip(" \t:=|,;()[]'\"")
+            groups.setdefault(len(numbers), []).append((label, line, *numbers))
+    for width, rows in groups.items():
+        names = ("label", "line", *(f"value {i + 1}" if width > 1 else "value" for i in range(width)))
+        columns = [_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+        yield Table(evidence.name, columns, len(rows), len(rows), printed=True)
+
+
+_PRINTED_NUMBER = r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?(?![\w])"
+
+
+def _column(name: str, values: list[object]) -> Column:
+    column = Column(name, values, name_words(name))
+    for i, value in enumerate(values):
+        number = _as_number(value)
+        if number is not None and abs(number) > HUGE:
+            column.huge[i] = value
+        elif number is not None:
+            column.numbers[i], column.exact[i] = number, value
+    raw = re.split(r"[\W_]+", name.lower())
+    column.factor = next((_SCALE_WORDS[word] for word in reversed(raw) if word in _SCALE_WORDS), 1.0)
+    column.unit = next((_UNIT_WORDS[word] for word in reversed(raw) if word in _UNIT_WORDS), "")
+    if not column.unit and column.words & _ELAPSED_WORDS:
+        column.unit = "second"
+    return column
+
+
+def _as_number(value: object) -> float | None:
+    """The value as a float, where it is a number that one can hold; of larger ones the exact value is kept."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        return None
+    if isinstance(value, str) and not re.fullmatch(r"\s*[-+]?\d{1,300}(?:\.\d{1,300})?\s*", value):
+        return None
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf
+    return None if isinstance(value, float) and not math.isfinite(value) else number
+
+
+def name_words(name: str) -> frozenset[str]:
+    """The words of a name, in lower case and the singular."""
+    split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    return frozenset(singular(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
+
+
+def singular(word: str) -> str:
+    """An English word in the singular, well enough to compare it with another."""
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 2 else word
+
+
+_LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)
+
+
+def _period_of(value: object, column: Column) -> Period | None:
+    if isinstance(value, date):  # A datetime is one too.
+        return Period(value.year, None, None, value.month, value.day)
+    if isinstance(value, int) and not isinstance(value, bool) and "year" in column.words and 1500 <= value <= 2500:
+        return Period(value)
+    if isinstance(value, str) and len(value) <= 24 and _LIKE_A_DATE.search(value):
+        dates = [
+            m.period for m in find_numbers(value) if m.kind == "date" and m.end - m.start >= len(value.strip()) - 9
+        ]
+        return dates[0] if dates else None
+    return None

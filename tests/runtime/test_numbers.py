@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from etude.runtime.numbers import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
+
+from .answers import Answer, make_answers
+from .written import ANSWERS, LAST, LATER
+
+SALES = Evidence(
+    "sales",
+    ("region", "orders", "revenue", "margin"),
+    [("North", 412, 48210.5, 0.231), ("South", 388, 39904.25, 0.187), ("East", 275, 31077.0, 0.305)],
+)
+
+
+def readings(text: str) -> list[tuple[str, str, list[str]]]:
+    return [(m.text, m.kind, [f"{r.value.normalize():f}" for r in m.readings]) for m in find_numbers(text)]
+
+
+def unverified(text: str, *results: Evidence, question: str = "", context: tuple[str, ...] = ()) -> list[str]:
+    return [checked.mention.text for checked in check_numbers(text, results, question, context).unverified]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,234.5", [("1,234.5", "number", ["1234.5"])]),
+        ("1 234,5", [("1 234,5", "number", ["1234.5"])]),
+        ("1.234,5", [("1.234,5", "number", ["1234.5"])]),
+        ("1,23,456", [("1,23,456", "number", ["123456"])]),
+        ("1.234", [("1.234", "number", ["1.234", "1234"])]),
+        ("1,234", [("1,234", "number", ["1234", "1.234"])]),
+        ("12k", [("12k", "number", ["12000"])]),
+        ("3.4M", [("3.4M", "number", ["3400000"])]),
+        ("2 million", [("2 million", "number", ["2000000"])]),
+        ("1.2bn", [("1.2bn", "number", ["1200000000"])]),
+        ("1e6", [("1e6", "number", ["1000000"])]),
+        ("$1,200.50", [("$1,200.50", "number", ["1200.5"])]),
+        ("-$5", [("-$5", "number", ["-5"])]),
+        ("€5", [("€5", "number", ["5"])]),
+        ("45%", [("45%", "percent", ["45"])]),
+        ("45 percent", [("45 percent", "percent", ["45"])]),
+        ("12 percentage points", [("12 percentage points", "points", ["12"])]),
+        ("50 bps", [("50 bps", "points", ["0.5"])]),
+        ("\u22123.5%", [("\u22123.5%", "percent", ["-3.5"])]),
+        ("10-20", [("10", "number", ["10"]), ("20", "number", ["20"])]),
+        ("10\u201320%", [("10", "percent", ["10"]), ("20%", "percent", ["20"])]),
+        ("between 5 and 6%", [("5", "percent", ["5"]), ("6%", "percent", ["6"])]),
+        ("338 or 5.6%", [("338", "number", ["338"]), ("5.6%", "percent", ["5.6"])]),
+        ("2.5x", [("2.5x", "times", ["2.5"])]),
+        ("twofold", [("twofold", "times", ["2"])]),
+        ("it doubled", [("doubled", "times", ["2"])]),
+        ("two and a half times", [("two and a half times", "times", ["2.5"])]),
+        ("3/4", [("3/4", "percent", ["75"])]),
+        ("about half of it", [("half", "percent", ["50"])]),
+        ("three regions", [("three", "number", ["3"])]),
+        ("twenty-five late orders", [("twenty-five", "number", ["25"])]),
+        ("a dozen", [("a dozen", "number", ["12"])]),
+        ("over five quarters", [("five", "number", ["5"])]),
+        ("the 3rd", [("3rd", "ordinal", ["3"])]),
+        ("third-largest", [("third", "ordinal", ["3"])]),
+        ("`1234`", [("1234", "number", ["1234"])]),
+        ("1987 customers", [("1987", "number", ["1987"])]),
+    ],
+)
+def test_a_number_is_read_with_its_unit(text: str, expected: list[tuple[str, str, list[str]]]) -> None:
+    assert readings(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `SELECT 1 + 41` first",
+        "```\nx = 42\n```",
+        "see https://example.org/v2/42",
+        'the "Area 51" store',
+        "column col_2 of table t1, SKU-1234, COVID-19, version 1.2.3, v2, 3D, 10.0.0.1",
+        "1. West\n2. East\n3) North",
+        "these two, one of them, both, the first and the second",
+        "a third region; in the second half",
+    ],
+)
+def test_names_code_and_numbering_are_not_numbers(text: str) -> None:
+    assert readings(text) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-03-01", "1 March 2024", "March 2024", "Q3 2024", "2024-Q3", "FY25", "in 2024", "H1 2024"]
+)
+def test_dates_are_dates(text: str) -> None:
+    assert [mention.kind for mention in find_numbers(text)] == ["date"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "North has 412 orders and $48,210.50.",
+        "North made 48.2k, or 48,211.",
+        "There are three regions, with 1,075 orders in total.",
+        "On average a region makes 39,730.58.",
+        "North makes 40.4% of the revenue.",
+        "South has 24 fewer orders than North.",
+        "North's revenue is 20.8% higher than that of South.",
+        "North's revenue is 1.6x that of East.",
+        "North has a margin of 23.1%, 4.4 percentage points above South.",
+        "North and East together have 687 orders.",
+        "The top two regions make 73.9% of revenue.",
+        "An order in North is worth $117.02.",
+        "Two regions have more than 300 orders.",
+        "More than a third of the revenue comes from North.",
+    ],
+)
+def test_what_follows_from_a_result_is_verified(text: str) -> None:
+    assert unverified(text, SALES) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "false"),
+    [
+        ("North has 421 orders.", ["421"]),
+        ("North made 48.3k.", ["48.3k"]),
+        ("North made 48,209 and South 39,905.", ["48,209", "39,905"]),
+        ("There are four regions.", ["four"]),
+        ("North makes 44.4% of the revenue.", ["44.4%"]),
+        ("North makes -40.4% of the revenue.", ["-40.4%"]),
+        ("North's revenue is 20.8% lower than that of South.", ["20.8%"]),
+        ("Four regions have more than 300 orders.", ["Four"]),
+        ("Sales peaked in 2031.", ["2031"]),
+        ("Half of the revenue comes from East.", ["Half"]),
+        ("North has a margin of 23.1 million.", ["23.1 million"]),
+    ],
+)
+def test_what_does_not_is_not(text: str, false: list[str]) -> None:
+    assert unverified(text, SALES) == false
+
+
+def test_numbers_of_the_question_and_the_query_may_be_repeated() -> None:
+    text = "Here are the top 10 since 2020 above 5,000."
+    assert unverified(text, SALES) == ["10", "2020", "5,000"]
+    assert unverified(text, SALES, question="top 10 since 2020?", context=("WHERE total > 5000",)) == []
+
+
+def test_a_name_may_hold_a_number() -> None:
+    items = Evidence("items", ("item", "sold"), [("Monitor 27", 14), ("Area 51 Lamp", 3)])
+    assert unverified("Monitor 27 sold 14 times, Area 51 Lamp 3.", items) == []
+
+
+def test_of_a_result_cut_short_the_total_is_not_known() -> None:
+    part = Evidence("sales", SALES.columns, SALES.rows, row_count=12480)
+    assert unverified("12,480 rows; the orders sum to 1,075.", part) == ["1,075"]
+
+
+def test_printed_numbers_count_as_computed() -> None:
+    cell = Evidence("cell 1", text="mean: 4.327\nlate 212 of 1,520\n")
+    assert unverified("The mean is 4.33; 212 (13.9%) of 1,520 were late, not 221.", cell) == ["221"]
+
+
+def test_units_of_time_are_converted_and_not_confused() -> None:
+    calls = Evidence("calls", ("team", "avg_wait_seconds"), [("A-Team", 655.5), ("B-Team", 90.0)])
+    assert unverified("The A-Team waits 10.9 minutes, the B-Team 90 seconds.", calls) == []
+    assert unverified("The A-Team waits 10.9 hours, the B-Team 90 minutes.", calls) == ["10.9 hours", "90 minutes"]
+
+
+def test_a_column_in_millions_is_read_so() -> None:
+    sales = Evidence("sales", ("country", "revenue_m"), [("Spain", 7.88), ("Italy", 8.31)])
+    assert unverified("Italy made 8.31 million, Spain 7,880,000.", sales) == []
+
+
+def test_parts_of_dates_and_times_are_found() -> None:
+    events = Evidence("events", ("at",), [(datetime(2024, 3, 5, 14, 30),)])
+    assert unverified("It happened on March 5, 2024 at 14:30.", events) == []
+    assert unverified("It happened on March 6, 2024 at 15:30.", events) == ["March 6, 2024", "15:30"]
+
+
+def test_in_a_large_result_a_percentage_is_no_accident() -> None:
+    rows = [
+        (f"Shop {chr(65 + i // 26)}{chr(65 + i % 26)}", 1000 + 37 * i % 4001, i * i % 997 / 1000) for i in range(200)
+    ]
+    result = Evidence("shops", ("shop", "visits", "rate"), rows)
+    found = [p for p in range(2, 99) if not unverified(f"Shop AC grew by {p}% in visits against Shop BD.", result)]
+    assert found == [93]
+
+
+def test_odd_values_do_no_harm() -> None:
+    rows = [
+        (10**400, float("nan"), None, True),
+        (-(10**5000), float("inf"), Decimal("NaN"), "x"),
+        (3, -0.0, Decimal("Infinity"), b""),
+    ]
+    odd = Evidence("odd", ("a", "b", "c", "d"), rows)  # type: ignore[arg-type]
+    assert unverified(f"It is 3, {10**400} and 7 in 2024 or 50% of it.", odd) == ["7", "2024", "50%"]
+    assert check_numbers("Nothing at all.", []).ok
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.decimals()
+    | st.text(max_size=12)
+    | st.dates()
+    | st.datetimes()
+)
+
+
+@given(
+    st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=6),
+    st.lists(
+        st.sampled_from(
+            ["up 5%", "2024", "1e300", "a third of", "7 more", "3x", "total 12", "0.0", "top 2", "\n- ", "$1.5M"]
+        ),
+        max_size=8,
+    ),
+    st.text(max_size=20),
+)
+def test_any_result_can_be_searched(rows: list[tuple[object, ...]], words: list[str], printed: str) -> None:
+    named = [str(row[0]) for row in rows[:2] if isinstance(row[0], str | date)]
+    check_numbers(
+        " ".join([*named, *words]),
+        [Evidence("r", ("label", "revenue_m", "rate"), rows), Evidence("cell", text=printed)],
+    )
+
+
+def test_unverified_numbers_are_marked_once() -> None:
+    text = "North has 421 orders, `99` and 412."
+    verdict = check_numbers(text, [SALES])
+    marked = mark_unverified(text, verdict)
+    assert marked == "North has 421 [unverified] orders, `99` [unverified] and 412."
+    assert mark_unverified(marked, verdict) == marked
+    assert mark_unverified(marked, check_numbers(marked, [SALES])) == marked
+    with pytest.raises(ValueError, match="another text"):
+        mark_unverified("other", verdict)
+
+
+def test_the_explanation_names_what_to_correct() -> None:
+    message = explain(check_numbers("North has 421 orders, South 388.", [SALES]))
+    assert "`421`" in message
+    assert "`388`" not in message
+    assert "leave the number out" in message
+    assert explain(check_numbers("North has 412 orders.", [SALES])) == ""
+
+
+def test_every_verified_number_has_its_source() -> None:
+    verdict = check_numbers("South has 388 orders, 94.2% of North's 412.", [SALES])
+    assert [checked.because for checked in verdict.mentions] == [
+        "sales.orders, row 2",
+        "sales.orders, row 2 as a share of sales.orders, row 1",
+        "sales.orders, row 1",
+    ]
+
+
+@given(st.text() | st.text(alphabet="0123456789.,-+%$€kMx/: eE'`\"\n|#Q\u2212abth", max_size=60))
+@example("1" * 5000)
+@example("٣٤٥ ²³ ½ 1²")
+def test_any_text_can_be_read(text: str) -> None:
+    at = 0
+    for mention in find_numbers(text):
+        assert at <= mention.start < mention.end <= len(text)
+        assert text[mention.start : mention.end] == mention.text
+        at = mention.end
+
+
+@given(st.text(alphabet="0123456789.,-%$ km[]unverifd`\nNorthas", max_size=80))
+def test_marking_twice_is_marking_once(text: str) -> None:
+    once = mark_unverified(text, check_numbers(text, [SALES]))
+    assert mark_unverified(once, check_numbers(once, [SALES])) == once
+
+
+def group(value: Decimal, mark: str, point: str) -> str:
+    return f"{value:,}".translate(str.maketrans(",.", mark + point))
+
+
+@given(
+    st.decimals(min_value=-(10**9), max_value=10**9, places=4) | st.integers(-(10**15), 10**15).map(Decimal),
+    st.sampled_from(["english", "swiss", "spaces", "plain", "money", "float", "thousands", "millions"]),
+    st.integers(0, 4),
+    st.sampled_from(["ROUND_HALF_UP", "ROUND_HALF_EVEN"]),
+)
+def test_any_cell_written_in_any_way_is_verified(value: Decimal, style: str, places: int, rounding: str) -> None:
+    scale = {"thousands": 1000, "millions": 10**6}.get(style, 1)
+    rounded = (value / scale).quantize(Decimal(1).scaleb(-places), rounding)
+    written = {
+        "english": f"{rounded:,}",
+        "swiss": group(rounded, "'", "."),
+        "spaces": group(rounded, "\u202f", "," if places else "."),
+        "plain": f"{rounded}",
+        "money": f"{'-' if rounded < 0 else ''}${abs(rounded):,}",
+        "float": f"{rounded}",
+        "thousands": f"{rounded:,}k",
+        "millions": f"{rounded:,} million",
+    }[style]
+    cell: object = float(value) if style == "float" else value
+    result = Evidence("r", ("label", "amount"), [("total", cell), ("other", 1)])
+    assert unverified(f"The amount is {written} here.", result) == []
+
+
+@given(st.floats(0, 1), st.integers(0, 3))
+def test_a_fraction_may_be_written_as_a_percentage(fraction: float, places: int) -> None:
+    result = Evidence("r", ("label", "rate"), [("total", fraction), ("other", 0.5)])
+    written = (Decimal(repr(fraction)) * 100).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP")
+    assert unverified(f"The rate is {written}%.", result) == []
+
+
+@given(st.dates(date(1900, 1, 1), date(2099, 12, 31)))
+def test_a_date_may_be_written_in_any_way(day: date) -> None:
+    result = Evidence("r", ("day",), [(day,)])
+    year, quarter = day.year, (day.month + 2) // 3
+    text = f"On {day.isoformat()}, or {day.day} {day:%B} {year}, in {day:%b} {year}, in {year}, Q{quarter} {year}."
+    assert unverified(text, result) == []
+
+
+def tally(answers: list[tuple[Verdict, tuple[tuple[int, int], ...]]]) -> tuple[int, int, int, int]:
+    """Lies, lies caught, true numbers, true numbers that were taken for lies."""
+    lies = caught = true = alarms = 0
+    for verdict, false in answers:
+        lies += len(false)
+        hit = set()
+        for checked in verdict.mentions:
+            span = next((s for s in false if checked.mention.start < s[1] and s[0] < checked.mention.end), None)
+            if span is None:
+                true += 1
+                alarms += not checked.verified
+            elif not checked.verified:
+                hit.add(span)
+        caught += len(hit)
+    return lies, caught, true, alarms
+
+
+def judge(answer: Answer) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
+    return check_numbers(answer.text, answer.results, answer.question), answer.false
+
+
+@pytest.mark.parametrize("seed", [1, 20, 300])
+def test_lies_are_caught_and_truths_are_left_alone(seed: int) -> None:
+    lies, caught, true, alarms = tally([judge(answer) for answer in make_answers(seed, 500, lies=True)])
+    assert caught >= 0.98 * lies
+    assert alarms <= 0.02 * true
+    _, _, true, alarms = tally([judge(answer) for answer in make_answers(seed + 1, 200, lies=False)])
+    assert alarms <= 0.02 * true
+
+
+@pytest.mark.parametrize("answers", [ANSWERS, LATER, LAST], ids=["first", "later", "last"])
+def test_lies_in_answers_written_by_hand_are_caught(answers: list[tuple[tuple[Evidence, ...], str, str]]) -> None:
+    judged = []
+    for results, question, marked in answers:
+        pieces = re.split("[⟦⟧]", marked)
+        text, false = "", []
+        for i, piece in enumerate(pieces):
+            if i % 2:
+                false.append((len(text), len(text) + len(piece)))
+            text += piece
+        judged.append((check_numbers(text, results, question), tuple(false)))
+    lies, caught, true, alarms = tally(judged)
+    assert caught >= 0.98 * lies
+    assert alarms <= 0.02 * true
