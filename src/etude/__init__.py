@@ -8,15 +8,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etude import errors
     from etude.app import App
-    from etude.connection import Connection, connect, open_session
+    from etude.connection import Connection, ask, connect, open_session, reply
     from etude.entities import Limits
     from etude.result import Result
+    from etude.runtime.answer import Answer
     from etude.settings import Settings
 
 __version__ = "0.1.0"
-__all__ = ["App", "Connection", "Limits", "Result", "Settings", "__version__", "connect", "errors", "open_session"]
+__all__ = [
+    "Answer",
+    "App",
+    "Connection",
+    "Limits",
+    "Result",
+    "Settings",
+    "__version__",
+    "ask",
+    "connect",
+    "errors",
+    "open_session",
+    "reply",
+]
 
 _PLACES = {
+    "Answer": "etude.runtime.answer",
+    "ask": "etude.connection",
+    "reply": "etude.connection",
     "App": "etude.app",
     "Connection": "etude.connection",
     "connect": "etude.connection",

@@ -20,6 +20,12 @@ from etude.sources.pool import Answer, EngineLimits, Pool
 from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
+    from etude.desk import Desk
+    from etude.entities import Budget
+    from etude.events import Entry
+    from etude.models.base import Model
+    from etude.runtime.answer import Answer as Answered
+    from etude.runtime.control import Control
     from etude.runtime.notebook import Notebook
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
@@ -42,6 +48,7 @@ class App:
         self.pool = Pool(limits, engine.processes)
         self._sources: dict[tuple[str, str], Source] = {}
         self._lock = threading.Lock()
+        self._views: dict[str, App] = {}
 
     @cached_property
     def store(self) -> Store:
@@ -65,7 +72,9 @@ class App:
         return self.settings.home / "scratch"
 
     def close(self) -> None:
-        """End the sessions and the engines, and let go of the store."""
+        """Pause the runs that are being worked at, end the sessions and the engines, and let go of the store."""
+        for each in self.views():
+            each.desk.close()
         if "sandbox" in self.__dict__:
             self.sandbox.close()
         self.pool.close()
@@ -77,6 +86,23 @@ class App:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def tenant(self) -> str:
+        """Whose runs, threads and sources are seen."""
+        return self.store.tenant
+
+    def scoped(self, tenant: str) -> App:
+        """The same etude as a tenant sees it: engines, sandbox and objects are shared, all else is its own.
+
+        Sources of the settings are those of the first tenant alone.
+        """
+        if tenant == self.tenant:
+            return self
+        with self._lock:
+            if tenant not in self._views:
+                self._views[tenant] = _View(self, tenant)
+            return self._views[tenant]
 
     # -- sources
 
@@ -232,6 +258,35 @@ class App:
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
 
+    def views(self) -> list[App]:
+        """This app and its tenants', as far as questions were asked of them."""
+        return [each for each in (self, *self._views.values()) if "desk" in each.__dict__]
+
+    # -- questions
+
+    @cached_property
+    def desk(self) -> Desk:
+        """Where questions are worked at."""
+        from etude.desk import Desk
+
+        return Desk(self)
+
+    def ask(
+        self,
+        source: str | Source | None,
+        question: str,
+        *,
+        model: str | Model | None = None,
+        thread_id: str | None = None,
+        budget: Budget | None = None,
+        on_entry: Callable[[Entry], None] | None = None,
+        control: Control | None = None,
+    ) -> Answered:
+        """Have a question answered; `on_entry` sees what happens as it does. `SQL:` and `PYTHON:` run as they are."""
+        return self.desk.ask(
+            source, question, model=model, thread_id=thread_id, budget=budget, on_entry=on_entry, control=control
+        )
+
     # -- sessions
 
     @cached_property
@@ -246,7 +301,7 @@ class App:
 
     def open_session(
         self,
-        source: str | None = None,
+        source: str | Source | None = None,
         *,
         others: Mapping[str, str] | None = None,
         limits: SessionLimits | None = None,
@@ -257,10 +312,12 @@ class App:
         network: Sequence[str] = (),
         record: bool | None = None,
         thread_id: str | None = None,
+        alone: bool = False,
         seed: int = 0,
     ) -> Notebook:
         """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back.
 
+        `alone` keeps its queries from naming any other source, registered or not.
         `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
         """
         from etude.runtime.notebook import Access, Notebook
@@ -277,7 +334,9 @@ class App:
             opened.mount()
             access = Access(
                 opened.name,
-                lambda sql, asked: self._ask(opened, sql, joined, asked, recorded),
+                lambda sql, asked: opened.query(sql, asked, recorded)
+                if alone
+                else self._ask(opened, sql, joined, asked, recorded),
                 lambda: opened.catalog(self.settings.limits),
                 self.settings.limits,
             )
@@ -299,9 +358,10 @@ class App:
         run = self.store.run(self.store.resolve_run(run_id))
         if run.result is None or run.result_artifact is None:
             raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint=f"`etude runs show {run.id}`.")
-        return self._read(run.result, run.result_artifact, run.id)
+        return self.read_result(run.result, run.result_artifact, run.id)
 
-    def _read(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
+    def read_result(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
+        """A kept result."""
         import pyarrow.parquet as pq
 
         path = self.objects.local_path(artifact.hash)
@@ -311,6 +371,33 @@ class App:
 
         table = pq.read_table(io.BytesIO(self.objects.get(artifact.hash)))
         return Result(info, table.to_batches() or no_rows(table.schema), run_id=run_id)
+
+
+class _View(App):
+    """An app as one tenant sees it; whoever opened the app itself closes it."""
+
+    def __init__(self, owner: App, tenant: str) -> None:
+        store = owner.store.scoped(tenant)
+        self.__dict__ |= {k: v for k, v in owner.__dict__.items() if not isinstance(vars(App).get(k), cached_property)}
+        self._owner = owner
+        self.settings = owner.settings.model_copy(update={"sources": {}})
+        self.store = store
+        self._sources = {}
+        self._lock = threading.Lock()
+
+    @property
+    def objects(self) -> Objects:
+        return self._owner.objects
+
+    @property
+    def sandbox(self) -> Provider:
+        return self._owner.sandbox
+
+    def scoped(self, tenant: str) -> App:
+        return self if tenant == self.tenant else self._owner.scoped(tenant)
+
+    def close(self) -> None:
+        """Do nothing: the app itself is closed by whoever opened it."""
 
 
 def _anywhere(url: str, kind: str) -> str:

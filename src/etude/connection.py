@@ -12,6 +12,7 @@ from etude.result import Result
 from etude.settings import change_limits
 
 if TYPE_CHECKING:
+    from etude.runtime.answer import Answer
     from etude.runtime.notebook import Notebook
     from etude.sources.plan import QueryPlan
 
@@ -30,6 +31,31 @@ def connect(
     """
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
     return Connection(chosen, {n: os.fspath(u) for n, u in others.items()}, app)
+
+
+def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | None = None, **options: Any) -> Answer:
+    """Have a question answered (`$ETUDE_SOURCE` where the source is None). See `App.ask` for the options.
+
+    Raises the error that the run ended with. An answer whose `question` is set needs a reply first: `reply`.
+    """
+    chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
+    own = app or App()
+    try:
+        return own.ask(chosen, question, **options).require()
+    finally:
+        if app is None:
+            own.close()
+
+
+def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
+    """Answer the question that a run waits with, and go on with it."""
+    own = app or App()
+    try:
+        own.desk.answer(run_id, text)
+        return own.desk.answer_of(own.desk.work(run_id)).require()
+    finally:
+        if app is None:
+            own.close()
 
 
 def open_session(

@@ -161,6 +161,37 @@ class Usage(Entity):
         return Usage(**{f: getattr(self, f) + getattr(other, f) for f in Usage.model_fields})
 
 
+class ToolCall(Entity):
+    """A tool that a model wants to have run. `arguments` is the text it wrote, which may be no valid JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Turn(Entity):
+    """What a model said: text, tools to call, or both."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    stop: Literal["end", "calls", "length", "refused"] = "end"
+
+
+class Budget(Entity):
+    """What a run of an agent may use, all its steps together. Zero means no limit, but for steps and seconds."""
+
+    steps: int = Field(default=24, ge=1)
+    """Turns of the model."""
+    wall_s: float = Field(default=600.0, gt=0)
+    """Seconds; those of a person who is asked do not count."""
+    tokens: int = Field(default=400_000, ge=0)
+    """Tokens, read and written."""
+    cost_usd: float = Field(default=0.0, ge=0)
+    """Money, where the price of the model is known."""
+    rows: int = Field(default=0, ge=0)
+    """Rows of all results."""
+
+
 RunKind = Literal["sql", "plan", "python", "ask", "catalog"]
 RunStatus = Literal["queued", "running", "paused", "waiting", "succeeded", "failed", "cancelled"]
 StepKind = Literal["sql", "python", "model", "tool"]
@@ -194,6 +225,17 @@ class Step(Entity):
     error_key: str | None = None
     elapsed_ms: float | None = None
     usage: Usage = Usage()
+    turn: Turn | None = None
+    shown: str | None = None
+
+
+class Guidance(Entity):
+    """Words to the model that came when the run had `after` steps."""
+
+    text: str
+    by: Literal["user", "gate"] = "user"
+    interrupts: bool = False
+    after: int
 
 
 class Run(Entity):
@@ -205,8 +247,13 @@ class Run(Entity):
     source: str | None = None
     thread_id: str | None = None
     parent: str | None = None
+    location: str | None = None
+    model: str | None = None
+    budget: Budget | None = None
     worker: str | None = None
     status: RunStatus = "queued"
+    requested: Literal["pause", "cancel"] | None = None
+    paused_by: str = ""
     seq: int = 0
     created_at: datetime
     started_at: datetime | None = None
@@ -216,6 +263,16 @@ class Run(Entity):
     result: ResultInfo | None = None
     result_artifact: Artifact | None = None
     answer: str | None = None
+    code: str | None = None
+    chart: dict[str, Any] | None = None
+    unverified: tuple[str, ...] = ()
+    guidance: tuple[Guidance, ...] = ()
+    question: str | None = None
+    """What a person was asked last."""
+    choices: tuple[str, ...] = ()
+    call: str = ""
+    reply: str | None = None
+    """What the person answered; None while the run waits."""
     error: dict[str, Any] | None = None
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()

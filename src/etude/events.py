@@ -10,8 +10,10 @@ from pydantic import Field, TypeAdapter
 
 from etude.entities import (
     Artifact,
+    Budget,
     Entity,
     Estimate,
+    Guidance,
     Limits,
     Outcome,
     Read,
@@ -22,9 +24,14 @@ from etude.entities import (
     RunSummary,
     Step,
     StepKind,
+    Turn,
     Usage,
 )
 from etude.errors import Conflict
+
+
+INTERRUPTED = "interrupted"
+"""The `error_key` of a step whose process ended before it did."""
 
 
 class RunQueued(Entity):
@@ -37,6 +44,10 @@ class RunQueued(Entity):
     thread_id: str | None = None
     parent: str | None = None
     """The run this one continues, replays or shadows."""
+    location: str | None = None
+    """Where a source that has no registered name is, if that is no secret."""
+    model: str | None = None
+    budget: Budget | None = None
 
 
 class RunStarted(Entity):
@@ -65,6 +76,35 @@ class RunWaiting(Entity):
 
     type: Literal["run.waiting"] = "run.waiting"
     question: str
+    choices: tuple[str, ...] = ()
+    call: str = ""
+    """The step whose call asks, by its id."""
+
+
+class RunAnswered(Entity):
+    """A person answered; whoever takes the run next goes on with it."""
+
+    type: Literal["run.answered"] = "run.answered"
+    text: str
+    by: str = ""
+
+
+class RunRequested(Entity):
+    """Somebody wants the run to pause or to end; the worker that has it will see to it."""
+
+    type: Literal["run.requested"] = "run.requested"
+    what: Literal["pause", "cancel"]
+    by: str = ""
+
+
+class Guided(Entity):
+    """Words that reach the model before its next turn: from a person, or from a check of its answer."""
+
+    type: Literal["guided"] = "guided"
+    text: str
+    by: Literal["user", "gate"] = "user"
+    interrupts: bool = False
+    """Whether the calls that were still open are given up."""
 
 
 class RunFinished(Entity):
@@ -74,6 +114,12 @@ class RunFinished(Entity):
     result: ResultInfo | None = None
     artifact: Artifact | None = None
     answer: str | None = None
+    code: str | None = None
+    """What computed the answer, to be run again."""
+    chart: dict[str, Any] | None = None
+    """A Vega-Lite chart of the result, without its data."""
+    unverified: tuple[str, ...] = ()
+    """Numbers of the answer that no result holds."""
 
 
 class RunFailed(Entity):
@@ -125,6 +171,20 @@ class StepFinished(Entity):
     """The error with its values masked, so that equal failures count as one."""
     elapsed_ms: float = 0.0
     usage: Usage = Usage()
+    turn: Turn | None = None
+    """What a model said."""
+    shown: str | None = None
+    """What a model was shown of a tool's outcome."""
+
+
+class TextDelta(Entity):
+    """A piece of the text that a model is writing; the step's end has the whole."""
+
+    type: Literal["text.delta"] = "text.delta"
+    step_id: str
+    text: str
+    restart: bool = False
+    """Whether the model began anew: what it wrote before in this step is void."""
 
 
 class ArtifactCreated(Entity):
@@ -149,11 +209,15 @@ Event = Annotated[
     | RunPaused
     | RunResumed
     | RunWaiting
+    | RunAnswered
+    | RunRequested
+    | Guided
     | RunFinished
     | RunFailed
     | RunCancelled
     | StepStarted
     | StepFinished
+    | TextDelta
     | ArtifactCreated
     | Note,
     Field(discriminator="type"),
@@ -175,11 +239,15 @@ _FROM: dict[str, frozenset[RunStatus]] = {
     "run.paused": frozenset({"queued", "running"}),
     "run.resumed": frozenset({"paused", "waiting"}),
     "run.waiting": frozenset({"running"}),
+    "run.answered": frozenset({"waiting"}),
+    "run.requested": frozenset({"queued", "running", "paused", "waiting"}),
+    "guided": frozenset({"queued", "running", "paused", "waiting"}),
     "run.finished": frozenset({"running"}),
     "run.failed": frozenset({"queued", "running", "paused", "waiting"}),
     "run.cancelled": frozenset({"queued", "running", "paused", "waiting"}),
     "step.started": frozenset({"running"}),
     "step.finished": frozenset({"running"}),
+    "text.delta": frozenset({"running"}),
 }
 
 
@@ -215,14 +283,22 @@ def _changes(run: Run, event: Event, at: datetime) -> dict[str, Any]:
         case RunStarted(worker=worker):
             return {"status": "running", "worker": worker, "started_at": at}
         case RunResumed(worker=worker):
-            return {"status": "running", "worker": worker}
-        case RunPaused():
-            return {"status": "paused", "worker": None}
+            return {"status": "running", "worker": worker, "requested": None}
+        case RunPaused(by=by):
+            return {"status": "paused", "worker": None, "requested": None, "paused_by": by}
         case RunWaiting():
-            return {"status": "waiting", "worker": None}
-        case RunFinished(result=result, artifact=artifact, answer=answer):
-            made = {"result": result, "result_artifact": artifact, "answer": answer}
-            return {"status": "succeeded", "ended_at": at} | made
+            asked = {f: getattr(event, f) for f in ("question", "choices", "call")}
+            return {"status": "waiting", "worker": None, "reply": None} | asked
+        case RunAnswered(text=text):
+            return {"status": "paused", "reply": text}
+        case RunRequested(what=what):
+            return {"requested": what}
+        case Guided():
+            said = Guidance(after=len(run.steps), **event.model_dump(exclude={"type"}))
+            return {"guidance": (*run.guidance, said)}
+        case RunFinished():
+            made = {f: getattr(event, f) for f in ("result", "answer", "code", "chart", "unverified")}
+            return {"status": "succeeded", "ended_at": at, "result_artifact": event.artifact} | made
         case RunFailed(error=error):
             return {"status": "failed", "ended_at": at, "error": error}
         case RunCancelled():
@@ -232,6 +308,8 @@ def _changes(run: Run, event: Event, at: datetime) -> dict[str, Any]:
             return {"steps": (*run.steps, step)}
         case StepFinished():
             return {"steps": _finish_step(run, event, at), "usage": run.usage + event.usage}
+        case TextDelta():
+            return {}
         case ArtifactCreated(artifact=artifact):
             return {"artifacts": (*run.artifacts, artifact)}
         case Note(text=text):

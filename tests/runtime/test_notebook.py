@@ -14,7 +14,11 @@ import pytest
 
 from etude.app import App
 from etude.entities import RunFilter, SessionLimits
-from etude.runtime.notebook import Notebook
+from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
+from etude.ids import new_id
+from etude.runtime.notebook import HISTORY, Notebook
+from etude.runtime.query import Ledger, RunLog
+from etude.sessions.base import Output
 
 CONNECT = "import etude\ndb = etude.connect()"
 
@@ -51,6 +55,46 @@ def test_data_comes_from_the_source_through_the_host(notebook: Notebook) -> None
     assert notebook.execute("db.tables()").value == ["orders"]
     table = notebook.execute("r.arrow()").value
     assert table.to_pylist()[0] == {"grp": 0, "n": 34}
+
+
+def test_a_large_result_comes_in_parts_that_cost_the_session_no_open_files(shop: Path, tmp_path: Path) -> None:
+    ask = "t = db.sql('SELECT i, -i AS j FROM range(4000000) r(i)').arrow()"
+    count = "len(os.listdir('/proc/self/fd'))"
+    with App(home=tmp_path, limits={"rows": 0, "bytes": 0}) as app:
+        thread = app.store.create_thread("large")
+        with app.open_session(str(shop), thread_id=thread.id) as notebook:
+            cell = notebook.execute(
+                f"{CONNECT}\nimport os\nbefore = {count}\n{ask}\n[t['i'].num_chunks, {count} - before]"
+            )
+            assert cell.ok, cell
+            assert cell.value[0] > 10 and cell.value[1] == 0
+            mapped = "open('/proc/self/maps').read().count('memfd:etude-result')"
+            assert notebook.execute("import pyarrow.compute as pc\npc.sum(t['j']).as_py()").value == -7999998000000
+            assert notebook.execute(mapped).value > 3
+            assert notebook.execute(f"del t\n{mapped}").value == 0
+        with app.open_session(str(shop), thread_id=thread.id) as notebook:
+            assert notebook.history[1].value == -7999998000000, "what was kept of it is whole"
+
+
+def test_a_cell_of_many_queries_keeps_few_files_open_on_the_host(
+    app: App, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.runtime.notebook.OPEN", 3)
+    open_files: list[int] = []
+    code = "for i in range(12):\n    print(db.sql(f'SELECT {i} AS n').rows()[0][0])"
+    cell = notebook.execute(code, on_output=lambda _: open_files.append(len(os.listdir("/proc/self/fd"))))
+    assert cell.stdout.split() == [str(i) for i in range(12)]
+    assert max(open_files[4:]) <= max(open_files[:4])
+    run = app.store.run(app.store.runs(RunFilter(kind="python"), limit=1).items[0].id)
+    assert [s.outcome for s in run.steps] == 13 * ["ok"]
+    assert all(s.artifact is not None for s in run.steps)
+
+
+@pytest.mark.parametrize(("result", "index"), [(99, 0), (1, 1), (1, -1), ("1", 0), (None, None)])
+def test_a_part_that_does_not_exist_is_refused(notebook: Notebook, result: object, index: object) -> None:
+    code = "db.sql('SELECT 1')\nfrom etude.sessions import kernel\n"
+    cell = notebook.execute(f"{code}kernel.SESSION.call('part', result={result!r}, index={index!r})")
+    assert cell.error is not None and "no such part" in cell.error["message"]
 
 
 def test_the_guard_stands_between_a_session_and_its_source(notebook: Notebook) -> None:
@@ -95,6 +139,71 @@ def test_a_failed_cell_is_a_failed_run(app: App, notebook: Notebook) -> None:
     run = app.store.run(app.store.runs(RunFilter(kind="python"), limit=1).items[0].id)
     assert run.status == "failed"
     assert run.error is not None and "ZeroDivisionError" in run.error["detail"]
+
+
+def _ask(app: App, thread_id: str | None = None) -> tuple[RunLog, str]:
+    """An open run of a question, with the step of a tool call."""
+    log, step = RunLog(Ledger(app.store, app.objects)), new_id("step")
+    log.add(
+        RunQueued(kind="ask", text="How many?", thread_id=thread_id),
+        RunStarted(worker=app.store.worker_id),
+        StepStarted(step_id=step, kind="tool", code="python"),
+    )
+    return log, step
+
+
+def _close(log: RunLog, step: str) -> None:
+    log.add(StepFinished(step_id=step, outcome="ok"), RunFinished(answer="100"))
+    log.commit()
+
+
+def test_a_cell_can_be_a_step_of_an_open_run(app: App, notebook: Notebook) -> None:
+    before = app.store.runs(RunFilter(kind="python"), limit=1).items[0].id
+    log, step = _ask(app)
+    cell = notebook.execute("db.sql('SELECT count(*) FROM orders').rows()[0][0]", log=log, parent=step)
+    assert cell.value == 100
+    assert notebook.execute("1 / 0", log=log, parent=step).outcome == "error"
+    assert notebook.execute("import subprocess", log=log, parent=step).outcome == "refused"
+    assert app.store.run(log.run_id).status == "running"
+    _close(log, step)
+    run = app.store.run(log.run_id)
+    tool, first, query, second, third = run.steps
+    assert [s.kind for s in run.steps] == ["tool", "python", "sql", "python", "python"]
+    assert [first.parent, query.parent, second.parent, third.parent] == [tool.id, first.id, tool.id, tool.id]
+    assert [first.outcome, query.outcome, second.outcome, third.outcome] == ["ok", "ok", "error", "refused"]
+    assert query.artifact is not None and first.artifact is not None
+    assert (run.status, run.answer) == ("succeeded", "100")
+    assert app.store.runs(RunFilter(kind="python"), limit=1).items[0].id == before
+
+
+def test_a_cell_that_the_host_breaks_off_ends_its_step_and_leaves_the_run_to_its_owner(
+    app: App, notebook: Notebook
+) -> None:
+    log, step = _ask(app)
+
+    def stop(_: Output) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        notebook.execute("print(1)", log=log, parent=step, on_output=stop)
+    _close(log, step)
+    run = app.store.run(log.run_id)
+    assert (run.status, run.steps[1].outcome) == ("succeeded", "cancelled")
+
+
+def test_a_thread_brings_back_cells_of_questions_too_in_their_order(app: App, shop: Path) -> None:
+    thread = app.store.create_thread("study")
+    with app.open_session(str(shop), thread_id=thread.id) as notebook:
+        notebook.execute(CONNECT + "\nseen = ['own']")
+        log, step = _ask(app, thread.id)
+        notebook.execute("seen.append(db.sql('SELECT 7').rows()[0][0])", log=log, parent=step)
+        notebook.execute("seen.append('between')")
+        notebook.execute("seen.append(db.sql('SELECT 8').rows()[0][0])", log=log, parent=step)
+        _close(log, step)
+        expected = notebook.execute("seen").value
+    app.pool.forget(lambda key: True)
+    with app.open_session(str(shop), thread_id=thread.id) as notebook:
+        assert notebook.execute("seen").value == expected == ["own", 7, "between", 8]
 
 
 def test_policy_refuses_early_and_names_the_line(notebook: Notebook) -> None:
@@ -195,6 +304,22 @@ def test_history_tells_outcomes_and_times(notebook: Notebook) -> None:
     assert all(c.elapsed_ms > 0 for c in notebook.history)
     notebook.reset()
     assert notebook.history == []
+
+
+def test_history_keeps_how_old_cells_went_but_not_what_they_held(app: App) -> None:
+    with app.open_session(record=False) as notebook:
+        for number in range(HISTORY + 1):
+            notebook.execute(f"print({number})\n{number}")
+        oldest, kept = notebook.history[0], notebook.history[1]
+        assert (oldest.code, oldest.outcome, oldest.text, oldest.value, oldest.stdout) == (
+            "print(0)\n0",
+            "ok",
+            "0",
+            None,
+            "",
+        )
+        assert (kept.value, kept.stdout) == (1, "1\n")
+        assert "print(0)" in notebook.script()
 
 
 def test_completion_knows_the_names(notebook: Notebook) -> None:

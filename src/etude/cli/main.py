@@ -11,14 +11,20 @@ from typing import NoReturn
 from etude import __version__
 
 COMMANDS = {
+    "ask": "ask a question in words and see how it is answered",
+    "chat": "a conversation about a source",
+    "threads": "list, show, fork, export and delete conversations",
     "sql": "run a query on a source",
     "plan": "run a QueryPlan, a query as typed JSON",
     "py": "run Python in a sandboxed session on a source",
     "shell": "a Python prompt on a source, in a sandboxed session",
     "sources": "add, list, show and remove named sources",
     "runs": "list, show and export recorded runs",
+    "serve": "serve the HTTP API, for people, programs and agents",
+    "mcp": "serve an MCP client over standard input and output",
+    "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
-    "check": "prove that a store, a source or a sandbox keeps its promises",
+    "check": "prove that a store, a source, a sandbox or a model keeps its promises",
     "demo": "make a small shop, query it, and look at what was recorded",
 }
 
@@ -78,9 +84,9 @@ def _run_command(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except EtudeError as error:
-        return _report(error, options)
+        return report(error, options)
     except KeyboardInterrupt:
-        return _report(Cancelled("Cancelled."), options)
+        return report(Cancelled("Cancelled."), options)
     except BrokenPipeError:
         # The reader of our output left, as `head` does: no error, and nothing more to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,10 +94,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("ETUDE_DEBUG"):
             raise
-        return _report(error, options)
+        return report(error, options)
 
 
-def _report(error: BaseException, options: argparse.Namespace) -> int:
+def report(error: BaseException, options: argparse.Namespace) -> int:
+    """Say what went wrong on standard error; the exit code for it."""
     from etude.errors import EtudeError, problem
 
     body = problem(error)

@@ -13,14 +13,18 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from operator import itemgetter
 from typing import Any, Literal, Self
 
 from etude import wire
-from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, RunFilter
+from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, Run
 from etude.errors import Cancelled, EtudeError, Invalid, Refused, problem
 from etude.events import (
+    INTERRUPTED,
     ArtifactCreated,
+    Note,
     RunCancelled,
     RunFailed,
     RunFinished,
@@ -42,6 +46,7 @@ from etude.runtime.query import (
     started_step,
     truncation_note,
 )
+from etude.runtime.thread import thread_runs
 from etude.sessions.base import Cell, Output
 from etude.sessions.policy import Policy, check_policy
 from etude.sessions.session import Session
@@ -49,6 +54,10 @@ from etude.sources.pool import Answer
 from etude.spool import write_parquet
 
 CELL = "application/vnd.etude.cell+json"
+HISTORY = 32
+"""Cells that keep their value, displays and output; of older ones the code, the outcome and the text stay."""
+OPEN = 128
+"""Descriptors of results that may wait for the end of their cell; past that, what the session has is kept at once."""
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 _OUTCOMES: dict[str, Outcome] = {
     "ok": "ok",
@@ -77,6 +86,19 @@ class _Call:
     sql: str
     info: ResultInfo
     artifact: Artifact | None = None
+
+
+@dataclass
+class _Done:
+    """A query of the running cell that was answered: its result in shared memory, until it is kept."""
+
+    step_id: str
+    call: _Call
+    answer: Answer
+    fds: list[int]
+    elapsed_ms: float
+    served: bool = False
+    """Whether the session has all of it."""
 
 
 @dataclass
@@ -112,7 +134,7 @@ class Notebook:
         """What else ends with the session: the app that was opened for it alone."""
         self._session = open_session(self._data)
         if thread_id is not None and ledger is not None:
-            self._cells = list(_load_cells(ledger, thread_id))
+            self._cells = _load_cells(ledger, thread_id)
             self.revive()
 
     @property
@@ -121,10 +143,21 @@ class Notebook:
         return self._session.isolation
 
     def execute(
-        self, code: str, *, wall_s: float | None = None, on_output: Callable[[Output], None] | None = None
+        self,
+        code: str,
+        *,
+        wall_s: float | None = None,
+        on_output: Callable[[Output], None] | None = None,
+        log: RunLog | None = None,
+        parent: str | None = None,
     ) -> Cell:
-        """Run a cell and record it. Its errors are in the cell."""
-        log = self._begin(code)
+        """Run a cell and record it. Its errors are in the cell.
+
+        With the `log` of an open run the cell is a step of that run, below the step `parent`, and no run of its own:
+        its start is on record before it begins, its end waits for the log's commit.
+        """
+        own = log is None
+        log = self._begin(code) if log is None else self._begin_step(log, code, parent)
         try:
             if self._policy is not None:
                 check_policy(code, self._policy)
@@ -136,51 +169,71 @@ class Notebook:
             try:
                 cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output)
             except BaseException as error:
-                self._break_off(log, error, (time.perf_counter() - started) * 1000)
+                self._break_off(log, own, error, (time.perf_counter() - started) * 1000)
                 raise
-        self.history.append(cell)
+        self._remember(cell)
         calls = self._data.settle(log)
         if cell.outcome in ("ok", "error"):
             # A cell that was stopped or killed would do the same again; what it had set is not brought back.
             self._cells.append(_Recorded(code, calls))
         if log is not None:
-            self._end(log, cell)
+            self._end_step(log, cell)
+            if own:
+                self._end(log, cell)
         return cell
 
     def _begin(self, code: str) -> RunLog | None:
         if self._ledger is None:
             return None
         log = RunLog(self._ledger)
-        self._data.step_id = new_id("step")
-        source = self._access.name if self._access else None
         log.add(
-            RunQueued(kind="python", text=code, source=source, thread_id=self.thread_id),
+            RunQueued(kind="python", text=code, source=self._source, thread_id=self.thread_id),
             RunStarted(worker=self._ledger.store.worker_id),
+        )
+        return self._begin_step(log, code, None)
+
+    def _begin_step(self, log: RunLog, code: str, parent: str | None) -> RunLog:
+        self._data.step_id = new_id("step")
+        log.add(
             StepStarted(
                 step_id=self._data.step_id,
                 kind="python",
                 code=code,
-                source=source,
+                source=self._source,
+                parent=parent,
                 seed=self._seed,
                 params={"session": self.id, "cell": len(self.history) + 1},
-            ),
+            )
         )
         log.commit()
         return log
 
-    def _break_off(self, log: RunLog | None, error: BaseException, elapsed_ms: float) -> None:
+    @property
+    def _source(self) -> str | None:
+        return self._access.name if self._access else None
+
+    def _break_off(self, log: RunLog | None, own: bool, error: BaseException, elapsed_ms: float) -> None:
         """End the record of a cell that has no outcome: there was no sandbox to run it in, or the host was stopped."""
         self._data.settle(log)
-        if log is not None:
+        if log is None:
+            return
+        log.add(failed_step(self._data.step_id, error, round(elapsed_ms, 3)))
+        if own:
             with contextlib.suppress(type(error)), log.closing():
-                log.add(failed_step(self._data.step_id, error, round(elapsed_ms, 3)))
                 raise error
 
-    def _end(self, log: RunLog, cell: Cell) -> None:
+    def _remember(self, cell: Cell) -> None:
+        """Keep the cell; of one that is long past only what tells how it went, for values and displays can be large."""
+        self.history.append(cell)
+        if len(self.history) > HISTORY:
+            old = len(self.history) - HISTORY - 1
+            self.history[old] = replace(self.history[old], stdout="", stderr="", value=None, display=())
+
+    def _end_step(self, log: RunLog, cell: Cell) -> None:
         shown = {"stdout": cell.stdout, "stderr": cell.stderr, "text": cell.text, "error": cell.error}
         body = json.dumps({"outcome": cell.outcome, "notes": cell.notes} | shown).encode()
         artifact = log.objects.put(body, CELL)
-        error = None if cell.ok else _as_problem(cell)
+        error = None if cell.ok else as_problem(cell)
         log.add(
             ArtifactCreated(artifact=artifact, step_id=self._data.step_id),
             StepFinished(
@@ -191,11 +244,14 @@ class Notebook:
                 error_key=error_key(error) if error else None,
                 elapsed_ms=round(cell.elapsed_ms, 3),
             ),
+            *(Note(text=note, step_id=self._data.step_id) for note in cell.notes),
         )
-        if error is None:
+
+    def _end(self, log: RunLog, cell: Cell) -> None:
+        if cell.ok:
             log.add(RunFinished(answer=cell.text or None))
         else:
-            log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=error))
+            log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=as_problem(cell)))
         log.commit()
 
     def interrupt(self) -> None:
@@ -214,7 +270,7 @@ class Notebook:
         self.history.clear()
         for recorded in self._cells:
             self._data.replay = deque(recorded.calls)
-            self.history.append(self._session.execute(recorded.code))
+            self._remember(self._session.execute(recorded.code))
         self._data.replay = None
 
     def complete(self, text: str) -> list[str]:
@@ -257,7 +313,8 @@ class _DataBroker:
         self._access = access
         self._ledger = ledger
         self._answer: Answer | None = None
-        self._done: list[tuple[str, _Call, Answer, int, float]] = []
+        self._done: dict[int, _Done] = {}
+        self._calls: list[_Call] = []
         self.log: RunLog | None = None
         self.step_id = ""
         self.replay: deque[_Call] | None = None
@@ -275,6 +332,8 @@ class _DataBroker:
                 if self.replay is not None:
                     return self._again(sql)
                 return self._sql(self._access, sql, request.get("limits") or {})
+            case "part":
+                return self._part(request.get("result"), request.get("index"))
             case other:
                 raise Invalid(f"`{other}` is not something a session can ask for.", hint="Ask for sql or catalog.")
 
@@ -290,7 +349,7 @@ class _DataBroker:
             self.log.commit()
         try:
             self._answer = access.ask(sql, limits)
-            fd, schema = to_shared(self._answer.batches)
+            fds, schema = take_shared(self._answer)
         except BaseException as error:
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
@@ -301,15 +360,31 @@ class _DataBroker:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it was set where this is reached
         info = describe_answer(answer, schema)
-        call = _Call(sql, info)
-        self._done.append((step_id, call, answer, os.dup(fd), (time.perf_counter() - started) * 1000))
+        self._calls.append(_Call(sql, info))
+        number = len(self._calls)
+        elapsed_ms = (time.perf_counter() - started) * 1000
+        self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
         head = {
             "info": info.model_dump(mode="json"),
-            "size": os.fstat(fd).st_size,
+            "parts": len(fds),
+            "result": number,
             "elapsed_ms": answer.end["elapsed_ms"],
+            "run_id": self.log.run_id if self.log else None,
+            "notes": truncation_note(info, limits),
         }
-        notes = truncation_note(info, limits)
-        return head | {"run_id": self.log.run_id if self.log else None, "notes": notes}, fd
+        first, fd = self._part(number, 0)
+        if sum(len(d.fds) for d in self._done.values()) > OPEN:
+            self._keep(self.log, [n for n, d in self._done.items() if d.served])
+        return head | first, fd
+
+    def _part(self, number: object, index: object) -> tuple[dict[str, Any], int]:
+        """One part of the result of a query of this cell."""
+        done = self._done.get(number) if isinstance(number, int) else None
+        if done is None or not isinstance(index, int) or not 0 <= index < len(done.fds):
+            raise Invalid("There is no such part of a result.", hint="Run the query again.")
+        done.served = done.served or index == len(done.fds) - 1
+        fd = os.dup(done.fds[index])
+        return {"size": os.fstat(fd).st_size}, fd
 
     def _again(self, sql: str) -> tuple[dict[str, Any], int]:
         """The recorded result of a query that a cell asks for again."""
@@ -317,38 +392,67 @@ class _DataBroker:
         while self.replay:
             call = self.replay.popleft()
             if call.sql == sql and call.artifact is not None and self._ledger is not None:
-                fd, _ = to_shared(_read(self._ledger, call.artifact))
-                return {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}, fd
+                fd = to_shared(_read(self._ledger, call.artifact))
+                head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
+                return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
 
     def settle(self, log: RunLog | None) -> list[_Call]:
         """Keep the results of the cell's queries, now that nobody waits for them."""
-        done, self._done = self._done, []
-        for step_id, call, answer, fd, elapsed_ms in done:
-            batches = _map(fd)
+        self._keep(log, list(self._done))
+        calls, self._calls = self._calls, []
+        self.log = None
+        return calls
+
+    def _keep(self, log: RunLog | None, numbers: list[int]) -> None:
+        for number in numbers:
+            done = self._done.pop(number)
             if log is None:
+                for fd in done.fds:
+                    os.close(fd)
                 continue
             import pyarrow as pa
 
+            batches = _map(done.fds)
             sink = pa.BufferOutputStream()
             write_parquet(sink, batches[0].schema, batches)
-            call.artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
-            log.add(ArtifactCreated(artifact=call.artifact, step_id=step_id))
+            artifact = done.call.artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
+            log.add(ArtifactCreated(artifact=artifact, step_id=done.step_id))
             source = self._access.name if self._access else ""
-            log.add(finished_step(step_id, source, call.info, answer, call.artifact, round(elapsed_ms, 3)))
-        self.log = None
-        return [call for _, call, _, _, _ in done]
+            elapsed_ms = round(done.elapsed_ms, 3)
+            log.add(finished_step(done.step_id, source, done.call.info, done.answer, artifact, elapsed_ms))
 
 
-def to_shared(batches: Iterator[Any]) -> tuple[int, Any]:
-    """Arrow batches as one stream in sealed shared memory: its descriptor, and the schema."""
+def take_shared(answer: Answer) -> tuple[list[int], Any]:
+    """A result as it came, its parts in sealed shared memory, each an Arrow stream: descriptors, and the schema."""
+    parts: list[int | bytes] = []
+    answer.parts = parts
+    schema = None
+    try:
+        for batch in answer.batches:
+            schema = schema or batch.schema
+        for position, part in enumerate(parts):
+            if isinstance(part, bytes):
+                parts[position] = wire.share(part)
+    except BaseException:
+        for part in parts:
+            if isinstance(part, int):
+                os.close(part)
+        with contextlib.suppress(EtudeError, AttributeError):
+            answer.batches.close()  # type: ignore[attr-defined]
+        raise
+    return [part for part in parts if isinstance(part, int)], schema
+
+
+def to_shared(batches: Iterator[Any]) -> int:
+    """Arrow batches as one stream in sealed shared memory."""
     import pyarrow as pa
 
     fd = wire.shared_file()
     if fd is None:
         raise Invalid("This system has no shared memory for results.", hint="Sessions need Linux.")
     try:
-        with os.fdopen(os.dup(fd), "wb", buffering=0) as file, pa.PythonFile(file, "w") as out:
+        with open(fd, "wb", buffering=0, closefd=False) as file, pa.PythonFile(file, "w") as out:
             first = next(batches)
             with pa.ipc.new_stream(out, first.schema) as writer:
                 writer.write_batch(first)
@@ -357,17 +461,16 @@ def to_shared(batches: Iterator[Any]) -> tuple[int, Any]:
         wire.seal(fd)
     except BaseException:
         os.close(fd)
-        with contextlib.suppress(EtudeError, AttributeError):
-            batches.close()  # type: ignore[attr-defined]
         raise
-    return fd, first.schema
+    return fd
 
 
-def _map(fd: int) -> list[Any]:
+def _map(fds: list[int]) -> list[Any]:
+    """The batches in shared memory; the descriptors are closed."""
     import pyarrow as pa
 
-    mapped = wire.map_sealed(fd, os.fstat(fd).st_size)
-    return list(pa.ipc.open_stream(pa.py_buffer(mapped)))
+    mapped = [pa.py_buffer(wire.map_sealed(fd, os.fstat(fd).st_size)) for fd in fds]
+    return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 
 def _read(ledger: Ledger, artifact: Artifact) -> Iterator[Any]:
@@ -379,22 +482,20 @@ def _read(ledger: Ledger, artifact: Artifact) -> Iterator[Any]:
     return iter(table.to_batches() or table.slice(0, 0).combine_chunks().to_batches())
 
 
-def _load_cells(ledger: Ledger, thread_id: str) -> Iterator[_Recorded]:
-    """The cells of a thread, oldest first."""
-    found, cursor = [], None
-    while True:
-        page = ledger.store.runs(RunFilter(thread_id=thread_id, kind="python"), limit=200, cursor=cursor)
-        found += page.items
-        cursor = page.next
-        if cursor is None:
-            break
-    for summary in reversed(found):
-        run = ledger.store.run(summary.id)
-        cell = next((s for s in run.steps if s.kind == "python"), None)
-        if cell is None or cell.outcome not in ("ok", "error"):
-            continue
-        calls = [_Call(s.code, s.result, s.artifact) for s in run.steps if s.kind == "sql" and s.result is not None]
-        yield _Recorded(cell.code, calls)
+def _load_cells(ledger: Ledger, thread_id: str) -> list[_Recorded]:
+    """The cells of a thread, oldest first: those that were runs, and those that were steps of a question's run."""
+    runs = (ledger.store.run(run_id) for run_id in thread_runs(ledger.store, thread_id))
+    return [recorded for _, recorded in sorted((r for run in runs for r in _recorded(run)), key=itemgetter(0))]
+
+
+def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]:
+    """The cells of a run that can run again, and for each its place in time."""
+    for position, cell in enumerate(run.steps):
+        # One that the end of a process cut off has no outcome of its own; whoever goes on runs it anew.
+        if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
+            asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
+            calls = [_Call(s.code, s.result, s.artifact) for s in asked if s.result is not None]
+            yield (cell.started_at, run.id, position), _Recorded(cell.code, calls)
 
 
 def _lower(limits: Limits, given: dict[str, Any]) -> Limits:
@@ -416,7 +517,8 @@ def _refused(number: int, code: str, refusal: Refused) -> Cell:
     return Cell(id=number, code=code, outcome="refused", error=shown, notes=(refusal.hint,))
 
 
-def _as_problem(cell: Cell) -> dict[str, Any]:
+def as_problem(cell: Cell) -> dict[str, Any]:
+    """Why a cell failed, in the shape of `errors.problem`."""
     error = cell.error or {}
     inner = error.get("problem")
     if isinstance(inner, dict):

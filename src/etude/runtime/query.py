@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from etude import __version__
-from etude.entities import Artifact, Estimate, Limits, Outcome, Read, ResultInfo, RunKind
-from etude.errors import Cancelled, EtudeError, LimitExceeded, Refused, problem
+from etude.entities import Artifact, Estimate, Limits, Outcome, Read, ResultInfo, Run, RunKind
+from etude.errors import Cancelled, Conflict, EtudeError, LimitExceeded, Refused, problem
 from etude.events import (
     ArtifactCreated,
+    Entry,
     Event,
+    Guided,
     Note,
     RunCancelled,
     RunFailed,
     RunFinished,
     RunQueued,
+    RunRequested,
     RunStarted,
     StepFinished,
     StepStarted,
@@ -191,12 +194,22 @@ def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
 class RunLog:
     """The events of one run as they come. Those added are written together by `commit`, in one transaction."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.run_id = new_id("run")
+    def __init__(self, ledger: Ledger, run: Run | None = None, on_entry: Callable[[Entry], None] | None = None) -> None:
+        self.run_id = run.id if run else new_id("run")
         self.objects = ledger.objects
         self._store = ledger.store
-        self._seq = 0
+        self._seq = run.seq if run else 0
+        self._on_entry = on_entry
+        # A run that nobody has begun is told of from its first event.
+        self._told = self._seq if run and run.status != "queued" else 0
         self._pending: list[Event] = []
+
+    @property
+    def run(self) -> Run:
+        """The run as it is on record now, with what others added to it."""
+        run = self._store.run(self.run_id)
+        self._seq = run.seq
+        return run
 
     def add(self, *events: Event) -> None:
         """Say what happened; it is on record after the next commit."""
@@ -205,7 +218,20 @@ class RunLog:
     def commit(self) -> None:
         """Write what was added."""
         pending, self._pending = self._pending, []
-        self._seq = self._store.append(self.run_id, *pending, expect=self._seq)
+        while True:
+            try:
+                self._seq = self._store.append(self.run_id, *pending, expect=self._seq)
+                break
+            except Conflict:
+                # Others may ask for a pause or give guidance at any time; whatever else they did is a conflict.
+                added = self._store.entries(self.run_id, after=self._seq)
+                if not added or not all(isinstance(e.event, RunRequested | Guided) for e in added):
+                    raise
+                self._seq = added[-1].seq
+        if self._on_entry is not None:
+            for entry in self._store.entries(self.run_id, after=self._told):
+                self._told = entry.seq
+                self._on_entry(entry)
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:

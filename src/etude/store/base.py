@@ -10,11 +10,12 @@ import base64
 import binascii
 import json
 import os
+import re
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,9 +29,11 @@ from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thre
 from etude.errors import Conflict, Interrupted, Invalid, NotFound, Unavailable, problem
 from etude.events import (
     EVENT,
+    INTERRUPTED,
     Entry,
     Event,
     RunFailed,
+    RunPaused,
     RunResumed,
     RunStarted,
     StepFinished,
@@ -46,37 +49,45 @@ Role = Literal["user", "assistant", "system"]
 VERSION = "SELECT max(version) FROM schema_version"
 ADD_VERSION = "INSERT INTO schema_version (version, applied_at) VALUES (?, ?)"
 
-HEAD = "SELECT seq, updated_at FROM runs WHERE id = ?"
-HAS_RUN = "SELECT 1 FROM runs WHERE id = ?"
+HEAD = "SELECT seq, updated_at FROM runs WHERE id = ? AND tenant = ?"
+HEADS = "SELECT id, seq FROM runs WHERE tenant = ? AND id IN "
+HAS_RUN = "SELECT 1 FROM runs WHERE id = ? AND tenant = ?"
 ENTRIES = """SELECT run_id, seq, at, CAST(body AS TEXT) FROM events
-    WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
+    WHERE run_id = ? AND seq > ? AND EXISTS (SELECT 1 FROM runs WHERE runs.id = events.run_id AND runs.tenant = ?)
+    ORDER BY seq LIMIT ?"""
 ADD_EVENTS = "INSERT INTO events (run_id, seq, at, type, body) VALUES "
 PUT_RUN = """INSERT INTO runs (id, kind, text, search, source, thread_id, parent, worker, status, seq,
-        created_at, updated_at, ended_at, row_count, truncated, error_code, elapsed_ms, usage)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        created_at, updated_at, ended_at, row_count, truncated, error_code, elapsed_ms, usage, tenant)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET worker = excluded.worker, status = excluded.status, seq = excluded.seq,
         updated_at = excluded.updated_at, ended_at = excluded.ended_at, row_count = excluded.row_count,
         truncated = excluded.truncated, error_code = excluded.error_code, elapsed_ms = excluded.elapsed_ms,
         usage = excluded.usage"""
 RUNS = """SELECT id, kind, text, source, thread_id, parent, status, seq, created_at, ended_at,
     row_count, truncated, error_code, elapsed_ms, CAST(usage AS TEXT) FROM runs"""
-RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3"
-RUNNING = "SELECT id, worker FROM runs WHERE status = 'running' ORDER BY created_at, id"
+RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT 3"
+OPEN = "SELECT status, count(*) FROM runs WHERE status IN ('queued', 'running', 'paused', 'waiting') GROUP BY status"
+RUNNING = "SELECT id, worker, tenant FROM runs WHERE status = 'running' ORDER BY created_at, id"
 
-ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at) VALUES (?, ?, ?, ?, ?)"
+ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at, tenant) VALUES (?, ?, ?, ?, ?, ?)"
 THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
-TOUCH_THREAD = "UPDATE threads SET updated_at = ? WHERE id = ? RETURNING id"
-REMOVE_THREAD = "DELETE FROM threads WHERE id = ? RETURNING id"
+TOUCH_THREAD = "UPDATE threads SET updated_at = ? WHERE id = ? AND tenant = ? RETURNING id"
+REMOVE_THREAD = "DELETE FROM threads WHERE id = ? AND tenant = ? RETURNING id"
 NEXT_MESSAGE = "SELECT coalesce(max(seq), 0) + 1 FROM messages WHERE thread_id = ?"
 ADD_MESSAGE = """INSERT INTO messages (id, thread_id, seq, role, text, run_id, created_at)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 MESSAGES = """SELECT id, thread_id, seq, role, text, run_id, created_at FROM messages
-    WHERE thread_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
+    WHERE thread_id = ? AND seq > ? AND EXISTS (SELECT 1 FROM threads WHERE id = messages.thread_id AND tenant = ?)
+    ORDER BY seq LIMIT ?"""
 
-PUT_SOURCE = """INSERT INTO sources (name, spec) VALUES (?, ?)
-    ON CONFLICT (name) DO UPDATE SET spec = excluded.spec"""
-SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources ORDER BY name"
-REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? RETURNING name"
+PUT_SOURCE = """INSERT INTO sources (name, spec, tenant) VALUES (?, ?, ?)
+    ON CONFLICT (tenant, name) DO UPDATE SET spec = excluded.spec"""
+SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources WHERE tenant = ? ORDER BY name"
+REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? AND tenant = ? RETURNING name"
+
+MAIN = "main"
+"""The tenant of those who never heard of tenants."""
+TENANT = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 ALL = 1 << 31
 """More rows than any list has: the limit of a list without one."""
@@ -103,8 +114,12 @@ class Execute(Protocol):
 
 
 class Store(ABC):
-    """Keeps runs, threads and sources. Every method may be called from any thread."""
+    """Keeps runs, threads and sources. Every method may be called from any thread.
 
+    What is read and written is one tenant's alone; `scoped` gives the same store as another tenant sees it.
+    """
+
+    tenant: str = MAIN
     dialect: ClassVar[str]
     """The part of a migration's file name that says which database it is for."""
     has_schema: ClassVar[str]
@@ -115,6 +130,8 @@ class Store(ABC):
         self._folded_lock = threading.Lock()
         self._worker: str | None = None
         self._worker_lock = threading.Lock()
+        self._subscribers: list[Callable[[str, int], None]] = []
+        self._views: dict[str, Store] = {}
         _open.add(self)
 
     # What a child adds.
@@ -171,6 +188,19 @@ class Store(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def scoped(self, tenant: str) -> Store:
+        """The same database as a tenant sees it: only what is its own; anything else is not there."""
+        if not TENANT.fullmatch(tenant):
+            raise Invalid(
+                f"`{tenant}` cannot name a tenant.",
+                hint="Use lower-case letters, digits, - and _, at most 64, a letter first.",
+            )
+        if tenant == self.tenant:
+            return self
+        if tenant not in self._views:
+            self._views.setdefault(tenant, _View(self, tenant))
+        return self._views[tenant]
+
     # Schema.
 
     def _schema(self, execute: Execute) -> int:
@@ -215,9 +245,19 @@ class Store(ABC):
                 rows.append((run_id, seq, at, event.type, body))
             assert run is not None  # noqa: S101 - there is at least one event
             _insert(execute, rows)
-            execute(PUT_RUN, *_run_row(run, at))
+            execute(PUT_RUN, *_run_row(run, at), self.tenant)
         self._keep(run)
+        self._tell(run_id, run.seq)
         return run.seq
+
+    def _tell(self, run_id: str, seq: int) -> None:
+        for tell in list(self._subscribers):
+            tell(run_id, seq)
+
+    def subscribe(self, tell: Callable[[str, int], None]) -> Callable[[], None]:
+        """Have `tell(run_id, seq)` called after each append of this process; call what it returns to stop that."""
+        self._subscribers.append(tell)
+        return lambda: self._subscribers.remove(tell)
 
     def _check_workers(self, events: Sequence[Event]) -> None:
         started = [event for event in events if isinstance(event, RunStarted | RunResumed)]
@@ -232,7 +272,7 @@ class Store(ABC):
             self._hold()
 
     def _head(self, execute: Execute, run_id: str, expect: int) -> tuple[Run | None, datetime | None]:
-        head = execute(HEAD, run_id)
+        head = execute(HEAD, run_id, self.tenant)
         seq = head[0][0] if head else 0
         if seq != expect:
             raise Conflict(
@@ -245,7 +285,7 @@ class Store(ABC):
         # A log only grows, so a run folded before is a true prefix of it.
         with self._folded_lock:
             run = self._folded.get(run_id)
-        for row in execute(ENTRIES, run_id, run.seq if run else 0, ALL):
+        for row in execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL):
             run = apply(run, _entry(row))
         return run
 
@@ -269,7 +309,8 @@ class Store(ABC):
     def resolve_run(self, prefix: str) -> str:
         """The id of the only run whose id starts so; `run_` may be left out."""
         for start in (prefix, f"run_{prefix}"):
-            found = [row[0] for row in self._read(RUN_IDS, start, start + chr(0x10FFFF))] if prefix else []
+            end = start + chr(0x10FFFF)
+            found = [row[0] for row in self._read(RUN_IDS, start, end, self.tenant)] if prefix else []
             if len(found) == 1 or start in found:
                 return str(found[0])
             if found:
@@ -279,10 +320,22 @@ class Store(ABC):
                 )
         raise _no_run(prefix)
 
+    def count_open(self) -> dict[str, int]:
+        """How many runs of all tenants have not ended, by status."""
+        return {"queued": 0, "running": 0, "paused": 0, "waiting": 0} | dict(self._read(OPEN))
+
+    def heads(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """How far the logs of these runs have come; those that are not there are left out."""
+        found: dict[str, int] = {}
+        for start in range(0, len(run_ids), BATCH):
+            some = run_ids[start : start + BATCH]
+            found |= dict(self._read(f"{HEADS}({', '.join('?' * len(some))})", self.tenant, *some))
+        return found
+
     def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The entries of a run's log with a seq above `after`, in order."""
-        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), _limit(limit))
-        if not rows and not self._read(HAS_RUN, run_id):
+        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, _limit(limit))
+        if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise _no_run(run_id)
         return [_entry(row) for row in rows]
 
@@ -297,13 +350,13 @@ class Store(ABC):
     def _page(
         self, select: str, by: str, where: list[str], values: list[object], limit: int, cursor: str | None
     ) -> tuple[Rows, bool]:
+        where, values = ["tenant = ?", *where], [self.tenant, *values]
         if cursor is not None:
             where = [*where, f"({by}, id) < (?, ?)"]
             values = [*values, *_place(by, cursor)]
-        condition = f" WHERE {' AND '.join(where)}" if where else ""
         # One row more than asked tells whether there is another page.
         asked = _limit(limit)
-        sql = f"{select}{condition} ORDER BY {by} DESC, id DESC LIMIT ?"
+        sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
         rows = self._read(sql, *values, asked + 1)
         return rows[:asked], len(rows) > asked
 
@@ -318,10 +371,14 @@ class Store(ABC):
             return self._worker
 
     def recover(self) -> list[str]:
-        """Fail the running runs of processes that are gone, and return their ids."""
-        running = [(run_id, worker) for run_id, worker in self._read(RUNNING) if worker != self._worker]
-        dead = self._dead({worker for _, worker in running})
-        closed = [run_id for run_id, worker in running if worker in dead and self._interrupt(run_id, worker)]
+        """Close the running runs of processes that are gone, and return their ids: an agent's can be resumed."""
+        running = [row for row in self._read(RUNNING) if row[1] != self._worker]
+        dead = self._dead({worker for _, worker, _ in running})
+        closed = [
+            run_id
+            for run_id, worker, tenant in running
+            if worker in dead and self.scoped(tenant)._interrupt(run_id, worker)
+        ]
         self._bury()
         return closed
 
@@ -336,12 +393,14 @@ class Store(ABC):
             )
         )
         steps = [
-            StepFinished(step_id=step.id, outcome="error", error=error, error_key="interrupted")
+            StepFinished(step_id=step.id, outcome="error", error=error, error_key=INTERRUPTED)
             for step in run.steps
             if step.ended_at is None
         ]
+        # What an agent did so far is on record, and it can go on from there; a query has to be run again.
+        end = RunPaused(by="recovery") if run.kind == "ask" else RunFailed(error=error)
         try:
-            self.append(run_id, *steps, RunFailed(error=error), expect=run.seq)
+            self.append(run_id, *steps, end, expect=run.seq)
         except Conflict:
             # Another process recovers too and was first.
             return False
@@ -354,12 +413,12 @@ class Store(ABC):
         now = _now()
         thread = Thread(id=new_id("thread"), title=title, source=source, created_at=now, updated_at=now)
         with self._transaction() as execute:
-            execute(ADD_THREAD, thread.id, title, source, now, now)
+            execute(ADD_THREAD, thread.id, title, source, now, now, self.tenant)
         return thread
 
     def thread(self, thread_id: str) -> Thread:
         """The thread."""
-        rows = self._read(f"{THREADS} WHERE id = ?", thread_id)
+        rows = self._read(f"{THREADS} WHERE id = ? AND tenant = ?", thread_id, self.tenant)
         if not rows:
             raise _no_thread(thread_id)
         return _thread(rows[0])
@@ -374,7 +433,7 @@ class Store(ABC):
     def delete_thread(self, thread_id: str) -> None:
         """Remove the thread and its messages; its runs stay."""
         with self._transaction() as execute:
-            if not execute(REMOVE_THREAD, thread_id):
+            if not execute(REMOVE_THREAD, thread_id, self.tenant):
                 raise _no_thread(thread_id)
 
     def add_message(self, thread_id: str, role: Role, text: str, run_id: str | None = None) -> Message:
@@ -382,7 +441,7 @@ class Store(ABC):
         with self._transaction() as execute:
             now = _now()
             # The update locks the thread, so that two messages cannot take the same place.
-            if not execute(TOUCH_THREAD, now, thread_id):
+            if not execute(TOUCH_THREAD, now, thread_id, self.tenant):
                 raise _no_thread(thread_id)
             message = Message(
                 id=new_id("message"),
@@ -398,7 +457,7 @@ class Store(ABC):
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
         """The messages of a thread with a seq above `after`, in order."""
-        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), _limit(limit))
+        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, _limit(limit))
         if not rows:
             self.thread(thread_id)
         return [_message(row) for row in rows]
@@ -408,18 +467,71 @@ class Store(ABC):
     def put_source(self, name: str, spec: SourceSpec) -> None:
         """Register a source, or change how it is reached."""
         with self._transaction() as execute:
-            execute(PUT_SOURCE, name, spec.model_dump_json())
+            execute(PUT_SOURCE, name, spec.model_dump_json(), self.tenant)
 
     def sources(self) -> dict[str, SourceSpec]:
         """The registered sources by name."""
-        return {name: SourceSpec.model_validate_json(spec) for name, spec in self._read(SOURCES)}
+        return {name: SourceSpec.model_validate_json(spec) for name, spec in self._read(SOURCES, self.tenant)}
 
     def remove_source(self, name: str) -> None:
         """Forget a registered source."""
         with self._transaction() as execute:
-            if not execute(REMOVE_SOURCE, name):
-                known = ", ".join(f"`{row[0]}`" for row in execute(SOURCES)) or "none"
+            if not execute(REMOVE_SOURCE, name, self.tenant):
+                known = ", ".join(f"`{row[0]}`" for row in execute(SOURCES, self.tenant)) or "none"
                 raise NotFound(f"There is no source `{name}`.", hint=f"Registered sources: {known}.")
+
+
+class _View(Store):
+    """A store as one tenant sees it: connections, worker and subscribers are those of the store itself."""
+
+    def __init__(self, owner: Store, tenant: str) -> None:
+        super().__init__()
+        self.tenant = tenant
+        self._owner = owner
+
+    def scoped(self, tenant: str) -> Store:
+        return self if tenant == self.tenant else self._owner.scoped(tenant)
+
+    def _tell(self, run_id: str, seq: int) -> None:
+        super()._tell(run_id, seq)
+        self._owner._tell(run_id, seq)
+
+    @property
+    def worker_id(self) -> str:
+        return self._owner.worker_id
+
+    def recover(self) -> list[str]:
+        return self._owner.recover()
+
+    def check(self) -> dict[str, Any]:
+        return self._owner.check()
+
+    def close(self) -> None:
+        """Do nothing: the store itself is closed by whoever opened it."""
+
+    def _hold(self) -> None:
+        self._owner._hold()
+
+    def _read(self, sql: str, *values: object) -> Rows:
+        return self._owner._read(sql, *values)
+
+    def _transaction(self) -> AbstractContextManager[Execute]:
+        return self._owner._transaction()
+
+    def _lock_schema(self, execute: Execute) -> None:
+        self._owner._lock_schema(execute)
+
+    def _run_script(self, execute: Execute, script: str) -> None:
+        self._owner._run_script(execute, script)
+
+    def _enlist(self) -> str:
+        return self._owner.worker_id
+
+    def _dead(self, workers: set[str]) -> set[str]:
+        return self._owner._dead(workers)
+
+    def _bury(self) -> None:
+        self._owner._bury()
 
 
 # A forked child must let go of locks at once, even if it never uses the store: a lock that it shares would

@@ -1,0 +1,142 @@
+"""`etude ask SOURCE "question"`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import IO, TYPE_CHECKING, Any
+
+from etude.cli.output import print_table, printable
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.events import Entry
+    from etude.runtime.answer import Answer
+
+SHOWN_ROWS = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("source", help="a name, a path or a URL")
+    parser.add_argument("question", help="what you want to know; `SQL: ...` and `PYTHON: ...` run as they are")
+    parser.add_argument("--model", help="who answers: `offline` (rules alone) or such as `openai:gpt-5`")
+    parser.add_argument("--thread", metavar="T", help="the conversation that this goes on with")
+    parser.add_argument("--reply", metavar="RUN", help="the question is the answer that this run waits for")
+    parser.add_argument("--json", action="store_true", help="print events and the answer as lines of JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Have it answered, with its steps shown as they happen."""
+    from etude.app import App
+
+    with App() as app:
+        show = _print_json if options.json else Steps(sys.stderr)
+        answer = answer_question(
+            app, options.source, options.question, options.model, options.thread, options.reply, show
+        )
+        if options.json:
+            sys.stdout.write(json.dumps(describe_answer(answer)) + "\n")
+        elif answer.error is None:
+            print_answer(answer, sys.stdout)
+        answer.require()
+    return 0
+
+
+def answer_question(
+    app: App, source: str, question: str, model: str | None, thread: str | None, reply: str | None, show: Any
+) -> Answer:
+    """The answer to a question, or what comes of a reply to a run that waits."""
+    if reply is None:
+        app.pool.warm()
+        return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
+    run_id = app.store.resolve_run(reply)
+    app.desk.answer(run_id, question)
+    return app.desk.answer_of(app.desk.work(run_id, on_entry=show))
+
+
+class Steps:
+    """Shows what a run does, as it does it."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._writing = False
+
+    def __call__(self, entry: Entry) -> None:
+        """Show one event."""
+        from etude.events import Guided, StepFinished, StepStarted, TextDelta
+
+        match entry.event:
+            case TextDelta(text=text) if self._out.isatty():
+                self._out.write(printable_lines(text))
+                self._writing = True
+            case StepStarted(kind="sql" | "python", code=code):
+                self._line(f"▸ {code}")
+            case StepFinished(outcome=outcome, error=error) if outcome != "ok" and error is not None:
+                self._line(f"  {outcome}: {error.get('detail', '')}")
+            case Guided(by="gate"):
+                self._line("▸ checks its numbers again")
+        self._out.flush()
+
+    def _line(self, text: str) -> None:
+        if self._writing:
+            self._out.write("\n")
+            self._writing = False
+        self._out.write(printable_lines(text) + "\n")
+
+
+def print_answer(answer: Answer, out: IO[str]) -> None:
+    """The answer with its table, its chart, and where it comes from."""
+    import itertools
+
+    from etude.cli.chart import draw
+
+    if answer.question:
+        choices = "".join(f"\n  - {printable(c)}" for c in answer.choices)
+        out.write(f"{printable_lines(answer.question)}{choices}\n")
+        out.write(f'\nReply with:  etude ask SOURCE "your answer" --reply {answer.run_id}\n')
+        return
+    out.write(f"{printable_lines(answer.text)}\n" if answer.text else "")
+    if answer.result is not None:
+        rows = list(itertools.islice(answer.result.iter_rows(), SHOWN_ROWS))
+        names = [c.name for c in answer.result.columns]
+        chart = draw(answer.chart, names, rows) if answer.chart else ""
+        if answer.result.row_count > 1 or len(names) > 1 or not answer.text:
+            out.write("\n")
+            print_table(names, rows, out)
+            if answer.result.row_count > len(rows):
+                out.write(f"{answer.result.row_count:,} rows, {len(rows)} shown\n")
+        out.write(f"\n{chart}" if chart else "")
+    out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
+
+
+def printable_lines(text: str) -> str:
+    """Text that cannot drive the terminal, with its lines."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _print_json(entry: Entry) -> None:
+    sys.stdout.write(entry.model_dump_json() + "\n")
+    sys.stdout.flush()
+
+
+def describe_answer(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON, the rows left out: `etude runs show` and `etude.App.result` have them."""
+    from etude.errors import problem
+
+    return {
+        "type": "answer",
+        "run_id": answer.run_id,
+        "thread_id": answer.thread_id,
+        "status": answer.status,
+        "text": answer.text,
+        "code": answer.code,
+        "chart": answer.chart,
+        "reading": answer.reading,
+        "unverified": list(answer.unverified),
+        "question": answer.question,
+        "choices": list(answer.choices),
+        "result": answer.result.info.model_dump(mode="json") if answer.result else None,
+        "error": problem(answer.error) if answer.error else None,
+    }

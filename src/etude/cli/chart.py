@@ -1,0 +1,48 @@
+"""A chart for the terminal: bars of a Vega-Lite bar or line chart, as far as a line of text can show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from etude.cli.output import printable
+
+WIDTH = 40
+LABEL = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The chart as lines of text; empty where it has no plain pair of a label and a number."""
+    label, value = _axes(chart)
+    if label not in columns or value not in columns:
+        return ""
+    at, of = columns.index(label), columns.index(value)
+    points = [(printable(str(row[at]))[:LABEL], float(row[of])) for row in rows if _is_number(row[of])]
+    largest = max((abs(v) for _, v in points), default=0.0)
+    if not largest:
+        return ""
+    width = max(len(name) for name, _ in points)
+    return "".join(f"{name:<{width}} {_bar(abs(v) / largest)} {v:,.6g}\n" for name, v in points)
+
+
+def _axes(chart: dict[str, Any]) -> tuple[str, str]:
+    encoding = chart.get("encoding", {})
+    fields = {axis: encoding.get(axis, {}) for axis in ("x", "y")}
+    numeric = [axis for axis, spec in fields.items() if spec.get("type") == "quantitative"]
+    if len(numeric) != 1:
+        return "", ""
+    value = numeric[0]
+    label = "y" if value == "x" else "x"
+    return str(fields[label].get("field", "")), str(fields[value].get("field", ""))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _bar(share: float) -> str:
+    whole, rest = divmod(round(share * WIDTH * 8), 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(WIDTH)

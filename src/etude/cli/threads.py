@@ -1,0 +1,75 @@
+"""`etude threads`: conversations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etude.cli.ask import printable_lines
+from etude.cli.output import print_table, replacing
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    listing = commands.add_parser("list", help="the latest conversations")
+    listing.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
+    show = commands.add_parser("show", help="what was said")
+    show.add_argument("thread")
+    fork = commands.add_parser("fork", help="a copy that goes its own way")
+    fork.add_argument("thread")
+    fork.add_argument("--at", type=int, metavar="N", help="up to message N; all by default")
+    export = commands.add_parser("export", help="messages and runs as JSON")
+    export.add_argument("thread")
+    export.add_argument("--output", metavar="FILE", help="write here instead of standard output")
+    delete = commands.add_parser("delete", help="remove the messages; the runs stay")
+    delete.add_argument("thread")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what was asked."""
+    from etude.app import App
+
+    with App() as app:
+        {"list": _list, "show": _show, "fork": _fork, "export": _export, "delete": _delete}[options.command](
+            app, options
+        )
+
+
+def _list(app: App, options: argparse.Namespace) -> None:
+    threads = app.store.threads(limit=options.limit).items
+    rows = [(t.id, t.source or "", t.updated_at.isoformat(" ", "seconds")[:19], t.title) for t in threads]
+    print_table(["thread", "source", "updated", "title"], rows, sys.stdout)
+
+
+def _show(app: App, options: argparse.Namespace) -> None:
+    for message in app.store.messages(options.thread):
+        run = f"  ({message.run_id})" if message.run_id else ""
+        sys.stdout.write(f"{message.seq} {message.role}{run}\n{printable_lines(message.text)}\n\n")
+
+
+def _fork(app: App, options: argparse.Namespace) -> None:
+    from etude.runtime.thread import fork_thread
+
+    sys.stdout.write(fork_thread(app.store, options.thread, options.at).id + "\n")
+
+
+def _export(app: App, options: argparse.Namespace) -> None:
+    from etude.runtime.thread import export_thread
+
+    body = json.dumps(export_thread(app.store, options.thread), ensure_ascii=False, indent=1) + "\n"
+    if options.output:
+        with replacing(Path(options.output)) as file:
+            file.write(body.encode())
+    else:
+        sys.stdout.write(body)
+
+
+def _delete(app: App, options: argparse.Namespace) -> None:
+    app.store.delete_thread(options.thread)

@@ -1,0 +1,274 @@
+"""The loop of an agent: think, act, look, until there is an answer. Each move is on record before the next begins.
+
+What comes next follows from the record alone (`next_move`), so a run can stop after any move and go on in another
+process as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from etude.entities import Budget, Run
+from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, ModelError, SandboxError, Unavailable, problem
+from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
+from etude.ids import new_id
+from etude.models.base import Model, Request, Utterance
+from etude.runtime.control import Control
+from etude.runtime.conversation import Act, Conclude, Think, converse, next_move
+from etude.runtime.query import RunLog, error_key, failed_step
+from etude.runtime.workbench import Workbench
+from etude.runtime.writer import TextWriter
+from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
+
+SAME_CALL = 3
+"""So many equal calls that fail in the same way end a run."""
+SAME_FAILURE = 6
+"""So many failures of one kind end a run, whatever was tried between."""
+_OURS = (Cancelled, SandboxError, ModelError, Unavailable)
+"""Errors that no other call of the model can mend."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """All that a run works with."""
+
+    model: Model
+    tools: Mapping[str, Tool]
+    opening: Sequence[Utterance]
+    budget: Budget
+    control: Control
+    workbench: Workbench
+    conclude: Callable[[Run, str], RunFinished | Guided]
+    """The end of the run, or what the model must hear before its answer can be taken."""
+
+
+class Paused(Exception):
+    """The run is to stop here and go on later."""
+
+
+def work(agent: Agent, log: RunLog) -> Run:
+    """Go on with a run until it ends, waits for a person or is paused; its outcome is on record, not raised."""
+    try:
+        with _deadline(agent, log.run):
+            while not _move(agent, log):
+                pass
+    except Paused:
+        log.add(RunPaused(by=agent.control.by))
+    except Waiting as waiting:
+        log.add(RunWaiting(question=waiting.question, choices=waiting.choices, call=waiting.step_id))
+    except (Cancelled, KeyboardInterrupt):
+        paused, by = agent.control.wish == "pause", agent.control.by
+        log.add(RunPaused(by=by) if paused else RunCancelled(by=by))
+    except BaseException as error:
+        log.add(RunFailed(error=problem(error)))
+        if not isinstance(error, EtudeError):
+            log.commit()
+            raise
+    log.commit()
+    return log.run
+
+
+def _move(agent: Agent, log: RunLog) -> bool:
+    """Make one move; whether it was the last."""
+    _hear(agent, log)
+    run = log.run
+    match next_move(run):
+        case Think():
+            check_budget(agent.budget, run)
+            _interruptible(agent, log, lambda: _think(agent, log, run))
+        case Act() as move:
+            _interruptible(agent, log, lambda: _act(agent, log, move))
+            _stop_repeating(log.run)
+        case Conclude(turn=turn):
+            event = agent.conclude(run, turn.text)
+            log.add(event)
+            if isinstance(event, RunFinished):
+                return True
+            log.commit()
+        case never:
+            assert_never(never)
+    return False
+
+
+def _hear(agent: Agent, log: RunLog) -> None:
+    """See to what people want of the run."""
+    for text, interrupts in agent.control.take_guidance():
+        log.add(Guided(text=text, interrupts=interrupts))
+        log.commit()
+    wish = agent.control.wish or log.run.requested
+    if wish == "cancel":
+        raise Cancelled("The run was cancelled.")
+    if wish == "pause":
+        raise Paused
+
+
+def _interruptible(agent: Agent, log: RunLog, move: Callable[[], None]) -> None:
+    try:
+        move()
+    except Cancelled:
+        if not agent.control.interrupted:
+            raise
+        log.commit()  # interrupted: the loop goes on with what the person said
+
+
+def _think(agent: Agent, log: RunLog, run: Run) -> None:
+    step_id, started = new_id("step"), time.perf_counter()
+    log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
+    log.commit()
+    writer = TextWriter(log, step_id)
+    specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
+    request = Request(converse(agent.opening, run), specs, on_restart=writer.restart)
+    try:
+        reply = agent.model.respond(request, writer.write, agent.control.step)
+        if not reply.turn.text.strip() and not reply.turn.calls:
+            raise ModelError(f"`{agent.model.name}` said nothing.", hint="Try again, or another model.")
+    except BaseException as error:
+        log.add(failed_step(step_id, error, _elapsed_ms(started)))
+        raise
+    writer.flush()
+    elapsed_ms = _elapsed_ms(started)
+    log.add(StepFinished(step_id=step_id, outcome="ok", turn=reply.turn, usage=reply.usage, elapsed_ms=elapsed_ms))
+    log.commit()
+    if agent.budget.cost_usd and not reply.price_known:
+        raise LimitExceeded(
+            f"The price of `{agent.model.name}` is not known, and the run may cost ${agent.budget.cost_usd:g}.",
+            hint="Set its price in the settings, or lift the limit on money.",
+            limit="cost_usd",
+        )
+
+
+def _act(agent: Agent, log: RunLog, move: Act) -> None:
+    step_id, started = _open_step(log, move), time.perf_counter()
+    bench = agent.workbench.at(log, step_id, agent.control.step)
+    try:
+        tool = find_tool(agent.tools, move.call.name)
+        shown = tool.use(bench, parse_arguments(tool, move.call.arguments))
+    except Waiting as waiting:
+        waiting.step_id = step_id  # it stays open until the person has answered
+        raise
+    except EtudeError as error:
+        end = failed_step(step_id, error, _elapsed_ms(started))
+        if isinstance(error, _OURS):
+            log.add(end)
+            raise
+        # The message may quote data, which must not look like words of ours.
+        told = bench.quote(f"{error.message}\n{error.hint}".strip())
+        log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
+    except BaseException as error:
+        log.add(failed_step(step_id, error, _elapsed_ms(started)))
+        raise
+    else:
+        log.add(
+            StepFinished(
+                step_id=step_id,
+                outcome="ok",
+                shown=shown,
+                result=bench.result,
+                artifact=bench.artifact,
+                elapsed_ms=_elapsed_ms(started),
+            )
+        )
+    log.commit()
+
+
+def _open_step(log: RunLog, move: Act) -> str:
+    """The step of a call: the one that waited for a person, or a new one."""
+    for step in log.run.steps:
+        if step.parent == move.step.id and step.params.get("call") == move.number and step.ended_at is None:
+            return step.id
+    step_id = new_id("step")
+    params = {"call": move.number, "arguments": move.call.arguments}
+    # Not committed here: whatever the tool runs puts its own start on record first, and this with it.
+    log.add(StepStarted(step_id=step_id, kind="tool", code=move.call.name, parent=move.step.id, params=params))
+    return step_id
+
+
+def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
+    """The tool of that name, or `Invalid` that names those there are."""
+    if name not in tools:
+        raise Invalid(f"There is no tool `{name}`.", hint=f"Tools: {', '.join(tools)}.")
+    return tools[name]
+
+
+def check_budget(budget: Budget, run: Run) -> None:
+    """Raise `LimitExceeded` where the run has used up what it may."""
+    turns = sum(s.kind == "model" and s.turn is not None for s in run.steps)
+    rows = sum(s.result.row_count for s in run.steps if s.kind == "tool" and s.result is not None)
+    used: dict[str, tuple[float, float]] = {
+        "steps": (turns, budget.steps),
+        "wall_s": (worked_s(run), budget.wall_s),
+        "tokens": (run.usage.tokens_in + run.usage.tokens_out, budget.tokens),
+        "cost_usd": (run.usage.cost_usd, budget.cost_usd),
+        "rows": (rows, budget.rows),
+    }
+    for name, (spent, limit) in used.items():
+        if limit and spent >= limit:
+            raise LimitExceeded(
+                f"The run used {spent:,.6g} of `{name}`; its limit is {limit:,.6g}.",
+                hint=f"Ask for less at once, or raise `budget.{name}`.",
+                limit=name,
+                value=limit,
+            )
+
+
+def worked_s(run: Run) -> float:
+    """Seconds that the run has worked: those of its moves, not those in which it waited or was paused."""
+    return sum((s.elapsed_ms or 0.0) / 1000 for s in run.steps if s.kind in ("model", "tool"))
+
+
+def _deadline(agent: Agent, run: Run) -> _Deadline:
+    return _Deadline(agent.control, max(agent.budget.wall_s - worked_s(run), 0.0), agent.budget.wall_s)
+
+
+class _Deadline:
+    """Stops the move that runs when the time of the run is over."""
+
+    def __init__(self, control: Control, seconds: float, limit: float) -> None:
+        self._control = control
+        self._limit = limit
+        self._passed = False
+        self._timer = threading.Timer(seconds, self._pass)
+        self._timer.daemon = True
+
+    def _pass(self) -> None:
+        self._passed = True
+        self._control.step.cancel()
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        if self._passed and isinstance(error, Cancelled):
+            raise LimitExceeded(
+                f"The run took longer than {self._limit:g} s.",
+                hint="Ask for less at once, or raise `budget.wall_s`.",
+                limit="wall_s",
+                value=self._limit,
+            ) from None
+
+
+def _stop_repeating(run: Run) -> None:
+    """Raise where the model tries the same thing again and again."""
+    calls = [s for s in run.steps if s.kind == "tool" and s.ended_at is not None]
+    if not calls or calls[-1].outcome == "ok":
+        return
+    last = calls[-1]
+    failed = [s for s in calls if s.outcome != "ok" and s.error_key == last.error_key]
+    same = [s for s in failed if s.code == last.code and s.params["arguments"] == last.params["arguments"]]
+    if len(same) >= SAME_CALL or len(failed) >= SAME_FAILURE:
+        detail = (last.error or {}).get("detail", "")
+        raise LimitExceeded(
+            f"`{last.code}` failed {max(len(same), len(failed))} times in the same way: {detail}",
+            hint=str((last.error or {}).get("hint") or "Ask differently, or use another model."),
+            limit="repeated_failure",
+            error_key=last.error_key or error_key(last.error or {"code": "internal"}),
+        )
+
+
+def _elapsed_ms(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)

@@ -1,0 +1,148 @@
+"""No model at all: rules read the question, a plan computes it, and the answer is said with the result's own values.
+
+It takes the place of a model in the same loop, so that its runs are recorded, paused and resumed like all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from etude.cancellation import Cancellation
+from etude.entities import Catalog, Run, ToolCall, Turn, Usage
+from etude.errors import NotUnderstood, from_problem
+from etude.models.base import Model, Reply, Request
+from etude.offline.sentence import say
+from etude.offline.understand import Clarification, Refusal, Understanding, answer, understand
+from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
+from etude.result import Result
+from etude.runtime.thread import thread_runs
+from etude.runtime.workbench import Workbench
+from etude.store.base import Store
+
+ROWS = 1_000
+EARLIER = 6
+"""Questions of the thread that a follow-up may refer to, one through the other."""
+FRESH_S = 3600
+"""How long what is known of a server's values counts as true; files tell by themselves when they change."""
+
+
+class OfflineModel(Model):
+    """Answers the question of one run."""
+
+    name = "offline"
+
+    def __init__(
+        self,
+        store: Store,
+        workbench: Workbench,
+        run_id: str,
+        cache: Path,
+        read: Callable[[Run], Result | None],
+    ) -> None:
+        self._store = store
+        self._workbench = workbench
+        self._run_id = run_id
+        self._cache = cache
+        self._read = read
+        """The last table that a run made."""
+
+    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+        """A plan to run, a question back, or the answer."""
+        run = self._store.run(self._run_id)
+        dataset, meant = self._understand(run)
+        turn = self._turn(run, dataset, meant)
+        on_text(turn.text)
+        return Reply(turn, Usage(), price_known=True)
+
+    def _turn(self, run: Run, dataset: str, meant: Understanding | Clarification | Refusal) -> Turn:
+        match meant:
+            case Refusal(reason=reason, nearest=nearest):
+                hint = (
+                    "Try: " + "; ".join(f"“{n}”" for n in nearest)
+                    if nearest
+                    else "Ask in other words, or name a model."
+                )
+                raise NotUnderstood(reason, hint=hint, suggestions=list(nearest))
+            case Clarification(ask=question, choices=choices):
+                arguments = {"question": question, "choices": [c.label for c in choices]}
+                return _call("ask_user", arguments, "")
+            case Understanding(plan=plan, reading=reading):
+                failed = next((s for s in run.steps if s.kind == "tool" and s.error is not None), None)
+                if failed is not None and failed.error is not None:
+                    raise from_problem(failed.error)
+                result = self._read(run)
+                if result is None:
+                    body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
+                    return _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
+                rows = list(itertools.islice(result.iter_rows(), ROWS))
+                return Turn(text=say(meant, [c.name for c in result.columns], rows, result.row_count))
+
+    def _understand(self, run: Run) -> tuple[str, Understanding | Clarification | Refusal]:
+        """What the question means: on its dataset, or on the only one of several that it fits."""
+        names = self._workbench.names
+        found = [(name, self._read_question(run, name)) for name in names]
+        fitting = [f for f in found if isinstance(f[1], Understanding)]
+        if len(found) == 1 or len(fitting) == 1:
+            return (fitting or found)[0]
+        if not found:
+            raise NotUnderstood("There is no dataset to ask.", hint="Add one: `etude sources add NAME PATH`.")
+        meant = ", ".join(f"`{name}`" for name, _ in fitting or found)
+        raise NotUnderstood(f"It is not clear which dataset is meant: {meant}.", hint="Name the dataset.")
+
+    def _read_question(self, run: Run, dataset: str) -> Understanding | Clarification | Refusal:
+        vocabulary = self._vocabulary(dataset)
+        previous: Understanding | None = None
+        for earlier in self._earlier(run):
+            meant = _read_run(earlier, vocabulary, previous)
+            previous = meant if isinstance(meant, Understanding) else previous
+        return _read_run(run, vocabulary, previous)
+
+    def _earlier(self, run: Run) -> list[Run]:
+        if run.thread_id is None:
+            return []
+        before = itertools.takewhile(lambda i: i != run.id, thread_runs(self._store, run.thread_id))
+        runs = [self._store.run(run_id) for run_id in list(before)[-4 * EARLIER :]]
+        asked = [r for r in runs if r.kind == "ask" and r.model == self.name and r.status == "succeeded"]
+        return [r for r in asked if r.source == run.source][-EARLIER:]
+
+    def _vocabulary(self, dataset: str) -> Vocabulary:
+        """What is known of the dataset, looked up once as long as its data stays the same."""
+        catalog = self._workbench.find_catalog(dataset)
+        path = self._cache / "vocabulary" / f"{_fingerprint(catalog)}.json"
+        lasting = all(table.fingerprint for table in catalog.tables)
+        if path.is_file() and (lasting or time.time() - path.stat().st_mtime < FRESH_S):
+            return vocabulary_from_json(path.read_text(encoding="utf-8"))
+        vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{self._run_id}")
+        part.write_text(vocabulary.to_json(), encoding="utf-8")
+        part.replace(path)
+        return vocabulary
+
+    def _rows(self, dataset: str, sql: str) -> Iterator[tuple[Any, ...]]:
+        return self._workbench.look(dataset, sql).iter_rows()
+
+
+def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Any:
+    """What the question of a run means, with what the person said when it was asked back."""
+    # The day it was asked, so that "last month" stays what it was when the run goes on later.
+    meant = understand(run.text, vocabulary, previous=previous, today=run.created_at.date())
+    for step in run.steps:
+        if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
+            meant = answer(meant, step.shown, vocabulary)
+    return meant
+
+
+def _call(tool: str, arguments: dict[str, Any], text: str) -> Turn:
+    return Turn(text=text, calls=(ToolCall(id="rules", name=tool, arguments=json.dumps(arguments)),), stop="calls")
+
+
+def _fingerprint(catalog: Catalog) -> str:
+    facts = [(t.name, t.fingerprint, t.row_count) for t in catalog.tables]
+    return hashlib.sha256(json.dumps([catalog.source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]

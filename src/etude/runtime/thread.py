@@ -1,0 +1,85 @@
+"""A thread: its messages, the runs they belong to, and copies of it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from etude.entities import Message, Run, RunFilter, Thread
+from etude.errors import NotFound
+from etude.store.base import Store
+
+TITLE_CHARS = 80
+
+
+def open_thread(store: Store, thread_id: str | None, text: str, source: str | None) -> Thread:
+    """The thread of that id, or a new one named after the first thing said in it."""
+    if thread_id is not None:
+        return store.thread(thread_id)
+    title = " ".join(text.split())
+    return store.create_thread(title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…", source)
+
+
+def fork_thread(store: Store, thread_id: str, at: int | None = None) -> Thread:
+    """A new thread with the messages of this one up to the one with seq `at`; their runs are shared, not copied."""
+    thread = store.thread(thread_id)
+    messages = store.messages(thread_id)
+    if at is not None and not any(m.seq == at for m in messages):
+        raise NotFound(
+            f"Thread `{thread_id}` has no message {at}.",
+            hint=f"It has {len(messages)} messages, from 1." if messages else "It has no messages.",
+        )
+    fork = store.create_thread(thread.title, thread.source)
+    for message in messages:
+        if at is None or message.seq <= at:
+            store.add_message(fork.id, message.role, message.text, message.run_id)
+    return fork
+
+
+def thread_runs(store: Store, thread_id: str) -> list[str]:
+    """The ids of the runs of a thread, oldest first: its own, and those that came with messages of another."""
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = store.runs(RunFilter(thread_id=thread_id), limit=200, cursor=cursor)
+        found += [summary.id for summary in page.items]
+        cursor = page.next
+        if cursor is None:
+            break
+    own, messages = set(found), []
+    with contextlib.suppress(NotFound):  # a session may use any word for its thread
+        messages = store.messages(thread_id)
+    came = dict.fromkeys(m.run_id for m in messages if m.run_id and m.run_id not in own)
+    return [*came, *reversed(found)]
+
+
+def last_success(store: Store, thread_id: str, source: str | None, before: str) -> Run | None:
+    """The latest run of the thread on that source that worked."""
+    for run_id in reversed(thread_runs(store, thread_id)):
+        if run_id == before:
+            continue
+        run = store.run(run_id)
+        if run.status == "succeeded" and (source is None or run.source == source):
+            return run
+    return None
+
+
+def export_thread(store: Store, thread_id: str) -> dict[str, Any]:
+    """The thread with its messages and the runs they belong to, as JSON."""
+    thread, messages = store.thread(thread_id), store.messages(thread_id)
+    runs = {m.run_id: store.run(m.run_id) for m in messages if m.run_id}
+    return {
+        "thread": thread.model_dump(mode="json"),
+        "messages": [m.model_dump(mode="json") for m in messages],
+        "runs": {run_id: run.model_dump(mode="json") for run_id, run in runs.items()},
+    }
+
+
+def earlier_messages(store: Store, thread_id: str, run_id: str) -> list[Message]:
+    """What was said in the thread before the run began."""
+    said = []
+    for message in store.messages(thread_id):
+        if message.run_id == run_id:
+            break
+        said.append(message)
+    return said

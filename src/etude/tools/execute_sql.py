@@ -1,0 +1,30 @@
+"""`execute_sql`: one query in the dataset's own dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from etude.entities import Entity
+from etude.tools.base import Bench, Tool
+from etude.tools.shown import show_result
+
+
+class Arguments(Entity):
+    """What to run."""
+
+    dataset: str
+    query: str = Field(description="one SELECT in the dialect of the dataset")
+
+
+class ExecuteSql(Tool):
+    """Runs a query through the guard."""
+
+    name = "execute_sql"
+    description = "Run one read-only SQL query on a dataset and see its columns, row count and first rows."
+    arguments = Arguments
+
+    def use(self, bench: Bench, arguments: Any) -> str:
+        """The result, cut."""
+        return show_result(bench.sql(arguments.dataset, arguments.query), bench)

@@ -1,0 +1,55 @@
+"""`get_dataset_schema`: the tables of a dataset, those asked for or those that fit some words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from etude.entities import Entity
+from etude.tools.base import Bench, Tool
+from etude.tools.relevance import rank_tables
+from etude.tools.shown import CHARS, show_table
+
+
+class Arguments(Entity):
+    """Which tables."""
+
+    dataset: str
+    tables: tuple[str, ...] = Field(default=(), description="exact names; all their columns are shown")
+    search: str = Field(default="", description="words; the tables that fit them best are shown")
+
+
+class GetDatasetSchema(Tool):
+    """Columns, types, keys and comments."""
+
+    name = "get_dataset_schema"
+    description = (
+        "Show tables of a dataset with columns, types, keys and comments: those named in `tables`, "
+        "or those that fit the words in `search` best."
+    )
+    arguments = Arguments
+
+    def use(self, bench: Bench, arguments: Any) -> str:
+        """The tables in full while they fit; the others by name."""
+        catalog = bench.catalog(arguments.dataset)
+        if arguments.tables:
+            wanted = [catalog.table(name) for name in arguments.tables]
+            missing = [name for name, table in zip(arguments.tables, wanted) if table is None]
+            tables = [table for table in wanted if table is not None]
+            note = f"\nThere is no table {', '.join(f'`{m}`' for m in missing)}." if missing else ""
+        else:
+            tables = rank_tables(catalog, f"{arguments.search} {bench.question}")
+            note = ""
+        shown: list[str] = []
+        used = 0
+        for table in tables:
+            text = show_table(table)
+            if shown and used + len(text) > CHARS:
+                break
+            shown.append(text)
+            used += len(text)
+        rest = [table.name for table in tables[len(shown) :]]
+        if rest:
+            shown.append(f"and {len(rest)} more: {', '.join(rest)}"[: CHARS // 4])
+        return bench.quote("\n\n".join(shown)) + note

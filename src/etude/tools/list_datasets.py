@@ -1,0 +1,28 @@
+"""`list_datasets`: what there is to ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etude.entities import Entity
+from etude.tools.base import Bench, Tool
+
+
+class Arguments(Entity):
+    """None."""
+
+
+class ListDatasets(Tool):
+    """The datasets of a run with their sizes."""
+
+    name = "list_datasets"
+    description = "List the datasets that can be queried, with how many tables each has."
+    arguments = Arguments
+
+    def use(self, bench: Bench, arguments: Any) -> str:
+        """Their names, dialects and table counts."""
+        lines = []
+        for name in bench.datasets():
+            catalog = bench.catalog(name)
+            lines.append(f"{name}: {len(catalog.tables)} tables, SQL dialect {catalog.dialect}")
+        return bench.quote("\n".join(lines)) if lines else "There is no dataset."

@@ -1,0 +1,68 @@
+"""Which tables a question is about, by the words they share: BM25 over names, columns and comments."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+from etude.entities import Catalog, Table
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_STOP = frozenset(
+    re.findall(
+        r"\w+",
+        "a an and are as at be by did do for from give had has have how i in is it list me of on or per show tell that "
+        "the their there to was we were what when where which who whose with you your all each than many much",
+    )
+)
+
+
+def words(text: str) -> list[str]:
+    """The words of a text or name, in lower case, cut to a stem that plural and singular share."""
+    return [_stem(w.lower()) for w in _WORD.findall(text) if w.lower() not in _STOP]
+
+
+def rank_tables(catalog: Catalog, question: str) -> list[Table]:
+    """The tables, those first that share most with the question; neighbours by key follow what they belong to."""
+    documents = {t.name: _document(t) for t in catalog.tables}
+    average = sum(map(len, documents.values())) / max(len(documents), 1)
+    seen_in = Counter(word for document in documents.values() for word in set(document))
+    asked = set(words(question))
+    scores = {name: _score(asked, doc, seen_in, len(documents), average) for name, doc in documents.items()}
+    # A table that joins two good ones is needed though no word names it.
+    for table in catalog.tables:
+        for key in table.foreign_keys:
+            near, far = scores.get(table.name, 0.0), scores.get(key.to_table, 0.0)
+            scores[table.name] = max(near, far * 0.3)
+            if key.to_table in scores:
+                scores[key.to_table] = max(far, near * 0.3)
+    return sorted(catalog.tables, key=lambda t: (-scores[t.name], t.name))
+
+
+def _document(table: Table) -> Counter[str]:
+    document: Counter[str] = Counter()
+    for word in words(table.name):
+        document[word] += 3
+    for column in table.columns:
+        document.update(words(column.name))
+        document.update(words(column.comment or ""))
+    document.update(words(table.comment or ""))
+    return document
+
+
+def _score(asked: set[str], document: Counter[str], seen_in: Counter[str], count: int, average: float) -> float:
+    length = sum(document.values())
+    total = 0.0
+    for word in asked & document.keys():
+        rarity = math.log(1 + (count - seen_in[word] + 0.5) / (seen_in[word] + 0.5))
+        often = document[word]
+        total += rarity * often * 2.2 / (often + 1.2 * (0.25 + 0.75 * length / (average or 1)))
+    return total
+
+
+def _stem(word: str) -> str:
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("ses", "s"), ("xes", "x"), ("s", "")):
+        if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):
+            return word[: -len(ending)] + instead
+    return word

@@ -1,0 +1,88 @@
+"""How results look to a model: compact, cut with a word on what was cut, and marked as data."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+from etude.result import json_value
+
+if TYPE_CHECKING:
+    from etude.entities import Table
+    from etude.result import Result
+    from etude.sessions.base import Cell
+    from etude.tools.base import Bench
+
+ROWS = 50
+"""Rows of a result that a model sees; all of them stay in the record."""
+CHARS = 6_000
+"""Characters of one outcome that a model sees."""
+VALUE_CHARS = 200
+
+
+def cut(text: str, chars: int = CHARS) -> str:
+    """The text, or its beginning and end with a word on what is missing between."""
+    if len(text) <= chars:
+        return text
+    head, tail = text[: chars * 3 // 4], text[-chars // 4 :]
+    return f"{head}\n[... {len(text) - len(head) - len(tail):,} characters left out ...]\n{tail}"
+
+
+def show_result(result: Result, bench: Bench) -> str:
+    """The shape of a result, and its first rows as lines of JSON."""
+    rows = list(itertools.islice(result.iter_rows(), ROWS))
+    columns = ", ".join(f"{c.name} {c.type}" for c in result.columns)
+    lines = [bench.quote(columns)]
+    body, used = [], 0
+    for row in rows:
+        line = json.dumps([_short(v) for v in row], ensure_ascii=False)
+        if used + len(line) > CHARS:
+            break
+        body.append(line)
+        used += len(line)
+    counted = f"{result.row_count:,} row{'' if result.row_count == 1 else 's'}"
+    if len(body) < result.row_count:
+        counted += f", the first {len(body)} shown; compute on the rest with a tool, do not guess it"
+    lines.append(counted)
+    if body:
+        lines.append(bench.quote("\n".join(body)))
+    return "\n".join([*lines, *result.notes])
+
+
+def show_cell(cell: Cell, bench: Bench) -> str:
+    """What a cell printed and its value."""
+    parts = []
+    if cell.stdout:
+        parts.append(f"printed:\n{bench.quote(cut(cell.stdout))}")
+    if cell.stderr:
+        parts.append(f"printed to stderr:\n{bench.quote(cut(cell.stderr, CHARS // 4))}")
+    if cell.ok and cell.text:
+        parts.append(f"value:\n{bench.quote(cut(cell.text))}")
+    charts = [d.media for d in cell.display if d.media.startswith(("image/", "application/vnd.vega"))]
+    if charts:
+        parts.append(f"displayed: {', '.join(charts)}")
+    parts += cell.notes
+    return "\n".join(parts) or "done; nothing was printed"
+
+
+def show_table(table: Table) -> str:
+    """A table of a catalog: name, columns with types and keys, comments."""
+    keys = {c for c in table.primary_key}
+    to = {fk.columns[0]: f"{fk.to_table}.{fk.to_columns[0]}" for fk in table.foreign_keys if len(fk.columns) == 1}
+    columns = []
+    for column in table.columns:
+        marks = " key" if column.name in keys else ""
+        marks += f" -> {to[column.name]}" if column.name in to else ""
+        marks += f" -- {column.comment}" if column.comment else ""
+        columns.append(f"  {column.name} {column.type}{marks}")
+    rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
+    comment = f" -- {table.comment}" if table.comment else ""
+    return "\n".join([f"{table.name}{rows}{comment}", *columns])
+
+
+def _short(value: Any) -> Any:
+    plain = json_value(value)
+    if isinstance(plain, str) and len(plain) > VALUE_CHARS:
+        return plain[:VALUE_CHARS] + "…"
+    return plain
