@@ -62,6 +62,7 @@ class Steps:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._writing = False
+        self._turns: set[str] = set()
 
     def __call__(self, entry: Entry) -> None:
         """Show one event."""
@@ -71,10 +72,13 @@ class Steps:
             case TextDelta(text=text) if self._out.isatty():
                 self._out.write(printable_lines(text))
                 self._writing = True
+            case StepStarted(kind="model", step_id=step_id):
+                self._turns.add(step_id)
             case StepStarted(kind="sql" | "python", code=code):
                 self._line(f"▸ {code}")
-            case StepFinished(outcome=outcome, error=error) if outcome != "ok" and error is not None:
-                self._line(f"  {outcome}: {error.get('detail', '')}")
+            case StepFinished(step_id=step_id, outcome=outcome, error=error) if error is not None:
+                if step_id not in self._turns:  # what ends a turn ends the run, and is told at its end
+                    self._line(f"  {outcome}: {error.get('detail', '')}")
             case Guided(by="gate"):
                 self._line("▸ checks its numbers again")
         self._out.flush()
@@ -98,17 +102,24 @@ def print_answer(answer: Answer, out: IO[str]) -> None:
         out.write(f'\nReply with:  etude ask SOURCE "your answer" --reply {answer.run_id}\n')
         return
     out.write(f"{printable_lines(answer.text)}\n" if answer.text else "")
+    out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     if answer.result is not None:
-        rows = list(itertools.islice(answer.result.iter_rows(), SHOWN_ROWS))
+        rows = [tuple(map(_shorten, row)) for row in itertools.islice(answer.result.iter_rows(), SHOWN_ROWS)]
         names = [c.name for c in answer.result.columns]
         chart = draw(answer.chart, names, rows) if answer.chart else ""
-        if answer.result.row_count > 1 or len(names) > 1 or not answer.text:
+        drawn = chart and len(names) == 2 and len(rows) == answer.result.row_count
+        if not drawn and (answer.result.row_count > 1 or len(names) > 1 or not answer.text):
             out.write("\n")
             print_table(names, rows, out)
             if answer.result.row_count > len(rows):
                 out.write(f"{answer.result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
+
+
+def _shorten(value: Any) -> Any:
+    """A number as people write it: the last digits of a sum of fractions are noise."""
+    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def printable_lines(text: str) -> str:

@@ -35,6 +35,11 @@ CELLS = (
     "import etude\ndb = etude.connect()\norders = db.sql('SELECT channel, amount FROM orders').df()",
     "orders.groupby('channel').amount.agg(['count', 'mean']).round(2)",
 )
+QUESTIONS = (
+    "How many customers are there per country?",
+    "What is the total amount per month in 2025?",
+    "only for web",
+)
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 
 
@@ -44,18 +49,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the shop, add it, query it, study it, try to break it, and look at what was recorded."""
+    """Make the shop, add it, ask it, query it, study it, try to break it, and look at what was recorded."""
     from etude.app import App
 
     with App() as app:
         app.pool.warm()
         _add_shop(app, Path(options.folder or app.settings.home / NAME).absolute())
+        _ask(app)
         _query(app)
         _study(app)
         _attack(app)
         _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
         print_runs(app.store.runs(limit=5), sys.stdout)
-        _say("Yours next:  etude sql PATH_OR_URL 'SELECT ...'  (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres)")
+        _say('Yours next:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres)')
 
 
 def _add_shop(app: App, folder: Path) -> None:
@@ -68,6 +74,18 @@ def _add_shop(app: App, folder: Path) -> None:
     if NAME in app.sources():
         app.remove_source(NAME)
     show_catalog(app.add_source(NAME, SourceSpec(url=str(folder))), as_json=False)
+
+
+def _ask(app: App) -> None:
+    from etude.cli.ask import Steps, print_answer
+
+    _say("Questions in words, answered by rules alone: no model, no key, and no number that was not computed")
+    thread = None
+    for question in QUESTIONS:
+        _say(question)
+        answer = app.ask(NAME, question, model="offline", thread_id=thread, on_entry=Steps(sys.stdout)).require()
+        thread = answer.thread_id
+        print_answer(answer, sys.stdout)
 
 
 def _query(app: App) -> None:

@@ -19,8 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="the Python; - reads standard input")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the code after S seconds")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
+    add_network(parser)
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
     parser.add_argument("--json", action="store_true", help="print the cell as JSON instead of its output")
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """The places that the code may connect to."""
+    parser.add_argument(
+        "--network",
+        action="append",
+        default=[],
+        metavar="HOST:PORT",
+        help="a place that the code may connect to, none by default; can be repeated",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -30,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
 
     code = read_text(options.file)
     record = False if options.no_record else None
-    with App(record=record) as app, app.open_session(options.source, isolation=options.isolation) as session:
+    with (
+        App(record=record) as app,
+        app.open_session(options.source, isolation=options.isolation, network=options.network) as session,
+    ):
         cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else print_output)
     if options.json:
         sys.stdout.write(json.dumps(describe_cell(cell)) + "\n")

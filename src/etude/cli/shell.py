@@ -8,7 +8,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.py import print_end, print_output
+from etude.cli.py import add_network, print_end, print_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
+    add_network(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Read cells and run them until the end of input."""
     from etude.app import App
 
-    with App() as app, app.open_session(options.source, isolation=options.isolation) as session:
+    with (
+        App() as app,
+        app.open_session(options.source, isolation=options.isolation, network=options.network) as session,
+    ):
         session.execute(PREAMBLE)
         level = session.isolation["level"]
         sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")

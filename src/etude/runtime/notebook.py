@@ -7,6 +7,7 @@ are answered from the kept results, so that variables survive a kill, an evictio
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
 import json
 import os
@@ -19,8 +20,9 @@ from operator import itemgetter
 from typing import Any, Literal, Self
 
 from etude import wire
+from etude.database import check_file_name
 from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, Run
-from etude.errors import Cancelled, EtudeError, Invalid, Refused, problem
+from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, Refused, problem
 from etude.events import (
     INTERRUPTED,
     ArtifactCreated,
@@ -58,6 +60,13 @@ HISTORY = 32
 """Cells that keep their value, displays and output; of older ones the code, the outcome and the text stay."""
 OPEN = 128
 """Descriptors of results that may wait for the end of their cell; past that, what the session has is kept at once."""
+FILES = 64
+"""Files that a session may hand out."""
+FILE_BYTES = 256 << 20
+"""Bytes of them together."""
+SAVES = 1000
+"""How often it may hand out a file, each time kept as an artifact."""
+_MEDIA = {"json": "application/json", "html": "text/html", "py": "text/x-python", "csv": "text/csv", "md": "text/markdown"}
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 _OUTCOMES: dict[str, Outcome] = {
     "ok": "ok",
@@ -77,6 +86,10 @@ class Access:
     ask: Callable[[str, Limits], Answer]
     catalog: Callable[[], Catalog]
     limits: Limits
+    annotations: Callable[[], dict[str, Any]] = dict
+    """What people say of its tables."""
+    keep: bool = True
+    """Whether the results of queries are kept. Without them a session cannot be brought back."""
 
 
 @dataclass
@@ -136,6 +149,11 @@ class Notebook:
         if thread_id is not None and ledger is not None:
             self._cells = _load_cells(ledger, thread_id)
             self.revive()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What `etude.save` handed out, and what `etude.load` finds; a reset leaves it."""
+        return self._data.files
 
     @property
     def isolation(self) -> dict[str, Any]:
@@ -315,16 +333,30 @@ class _DataBroker:
         self._answer: Answer | None = None
         self._done: dict[int, _Done] = {}
         self._calls: list[_Call] = []
+        self._saving: dict[str, bytearray] = {}
+        self._saves = 0
+        self.files: dict[str, bytes] = {}
         self.log: RunLog | None = None
         self.step_id = ""
         self.replay: deque[_Call] | None = None
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+        match request.get("method"):
+            case "save":
+                return self._save(request), None
+            case "load":
+                return self._load(request.get("name"))
+            case _:
+                return self._answer_source(request)
+
+    def _answer_source(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
         if self._access is None:
             raise Invalid("This session has no source.", hint="Open it with one.")
         match request.get("method"):
             case "catalog":
                 return {"catalog": self._access.catalog().model_dump(mode="json")}, None
+            case "annotations":
+                return {"annotations": self._access.annotations()}, None
             case "sql":
                 sql = request.get("query")
                 if not isinstance(sql, str):
@@ -340,6 +372,50 @@ class _DataBroker:
     def cancel(self) -> None:
         if self._answer is not None:
             self._answer.cancel()
+
+    def _save(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Take a piece of a file; with its last one the file is there."""
+        name, piece = check_file_name(request.get("name")), request.get("data")
+        try:
+            data = base64.b64decode(piece, validate=True) if isinstance(piece, str) else None
+        except ValueError:
+            data = None
+        if data is None:
+            raise Invalid(f"The content of `{name}` is no bytes.", hint="etude.save(name, text or bytes)")
+        whole = self._saving.setdefault(name, bytearray())
+        whole += data
+        used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
+        count, saves = len(self.files.keys() | self._saving.keys()), self._saves + 1
+        for limit, spent, allowed in (
+            ("files", count, FILES),
+            ("bytes of files", used, FILE_BYTES),
+            ("saves", saves, SAVES),
+        ):
+            if spent > allowed:
+                del self._saving[name]
+                raise LimitExceeded(
+                    f"A session hands out no more than {allowed:,} {limit}.",
+                    hint="Save fewer or smaller ones.",
+                    limit=limit,
+                )
+        if not request.get("more"):
+            self._saves = saves
+            self.files[name] = bytes(self._saving.pop(name))
+            self._record_file(name)
+        return {}
+
+    def _record_file(self, name: str) -> None:
+        if self.log is not None and self.replay is None:
+            media = _MEDIA.get(name.rpartition(".")[2], "application/octet-stream")
+            artifact = self.log.objects.put(self.files[name], media)
+            self.log.add(ArtifactCreated(artifact=artifact, step_id=self.step_id))
+
+    def _load(self, name: object) -> tuple[dict[str, Any], int | None]:
+        data = self.files.get(check_file_name(name))
+        if data is None:
+            raise NotFound(f"There is no file `{name}` here.", hint="etude.save makes one.")
+        # Shared memory cannot be empty.
+        return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
     def _sql(self, access: Access, sql: str, given: dict[str, Any]) -> tuple[dict[str, Any], int]:
         limits = _lower(access.limits, given)
@@ -407,20 +483,29 @@ class _DataBroker:
     def _keep(self, log: RunLog | None, numbers: list[int]) -> None:
         for number in numbers:
             done = self._done.pop(number)
-            if log is None:
+            keep = self._access is None or self._access.keep
+            if log is None or not keep:
                 for fd in done.fds:
                     os.close(fd)
+            if log is None:
                 continue
-            import pyarrow as pa
-
-            batches = _map(done.fds)
-            sink = pa.BufferOutputStream()
-            write_parquet(sink, batches[0].schema, batches)
-            artifact = done.call.artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
-            log.add(ArtifactCreated(artifact=artifact, step_id=done.step_id))
+            if keep:
+                done.call.artifact = _keep_result(log, done)
+            artifact = done.call.artifact
             source = self._access.name if self._access else ""
             elapsed_ms = round(done.elapsed_ms, 3)
             log.add(finished_step(done.step_id, source, done.call.info, done.answer, artifact, elapsed_ms))
+
+
+def _keep_result(log: RunLog, done: _Done) -> Artifact:
+    import pyarrow as pa
+
+    batches = _map(done.fds)
+    sink = pa.BufferOutputStream()
+    write_parquet(sink, batches[0].schema, batches)
+    artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
+    log.add(ArtifactCreated(artifact=artifact, step_id=done.step_id))
+    return artifact
 
 
 def take_shared(answer: Answer) -> tuple[list[int], Any]:

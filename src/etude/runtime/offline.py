@@ -18,7 +18,7 @@ from etude.entities import Catalog, Run, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, Reply, Request
 from etude.offline.sentence import say
-from etude.offline.understand import Clarification, Refusal, Understanding, answer, understand
+from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
 from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
 from etude.result import Result
 from etude.runtime.thread import thread_runs
@@ -60,7 +60,7 @@ class OfflineModel(Model):
         on_text(turn.text)
         return Reply(turn, Usage(), price_known=True)
 
-    def _turn(self, run: Run, dataset: str, meant: Understanding | Clarification | Refusal) -> Turn:
+    def _turn(self, run: Run, dataset: str, meant: Outcome) -> Turn:
         match meant:
             case Refusal(reason=reason, nearest=nearest):
                 hint = (
@@ -83,7 +83,7 @@ class OfflineModel(Model):
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 return Turn(text=say(meant, [c.name for c in result.columns], rows, result.row_count))
 
-    def _understand(self, run: Run) -> tuple[str, Understanding | Clarification | Refusal]:
+    def _understand(self, run: Run) -> tuple[str, Outcome]:
         """What the question means: on its dataset, or on the only one of several that it fits."""
         names = self._workbench.names
         found = [(name, self._read_question(run, name)) for name in names]
@@ -95,7 +95,7 @@ class OfflineModel(Model):
         meant = ", ".join(f"`{name}`" for name, _ in fitting or found)
         raise NotUnderstood(f"It is not clear which dataset is meant: {meant}.", hint="Name the dataset.")
 
-    def _read_question(self, run: Run, dataset: str) -> Understanding | Clarification | Refusal:
+    def _read_question(self, run: Run, dataset: str) -> Outcome:
         vocabulary = self._vocabulary(dataset)
         previous: Understanding | None = None
         for earlier in self._earlier(run):
@@ -129,13 +129,13 @@ class OfflineModel(Model):
         return self._workbench.look(dataset, sql).iter_rows()
 
 
-def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Any:
+def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Outcome:
     """What the question of a run means, with what the person said when it was asked back."""
     # The day it was asked, so that "last month" stays what it was when the run goes on later.
     meant = understand(run.text, vocabulary, previous=previous, today=run.created_at.date())
     for step in run.steps:
         if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
-            meant = answer(meant, step.shown, vocabulary)
+            meant = answer(meant, step.shown)
     return meant
 
 

@@ -120,7 +120,7 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
 
 
 def finished_step(
-    step_id: str, source: str, info: ResultInfo, answer: Answer, artifact: Artifact, elapsed_ms: float
+    step_id: str, source: str, info: ResultInfo, answer: Answer, artifact: Artifact | None, elapsed_ms: float
 ) -> StepFinished:
     """The end of a query that worked: what it read, what it made, what it cost."""
     end = answer.end

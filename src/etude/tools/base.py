@@ -79,16 +79,11 @@ class Tool(ABC):
     def use(self, bench: Bench, arguments: Any) -> str:
         """Do it; what the model is shown of it. Errors that the model can mend are raised."""
 
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
-        return cls.arguments.model_json_schema()
-
 
 @cache
 def describe_tool(kind: type[Tool]) -> ToolSpec:
     """The tool as a model sees it; made once, for a schema takes its time."""
-    return ToolSpec(kind.name, kind.description, kind.schema())
+    return ToolSpec(kind.name, kind.description, kind.arguments.model_json_schema())
 
 
 def parse_arguments(tool: Tool, text: str) -> Entity:

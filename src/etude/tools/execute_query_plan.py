@@ -10,31 +10,28 @@ from etude.entities import Entity
 from etude.tools.base import Bench, Tool
 from etude.tools.shown import show_result
 
+# The whole JSON schema is ten times as long, and is sent with every turn; what a plan gets wrong is told when it runs.
+SHAPE = """{"from": table, "joins": [table along its foreign key, or {"table": t, "on": [["a.x", "t.y"]]}],
+"where": [{"column": c, "op": "= != < <= > >= in between like contains is null", "value": v}], "group_by": [column or
+{"grain": "month", "of": date column}], "aggregate": [{"fn": "count sum avg min max median", "of": column, "distinct":
+true, "as": name}], "having": [...], "top": {"n": 3, "per": [column], "by": name}, "order_by": [{"by": name, "desc":
+true}], "limit": n}; only "from" is required"""
+
 
 class Arguments(Entity):
     """What to run."""
 
     dataset: str
-    plan: dict[str, Any] = Field(description="a QueryPlan")
+    plan: dict[str, Any] = Field(description=SHAPE)
 
 
 class ExecuteQueryPlan(Tool):
     """Runs a QueryPlan."""
 
     name = "execute_query_plan"
-    description = "Run a QueryPlan (typed JSON: from, joins, where, group_by, aggregate, order_by, limit) on a dataset."
+    description = "Run a QueryPlan, a query as JSON that is the same for every SQL dialect, on a dataset."
     arguments = Arguments
 
     def use(self, bench: Bench, arguments: Any) -> str:
         """The result, cut."""
         return show_result(bench.plan(arguments.dataset, arguments.plan), bench)
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """The arguments, with the schema of a plan in them."""
-        from etude.sources.plan import plan_schema
-
-        plan = plan_schema()
-        definitions = plan.pop("$defs", {})
-        fields = {"dataset": {"type": "string"}, "plan": plan}
-        return {"type": "object", "properties": fields, "required": ["dataset", "plan"], "$defs": definitions}

@@ -1,0 +1,68 @@
+"""`etude mcp`: etude as an MCP server over standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from etude.errors import Unavailable
+
+CLIENTS = ("claude", "cursor", "vscode", "codex")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--install", choices=CLIENTS, metavar="CLIENT", help=f"print the config: {', '.join(CLIENTS)}")
+    parser.add_argument("--skill", action="store_true", help="print SKILL.md, which teaches coding agents to use etude")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve one client, or print what was asked for."""
+    if options.install:
+        sys.stdout.write(config_for(options.install))
+        return
+    if options.skill:
+        from importlib import resources
+
+        sys.stdout.write((resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8"))
+        return
+    try:
+        from etude.mcp_server import serve_stdio
+    except ImportError as error:
+        raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
+    from etude.app import App
+
+    with App() as app:
+        app.pool.warm()
+        serve_stdio(app)
+
+
+def config_for(client: str) -> str:
+    """What a client's configuration must say, and where."""
+    command, arguments = _command()
+    match client:
+        case "claude":
+            place = "# claude_desktop_config.json; for Claude Code: claude mcp add etude -- "
+            head = f"{place}{' '.join([command, *arguments])}\n"
+            body = json.dumps({"mcpServers": {"etude": {"command": command, "args": arguments}}}, indent=2)
+        case "cursor":
+            head = "# ~/.cursor/mcp.json\n"
+            body = json.dumps({"mcpServers": {"etude": {"command": command, "args": arguments}}}, indent=2)
+        case "vscode":
+            head = "# .vscode/mcp.json\n"
+            server = {"type": "stdio", "command": command, "args": arguments}
+            body = json.dumps({"servers": {"etude": server}}, indent=2)
+        case _:
+            head = "# ~/.codex/config.toml\n"
+            body = f"[mcp_servers.etude]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}"
+    sys.stderr.write(head)
+    return f"{body}\n"
+
+
+def _command() -> tuple[str, list[str]]:
+    """How a client starts etude: by its full path, for clients have a search path of their own."""
+    import shutil
+
+    found = shutil.which("etude")
+    return (found, ["mcp"]) if found else (sys.executable, ["-m", "etude", "mcp"])

@@ -1,0 +1,73 @@
+"""`etude serve`: the API, the worker and the observer in one process."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from etude.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help="data to serve beside the named sources")
+    parser.add_argument("--host", help="where to listen (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="the port (8520); 0 takes a free one")
+    parser.add_argument("--keys", action="store_true", help="ask for keys on the loopback as well")
+    parser.add_argument("--no-keys", action="store_true", help="ask nobody for a key, also beyond the loopback ...")
+    parser.add_argument("--open-to-everyone", action="store_true", help="... which has to be said twice")
+    parser.add_argument("--reload", action="store_true", help="start over when the code changes; for developers")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until told to stop."""
+    import os
+
+    try:
+        from etude.api.listener import from_settings, is_loopback, log_as_json, serve
+    except ImportError as error:
+        raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
+    from etude.app import App
+    from etude.entities import SourceSpec
+    from etude.settings import load_settings
+    from etude.sources.source import name_for
+
+    log_as_json()
+    settings = load_settings()
+    named = {name_for(url): SourceSpec(url=os.path.expanduser(url)) for url in options.source}
+    settings = settings.model_copy(update={"sources": settings.sources | named})
+    host = options.host or settings.server.host
+    port = settings.server.port if options.port is None else options.port
+    if options.reload:
+        import uvicorn
+
+        if not is_loopback(host):
+            raise Invalid("--reload is for the loopback alone.", hint="Leave it out.")
+        uvicorn.run(f"{from_settings.__module__}:from_settings", factory=True, reload=True, host=host, port=port)
+        return
+    with App(settings) as app:
+        keys = check_access(app, host, options)
+        app.pool.warm()
+        serve(app, host, port, keys_required=keys, anyone=not keys and not is_loopback(host))
+
+
+def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
+    """Whether keys are asked for; refuses to be open to the network by accident."""
+    from etude.api.listener import is_loopback
+    from etude.store.identity import Identity
+
+    keys: bool = options.keys or (not is_loopback(host) and not options.no_keys)
+    if not keys and not is_loopback(host) and not options.open_to_everyone:
+        raise Invalid(
+            f"Without keys, everyone who reaches `{host}` could read all data.",
+            hint="Leave out --no-keys, or say --open-to-everyone as well.",
+        )
+    if keys and not Identity(app.store).any_key():
+        raise Invalid(
+            f"There are no keys, so nobody could use the server on `{host}`.",
+            hint="`etude keys create NAME --role analyst` makes one.",
+        )
+    return keys

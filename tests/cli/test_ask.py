@@ -1,0 +1,98 @@
+"""`etude ask`, `etude chat` and `etude threads`, as a person runs them; a script stands for the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from etude.cli.chart import draw
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "fruit.csv").write_text("name,n\napple,3\npear,5\nplum,2\n")
+    query = {"dataset": "fruit", "query": "SELECT name, n FROM fruit ORDER BY n DESC"}
+    which = {"name": "ask_user", "arguments": {"question": "Ripe ones only?", "choices": ["yes", "no"]}}
+    scenes = [
+        {"asked": "ripe", "turns": [{"calls": [which]}, {"text": "All of them."}]},
+        {
+            "asked": "most",
+            "turns": [{"calls": [{"name": "execute_sql", "arguments": query}]}, {"text": "Pears lead with 5."}],
+        },
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(scenes))
+    return tmp_path
+
+
+def etude(place: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"ETUDE_HOME": str(place / "home"), "ETUDE_MODEL": f"scripted:{place}/script.json"}
+    command = [sys.executable, "-m", "etude", *arguments]
+    return subprocess.run(
+        command, input=text, env=environment, cwd=place, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_question_shows_its_steps_the_answer_the_table_and_a_chart(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "Which fruit has the most?")
+    assert done.returncode == 0, done.stderr
+    assert "▸ SELECT name, n FROM fruit ORDER BY n DESC" in done.stderr
+    assert done.stdout.startswith("Pears lead with 5.\n")
+    assert "pear  ████" in done.stdout and "run_" in done.stdout and "thread_" in done.stdout
+
+
+def test_json_has_every_event_and_then_the_answer(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "Which has the most?", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["event"]["type"] for line in lines[:-1]][:2] == ["run.queued", "run.started"]
+    answer = lines[-1]
+    assert (answer["type"], answer["status"], answer["text"]) == ("answer", "succeeded", "Pears lead with 5.")
+    assert answer["result"]["row_count"] == 3 and answer["chart"]["mark"]["type"] == "bar"
+
+
+def test_a_question_back_waits_for_a_reply(place: Path) -> None:
+    asked = etude(place, "ask", "fruit.csv", "How many are ripe?")
+    assert "Ripe ones only?" in asked.stdout and "- yes" in asked.stdout
+    run_id = asked.stdout.split("--reply ")[1].split()[0]
+    assert etude(place, "ask", "fruit.csv", "yes", "--reply", run_id).stdout.startswith("All of them.")
+
+
+def test_a_run_that_fails_says_why_with_an_exit_code(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "Something else entirely")
+    assert done.returncode == 7 and "No scene of the script" in done.stderr
+    done = etude(place, "ask", "fruit.csv", "SQL: SELECT nope FROM fruit")
+    assert done.returncode == 2 and "nope" in done.stderr
+    done = etude(place, "ask", "fruit.csv", "x", "--thread", "thread_none")
+    assert done.returncode == 4 and "thread_none" in done.stderr
+
+
+def test_a_conversation_keeps_its_thread_and_its_variables(place: Path) -> None:
+    lines = ["PYTHON: x = 20", "PYTHON: x + 1", "", "Which has the most?", "How many are ripe?", "yes", "SQL: nonsense"]
+    done = etude(place, "chat", "fruit.csv", text="\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    assert "\n21\n" in done.stdout.replace("? ", "\n") and "Pears lead" in done.stdout and "All of them." in done.stdout
+    assert "error:" in done.stderr
+
+    listed = etude(place, "threads", "list").stdout
+    thread = next(word for word in listed.split() if word.startswith("thread_"))
+    assert listed.count("thread_") == 1
+    shown = etude(place, "threads", "show", thread).stdout
+    assert "PYTHON: x + 1" in shown and "Pears lead with 5." in shown
+    fork = etude(place, "threads", "fork", thread, "--at", "2").stdout.strip()
+    assert etude(place, "ask", "fruit.csv", "PYTHON: x * 2", "--thread", fork).stdout.startswith("40")
+    exported = json.loads(etude(place, "threads", "export", thread).stdout)
+    assert exported["thread"]["id"] == thread and exported["messages"][0]["text"] == "PYTHON: x = 20"
+    assert etude(place, "threads", "delete", thread).returncode == 0
+    assert etude(place, "threads", "show", thread).returncode == 4
+
+
+def test_a_chart_is_drawn_with_bars_to_scale() -> None:
+    chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "name", "type": "nominal"}}}
+    drawn = draw(chart, ["name", "n"], [("a", 4), ("bb", 2), ("c\x1b", -1), ("d", None)])
+    lines = drawn.splitlines()
+    assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
+    assert draw(chart, ["name", "other"], [("a", 1)]) == ""
