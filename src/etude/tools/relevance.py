@@ -8,7 +8,8 @@ from collections import Counter
 
 from etude.entities import Catalog, Table
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_HUMP = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
 _STOP = frozenset(
     re.findall(
         r"\w+",
@@ -20,7 +21,7 @@ _STOP = frozenset(
 
 def words(text: str) -> list[str]:
     """The words of a text or name, in lower case, cut to a stem that plural and singular share."""
-    return [_stem(w.lower()) for w in _WORD.findall(text) if w.lower() not in _STOP]
+    return [_stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in _STOP]
 
 
 def rank_tables(catalog: Catalog, question: str) -> list[Table]:

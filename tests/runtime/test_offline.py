@@ -1,0 +1,75 @@
+"""Rules in the place of a model: in the same loop, on the same record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etude.app import App
+from etude.entities import SourceSpec
+from etude.errors import NotUnderstood
+from etude.sample import write_shop
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("offline")
+    (folder / "shop").mkdir()
+    write_shop(folder / "shop")
+    with App(home=folder / "home") as app:
+        app.add_source("shop", SourceSpec(url=str(folder / "shop")))
+        yield app
+
+
+def test_a_question_is_answered_without_a_model_and_says_how_it_was_read(app: App):
+    answer = app.ask("shop", "How many customers are there per country?")
+    expected = app.sql("shop", "SELECT country, count(*) FROM customers GROUP BY ALL").rows()
+    assert answer.result is not None and sorted(answer.result.rows()) == sorted(expected)
+    assert "customers" in answer.reading and "country" in answer.reading
+    assert answer.run.usage.model_calls == 0 and not answer.unverified
+    assert answer.chart is not None and answer.chart["mark"]["type"] == "bar"
+
+
+def test_a_follow_up_refers_to_the_question_before(app: App):
+    first = app.ask("shop", "What is the average amount by channel?")
+    second = app.ask("shop", "only 2025", thread_id=first.thread_id)
+    expected = app.sql("shop", "SELECT channel, avg(amount) FROM orders WHERE year(ordered) = 2025 GROUP BY ALL").rows()
+    assert second.result is not None
+    assert {c: pytest.approx(v) for c, v in expected} == dict(second.result.rows())
+
+
+def test_what_is_not_understood_is_refused_with_questions_that_work(app: App):
+    answer = app.ask("shop", "What is the meaning of life?")
+    assert isinstance(answer.error, NotUnderstood) and "life" in answer.error.message
+    suggestions = answer.error.details["suggestions"]
+    assert len(suggestions) == 3
+    assert all(app.ask("shop", suggestion).ok for suggestion in suggestions)
+    said = [m.text for m in app.store.messages(answer.thread_id)]
+    assert said == ["What is the meaning of life?", answer.error.message]
+
+
+def test_without_a_dataset_the_only_one_that_fits_is_asked(app: App, tmp_path: Path):
+    (tmp_path / "planets.csv").write_text("planet,moons\nMars,2\nJupiter,95\n")
+    app.add_source("sky", SourceSpec(url=str(tmp_path / "planets.csv")))
+    try:
+        answer = app.ask(None, "What is the total moons?")
+        assert answer.ok and answer.result is not None and answer.result.rows() == [(97,)]
+        assert isinstance(app.ask(None, "What is the weather?").error, NotUnderstood)
+    finally:
+        app.remove_source("sky")
+
+
+def test_what_is_known_of_a_source_is_kept_until_its_data_changes(tmp_path: Path):
+    path = tmp_path / "fruit.csv"
+    path.write_text("name,n\napple,3\npear,5\n")
+    with App(home=tmp_path / "home") as app:
+        kept = tmp_path / "home" / "cache" / "vocabulary"
+        assert app.ask(str(path), "What is the total n for apple?").ok
+        assert app.ask(str(path), "What is the average n?").ok
+        assert len(list(kept.iterdir())) == 1
+        path.write_text("name,n\napple,3\npear,5\nplum,7\n")
+        plum = app.ask(str(path), "What is the total n for plum?")
+        assert plum.ok and plum.result is not None and plum.result.rows() == [(7,)]
+        assert len(list(kept.iterdir())) == 2

@@ -1,0 +1,61 @@
+"""How results look to a model."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from etude.entities import Column, ForeignKey, ResultInfo, Table
+from etude.result import Result, describe
+from etude.sessions.base import Cell, Display
+from etude.tools.shown import CHARS, ROWS, cut, show_cell, show_result, show_table
+
+
+class Marks:
+    """A bench that marks data visibly."""
+
+    def quote(self, text: str) -> str:
+        return f"«{text}»"
+
+
+def make_result(table: pa.Table) -> Result:
+    info = ResultInfo(columns=describe(table.schema, []), row_count=table.num_rows)
+    return Result(info, table.to_batches())
+
+
+def test_a_result_is_its_shape_and_its_rows_all_marked_as_data():
+    shown = show_result(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
+    assert shown == '«name string, n int64»\n2 rows\n«["a", 1]\n[null, 2]»'
+
+
+def test_a_long_result_is_cut_and_says_how_much_there_is():
+    shown = show_result(make_result(pa.table({"n": list(range(1000))})), Marks())
+    assert f"1,000 rows, the first {ROWS} shown" in shown and "[49]" in shown and "[50]" not in shown
+
+
+def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
+    shown = show_result(make_result(pa.table({f"c{n}": ["x" * 500] * 40 for n in range(10)})), Marks())
+    assert len(shown) < CHARS + 1000 and "x" * 201 not in shown and "the first 2 shown" in shown
+
+
+def test_a_cell_shows_what_it_printed_and_its_value():
+    cell = Cell(1, "", "ok", stdout="hello\n", text="42", display=(Display("image/png", b""),))
+    assert show_cell(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed: image/png"
+    assert "nothing was printed" in show_cell(Cell(1, "", "ok"), Marks())
+
+
+def test_a_cut_keeps_both_ends():
+    text = cut("a" * 100 + "b" * 100, 40)
+    assert text.startswith("a" * 30) and text.endswith("b" * 10) and "160 characters left out" in text
+    assert cut("short") == "short"
+
+
+def test_a_table_shows_its_keys_and_comments():
+    table = Table(
+        name="lines",
+        columns=(Column(name="id", type="BIGINT"), Column(name="order_id", type="BIGINT", comment="the order")),
+        primary_key=("id",),
+        foreign_keys=(ForeignKey(columns=("order_id",), to_table="orders", to_columns=("id",)),),
+        row_count=1200,
+    )
+    lines = ["lines (1,200 rows)", "  id BIGINT key", "  order_id BIGINT -> orders.id -- the order"]
+    assert show_table(table).splitlines() == lines
