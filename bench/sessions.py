@@ -30,7 +30,7 @@ from etude.sessions.session import Session
 STARTS = 7
 HANDOVERS = 30
 BLOCKS = 10
-CALLS = 100
+BLOCK_S = 0.5
 WARM_UP = 10
 SHARED = 100
 LIVE = 1000
@@ -157,14 +157,17 @@ def _measure_start() -> list[Figure]:
 
 
 def _measure_round_trip() -> list[Figure]:
-    """Each side is driven from a process of its own: the threads of one client would slow the other's."""
+    """Each side is driven from a process of its own: the threads of one client would slow the other's.
+
+    They take turns, and each calls for as long as the other does: by number, the quicker one would be done before the
+    system has given its two processes a processor each.
+    """
     with _driven(_drive_kernel) as kernel, _driven(_drive_session) as session:
         peer: list[float] = []
         ours: list[float] = []
         for _ in range(BLOCKS):
-            # In blocks, as a program asks, which take turns.
             for pipe, seconds in ((kernel, peer), (session, ours)):
-                pipe.send(CALLS)
+                pipe.send(BLOCK_S)
                 seconds.extend(pipe.recv())
     label = "`1+1` and back, one after another"
     return [Figure(label, statistics.median(ours) * 1e3, statistics.median(peer) * 1e3, "ms", most_ratio=1 / 100)]
@@ -176,10 +179,10 @@ def _driven(drive: Callable[[Connection], None]) -> Iterator[Connection]:
     here, there = context.Pipe()
     driver = context.Process(target=drive, args=(there,))
     driver.start()
-    here.send(CALLS)  # the first calls of all pay for loading what they touch
+    here.send(BLOCK_S)  # the first calls of all pay for loading what they touch
     here.recv()
     yield here
-    here.send(0)
+    here.send(0.0)
     driver.join()
 
 
@@ -194,9 +197,13 @@ def _drive_session(pipe: Connection) -> None:
 
 
 def _time_calls(pipe: Connection, call: Callable[[], object]) -> None:
-    while calls := pipe.recv():
+    while seconds := pipe.recv():
         alternate([call], WARM_UP)
-        pipe.send(alternate([call], calls)[0])
+        times: list[float] = []
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            times += alternate([call], 1)[0]
+        pipe.send(times)
 
 
 @contextlib.contextmanager
@@ -249,6 +256,7 @@ def _measure_result() -> Figure:
             App(home=Path(folder) / "home", limits=unlimited) as app,
             app.open_session(source, record=False) as session,
         ):
+            plain.execute("SET enable_progress_bar = false")  # it would write over the table of figures
             assert session.execute("import etude, pyarrow.compute as pc\ndb = etude.connect(); db.sql('select 1')").ok
 
             def ask_plain() -> None:

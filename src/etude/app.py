@@ -20,6 +20,9 @@ from etude.sources.pool import Answer, EngineLimits, Pool
 from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
+    from etude.catalog.annotations import Annotations
+    from etude.catalog.model import SourceProfile
+    from etude.catalog.workflow import Cataloger
     from etude.desk import Desk
     from etude.entities import Budget
     from etude.events import Entry
@@ -36,6 +39,20 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 
 
+if TYPE_CHECKING:
+    made_once = cached_property
+else:
+
+    class made_once(cached_property):
+        """A property that is made when it is first asked for: once, whichever threads ask. Newer Pythons let two."""
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            with instance._making:
+                return super().__get__(instance, owner)
+
+
 class App:
     """One etude. Thread-safe; close it, or use it as a context manager, to end its engines."""
 
@@ -48,9 +65,10 @@ class App:
         self.pool = Pool(limits, engine.processes)
         self._sources: dict[tuple[str, str], Source] = {}
         self._lock = threading.Lock()
+        self._making = threading.RLock()
         self._views: dict[str, App] = {}
 
-    @cached_property
+    @made_once
     def store(self) -> Store:
         """Where runs, threads and sources are kept. Runs that a dead process left open are closed on the way."""
         url = self.settings.store_url
@@ -59,20 +77,23 @@ class App:
         opened.recover()
         return opened
 
-    @cached_property
+    @made_once
     def objects(self) -> Objects:
         """Where results are kept."""
         from etude.store.objects import Objects
 
         return Objects(self.settings.objects_url, **self.settings.objects_options)
 
-    @cached_property
+    @made_once
     def scratch(self) -> Path:
         """Where results too large for memory wait until they are kept or dropped."""
         return self.settings.home / "scratch"
 
     def close(self) -> None:
         """Pause the runs that are being worked at, end the sessions and the engines, and let go of the store."""
+        for each in (self, *self._views.values()):
+            if "cataloger" in each.__dict__:
+                each.cataloger.close()
         for each in self.views():
             each.desk.close()
         if "sandbox" in self.__dict__:
@@ -155,6 +176,37 @@ class App:
     def catalog(self, source: str | Source) -> Catalog:
         """What a source holds."""
         return self.source(source).catalog(self.settings.limits)
+
+    @made_once
+    def cataloger(self) -> Cataloger:
+        """Makes catalogs: profiles of sources with their pages, kept run by run."""
+        from etude.catalog.workflow import Cataloger
+
+        return Cataloger(self)
+
+    def profile(self, source: str | Source) -> SourceProfile:
+        """What a source holds by its own data: known from a catalog or an earlier call, or measured now."""
+        from etude.catalog.profiles import get_profile
+
+        return get_profile(self, self.source(source))
+
+    def known_profile(self, source: str | Source) -> SourceProfile | None:
+        """The profile of a source where it is known already; nothing is measured."""
+        from etude.catalog.profiles import find_profile
+
+        return find_profile(self, self.source(source))
+
+    def annotations(self, source: str | Source) -> dict[str, Any]:
+        """What people say of the tables of a source: descriptions, owners and tags."""
+        from etude.catalog.profiles import get_annotations
+
+        return get_annotations(self, self.source(source)).model_dump(mode="json", exclude_unset=True)
+
+    def annotate(self, source: str | Source, said: Annotations) -> None:
+        """Add what somebody says of the tables of a source."""
+        from etude.catalog.profiles import put_annotations
+
+        put_annotations(self, self.source(source), said)
 
     # -- runs
 
@@ -264,7 +316,7 @@ class App:
 
     # -- questions
 
-    @cached_property
+    @made_once
     def desk(self) -> Desk:
         """Where questions are worked at."""
         from etude.desk import Desk
@@ -289,7 +341,7 @@ class App:
 
     # -- sessions
 
-    @cached_property
+    @made_once
     def sandbox(self) -> Provider:
         """Where sessions run."""
         return self.open_sandbox(self.settings.sandbox)
@@ -314,10 +366,13 @@ class App:
         thread_id: str | None = None,
         alone: bool = False,
         seed: int = 0,
+        query_limits: Limits | None = None,
+        keep: bool = True,
     ) -> Notebook:
         """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back.
 
-        `alone` keeps its queries from naming any other source, registered or not.
+        `alone` keeps its queries from naming any other source, registered or not. With `keep=False` they are on
+        record, but not their results.
         `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
         """
         from etude.runtime.notebook import Access, Notebook
@@ -334,11 +389,13 @@ class App:
             opened.mount()
             access = Access(
                 opened.name,
-                lambda sql, asked: opened.query(sql, asked, recorded)
-                if alone
-                else self._ask(opened, sql, joined, asked, recorded),
+                lambda sql, asked: (
+                    opened.query(sql, asked, recorded) if alone else self._ask(opened, sql, joined, asked, recorded)
+                ),
                 lambda: opened.catalog(self.settings.limits),
-                self.settings.limits,
+                query_limits or self.settings.limits,
+                lambda: self.annotations(opened),
+                keep,
             )
         places = (network,) if isinstance(network, str) else tuple(network)
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)
@@ -384,6 +441,7 @@ class _View(App):
         self.store = store
         self._sources = {}
         self._lock = threading.Lock()
+        self._making = threading.RLock()
 
     @property
     def objects(self) -> Objects:

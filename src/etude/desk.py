@@ -1,18 +1,19 @@
-"""The desk: takes questions, has runs worked at in threads of their own, and passes on what people want of them."""
+"""The desk: takes questions and code, has runs worked at, and passes on what people want of them."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from etude.entities import ENDED, Artifact, Budget, Limits, Run, RunFilter, RunKind, Step
-from etude.errors import Conflict, EtudeError, Invalid, NotFound, NotUnderstood, problem
+from etude import plugins
+from etude.entities import ENDED, Budget, Limits, Run, RunFilter, RunKind, Thread, Turn
+from etude.errors import Conflict, EtudeError, Invalid, NotFound, NotUnderstood
 from etude.events import (
     ArtifactCreated,
     Entry,
@@ -20,7 +21,6 @@ from etude.events import (
     Guided,
     RunAnswered,
     RunCancelled,
-    RunFailed,
     RunFinished,
     RunPaused,
     RunQueued,
@@ -29,28 +29,26 @@ from etude.events import (
     RunStarted,
 )
 from etude.models.base import Model
-from etude.result import Result
-from etude.runtime.answer import Answer, Conclusion, last_table, make_answer
-from etude.runtime.chart import choose_chart
+from etude.runtime.answer import Answer, Conclusion, make_answer
+from etude.runtime.code import run_code
 from etude.runtime.control import Control
 from etude.runtime.loop import Agent, work
-from etude.runtime.notebook import as_problem
-from etude.runtime.prompt import OPENING, UTTERANCES, open_conversation
-from etude.runtime.query import Ledger, Query, RunLog, run_step
-from etude.runtime.thread import earlier_messages, last_success, open_thread
-from etude.runtime.workbench import Workbench, data_mark
+from etude.runtime.notebooks import Notebooks
+from etude.runtime.prompt import OPENING, Opening, open_conversation
+from etude.runtime.query import Ledger, RunLog
+from etude.runtime.thread import earlier_messages, last_success, open_thread, thread_runs
+from etude.runtime.workbench import Workbench
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from etude.app import App
-    from etude.models.base import Utterance
     from etude.runtime.notebook import Notebook
     from etude.sources.pool import Answer as Batches
     from etude.sources.source import Source
     from etude.tools.base import Tool
 
 TOOLS = ("list_datasets", "get_dataset_schema", "execute_sql", "execute_query_plan", "execute_python", "ask_user")
-NOTEBOOKS = 16
-"""Sessions of threads that stay open; one that is evicted comes back from its record."""
 LOOK_S = 0.25
 """How often requests of other processes are looked for."""
 _DIRECT = re.compile(r"\s*(SQL|PYTHON):", re.IGNORECASE)
@@ -70,9 +68,16 @@ class Desk:
         self._app = app
         self._lock = threading.Lock()
         self._live: dict[str, _Live] = {}
-        self._models: dict[str, Model] = {}
+        self._starting: set[str] = set()
         self._sources: dict[str, Source] = {}
-        self._notebooks: OrderedDict[tuple[str, str], Notebook] = OrderedDict()
+        """The sources of runs that have not ended, by run."""
+        self._given: dict[str, Model] = {}
+        """The models that callers passed for runs that have not ended, by run."""
+        self._models: dict[str, Model] = {}
+        self._models_lock = threading.Lock()
+        self._notebooks = Notebooks(
+            lambda thread_id, source: app.open_session(source, thread_id=thread_id, alone=True, record=True)
+        )
         self._watcher: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -101,33 +106,10 @@ class Desk:
         """Have a question answered, in this thread. `SQL:` and `PYTHON:` run as they are, without a model."""
         direct = parse_direct(question)
         if direct is not None:
-            return self._answer_directly(*direct, source, question, thread_id, on_entry, control)
+            run_id = self._open_direct(*direct, source, question, thread_id)
+            return self._answer_directly(run_id, on_entry, control)
         run_id = self.open(source, question, model=model, thread_id=thread_id, budget=budget)
         return self.answer_of(self.work(run_id, control=control, on_entry=on_entry))
-
-    def _answer_directly(
-        self,
-        kind: Literal["sql", "python"],
-        code: str,
-        source: str | Source | None,
-        text: str,
-        thread_id: str | None,
-        on_entry: OnEntry | None,
-        control: Control | None,
-    ) -> Answer:
-        thread = open_thread(self._app.store, thread_id, text, self._app.source(source).name if source else None)
-        chosen = source or thread.source
-        if chosen is None:
-            raise Invalid("It is not known where to run this.", hint="Name a dataset.")
-        opened = self._sources.get(chosen) if isinstance(chosen, str) else None
-        log = self._queue(kind, opened or self._app.source(chosen), code, thread.id, on_entry)
-        self._app.store.add_message(thread.id, "user", text, log.run_id)
-        self._perform(log, opened or self._app.source(chosen), self._app.settings.limits, control)
-        run = self._app.store.run(log.run_id)
-        if run.status == "succeeded":
-            said = run.answer or (f"{run.result.row_count:,} rows." if run.result else "Done.")
-            self._app.store.add_message(thread.id, "assistant", said, run.id)
-        return replace(self.answer_of(run), code=code, text=run.answer or "")
 
     def open(
         self,
@@ -141,194 +123,222 @@ class Desk:
         """Take a question: its run is on record, queued, when this returns its id."""
         if not question.strip():
             raise Invalid("The question is empty.", hint="Say what you want to know.")
-        store = self._app.store
         opened = self._app.source(source) if source is not None else None
-        chosen = self._register(model)
-        thread = open_thread(store, thread_id, question, opened.name if opened else None)
-        log = RunLog(self._ledger)
-        queued = RunQueued(
-            kind="ask",
-            text=question,
-            source=opened.name if opened else thread.source,
-            location=self._keep(opened) if opened else None,
-            thread_id=thread.id,
-            model=chosen,
-            budget=budget or self._app.settings.budget,
-        )
-        log.add(queued)
-        log.commit()
-        store.add_message(thread.id, "user", question, log.run_id)
+        thread = open_thread(self._app.store, thread_id, question, opened.name if opened else None)
+        name = model.name if isinstance(model, Model) else model or self._app.settings.model
+        chosen = opened or self._source_of(thread)
+        log = self._queue("ask", chosen, question, thread.id, question, name, budget or self._app.settings.budget)
+        if isinstance(model, Model):
+            self._given[log.run_id] = model
         return log.run_id
 
-    def _keep(self, source: Source) -> str | None:
-        """Remember a source that has no registered name; where it is, if that holds no secret."""
-        if source.name in self._app.sources():
+    def _queue(
+        self,
+        kind: RunKind,
+        source: Source | None,
+        text: str,
+        thread_id: str | None,
+        said: str | None = None,
+        model: str | None = None,
+        budget: Budget | None = None,
+    ) -> RunLog:
+        """Put a run on record, after what was said to bring it about: without that it would belong nowhere."""
+        log = RunLog(self._ledger)
+        log.add(
+            RunQueued(
+                kind=kind,
+                text=text,
+                source=source.name if source else None,
+                location=self._location(source) if source else None,
+                thread_id=thread_id,
+                model=model,
+                budget=budget,
+            )
+        )
+        if said is not None and thread_id is not None:
+            self._app.store.add_message(thread_id, "user", said, log.run_id)
+        log.commit()
+        if source is not None:
+            self._sources[log.run_id] = source
+        return log
+
+    def _location(self, source: Source) -> str | None:
+        """Where a source is that no registered name leads to, if that holds no secret."""
+        if source.name in self._app.sources() and self._app.source(source.name) is source:
             return None
-        self._sources[source.name] = source
         return None if source.network else source.url
 
     def _source(self, run: Run) -> Source | None:
         if run.source is None:
             return None
-        return self._sources.get(run.source) or self._app.source(run.location or run.source)
+        return self._sources.get(run.id) or self._app.source(run.location or run.source)
 
-    def _register(self, model: str | Model | None) -> str:
-        if isinstance(model, Model):
-            self._models[model.name] = model
-            return model.name
-        return model or self._app.settings.model
+    def _source_of(self, thread: Thread) -> Source | None:
+        """The source that the thread was last about."""
+        for run_id in reversed(thread_runs(self._app.store, thread.id)):
+            source = self._source(self._app.store.run(run_id))
+            if source is not None:
+                return source
+        return self._app.source(thread.source) if thread.source else None
 
     def work(self, run_id: str, *, control: Control | None = None, on_entry: OnEntry | None = None) -> Run:
         """Work at a run that is queued or paused, in this thread, until it ends, waits or is paused."""
-        run = self._app.store.run(run_id)
-        if run.status not in ("queued", "paused"):
-            raise Conflict(f"Run `{run_id}` is {run.status}.", hint="Only a queued or paused run can be worked at.")
+        run, wishes = self._app.store.run(run_id), control or Control()
+        if run.kind != "ask" or run.status not in ("queued", "paused"):
+            raise Conflict(
+                f"Run `{run_id}` of kind {run.kind} is {run.status}.",
+                hint="A question that is queued or paused can be worked at.",
+            )
         log = RunLog(self._ledger, run, on_entry)
-        worker = self._app.store.worker_id
-        log.add(RunStarted(worker=worker) if run.status == "queued" else RunResumed(worker=worker))
-        with self._living(run_id, control or Control()) as live:
-            log.commit()
-            try:
-                agent = self._agent(log, live)
-            except EtudeError as error:
-                log.add(RunFailed(error=problem(error)))
-                log.commit()
-                return log.run
-            ended = work(agent, log)
+        with self._living(run_id, wishes):
+            worker = self._app.store.worker_id
+            log.claim(RunStarted(worker=worker) if run.status == "queued" else RunResumed(worker=worker))
+            ended = work(lambda: self._agent(log), wishes, log)
         self._tell(ended)
-        return ended
+        return self._let_go(ended, wishes)
+
+    def _let_go(self, run: Run, control: Control) -> Run:
+        """Forget a run that has ended; one that was to be cancelled in the moment it stopped by itself is."""
+        store = self._app.store
+        if run.status in ("waiting", "paused") and "cancel" in (control.wish, store.run(run.id).requested):
+            self.cancel(run.id)
+            run = store.run(run.id)
+        if run.status in ENDED:
+            self._sources.pop(run.id, None)
+            self._given.pop(run.id, None)
+        return run
 
     def _tell(self, run: Run) -> None:
-        """Say in the thread what came of the run."""
+        """Say in the thread what came of the run; the answer itself is told before the run ends."""
         match run.status:
-            case "succeeded":
-                text = run.answer
             case "waiting":
-                text = run.question
+                self._say(run, run.question or "")
             case "failed" if run.error and run.error["code"] == NotUnderstood.code:
-                text = run.error["detail"]
-            case _:
-                text = None
-        if text and run.thread_id:
-            with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
+                self._say(run, run.error["detail"])
+
+    def _say(self, run: Run, text: str) -> None:
+        if run.thread_id is None or not text:
+            return
+        with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
+            said = self._app.store.messages(run.thread_id)
+            if not any(m.role == "assistant" and m.run_id == run.id and m.text == text for m in said):
                 self._app.store.add_message(run.thread_id, "assistant", text, run.id)
 
-    def _agent(self, log: RunLog, control: Control) -> Agent:
+    # -- what a run works with
+
+    def _agent(self, log: RunLog) -> Agent:
+        log.commit()
         run = log.run
-        only = self._source(run)
-        sources = {only.name: only} if only else {name: self._app.source(name) for name in self._app.sources()}
-        workbench = self._workbench(run, sources)
+        opening = self._kept_opening(run)
+        workbench = self._workbench(run, opening.mark if opening else None)
+        if opening is None:
+            opening = self._open_conversation(log, run, workbench)
         return Agent(
             model=self._model(run, workbench),
             tools=self._tools(),
-            opening=self._opening(log, run, workbench),
+            opening=opening.said,
             budget=run.budget or Budget(),
-            control=control,
             workbench=workbench,
-            conclude=Conclusion(
-                objects=self._app.objects,
-                read=self._read_step,
-                choose_chart=choose_chart,
-                corrects=run.model != "offline",
-            ),
+            conclude=self._conclude,
         )
 
-    def _tools(self) -> Mapping[str, Tool]:
-        from etude import plugins
+    def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
+        read, objects = self._app.read_result, self._app.objects
+        end = Conclusion(objects, read, corrects=run.model != "offline")(run, turn)
+        if isinstance(end, RunFinished):
+            # Before the run ends: a process that dies between the two says it when the run goes on, and says it once.
+            self._say(run, end.answer or "")
+        return end
 
+    def _tools(self) -> Mapping[str, Tool]:
         return {name: plugins.load("tool", name)() for name in TOOLS}
 
     def _model(self, run: Run, workbench: Workbench) -> Model:
         name = run.model or "offline"
+        if run.id in self._given:
+            return self._given[run.id]
         if name == "offline":
             from etude.runtime.offline import OfflineModel
 
-            return OfflineModel(self._app.store, workbench, run.id, self._app.settings.home / "cache", self._read_table)
-        with self._lock:
+            cache = self._app.settings.home / "cache" / "vocabulary"
+            return OfflineModel(self._app.store, workbench, run.id, cache, self._app.read_result)
+        with self._models_lock:
             if name not in self._models:
                 from etude.models.open import open_model
 
                 self._models[name] = open_model(name, self._app.settings)
             return self._models[name]
 
-    def _opening(self, log: RunLog, run: Run, workbench: Workbench) -> tuple[Utterance, ...]:
+    def _kept_opening(self, run: Run) -> Opening | None:
         """How the conversation opened: kept with the run, so that it is the same when the run goes on."""
-        for artifact in run.artifacts:
-            if artifact.media == OPENING:
-                return UTTERANCES.validate_json(self._app.objects.get(artifact.hash))
+        kept = next((a for a in run.artifacts if a.media == OPENING), None)
+        return Opening.model_validate_json(self._app.objects.get(kept.hash)) if kept else None
+
+    def _open_conversation(self, log: RunLog, run: Run, workbench: Workbench) -> Opening:
         store, thread_id = self._app.store, run.thread_id or ""
-        opening = open_conversation(
-            data_mark(run.id),
-            [workbench.find_catalog(name) for name in workbench.names],
-            earlier_messages(store, thread_id, run.id),
-            last_success(store, thread_id, run.source, run.id),
-            run.text,
-        )
-        log.add(ArtifactCreated(artifact=self._app.objects.put(UTTERANCES.dump_json(opening), OPENING)))
+        said = []
+        with contextlib.suppress(NotFound):
+            said = earlier_messages(store, thread_id, run.id)
+        last = last_success(store, thread_id, run.source, run.id)
+        opening = open_conversation(workbench, said, last, run.text)
+        artifact = self._app.objects.put(opening.model_dump_json().encode(), OPENING)
+        log.add(ArtifactCreated(artifact=artifact))
         log.commit()
         return opening
 
-    def _workbench(self, run: Run, sources: Mapping[str, Source]) -> Workbench:
-        app, limits = self._app, self._app.settings.limits
+    def _workbench(self, run: Run, mark: str | None = None, limits: Limits | None = None) -> Workbench:
+        app, allowed = self._app, limits or self._app.settings.limits
+        only = self._source(run)
+        sources = {only.name: only} if only else {name: app.source(name) for name in app.sources()}
 
         def ask(dataset: str, sql: str, asked: Limits, describe: bool) -> Batches:
             # The source alone: a query of a model joins no source that the person did not name.
             return sources[dataset].query(sql, asked, describe)
 
-        def open_notebook() -> Notebook:
+        def lend() -> AbstractContextManager[Notebook]:
             if not sources:
                 raise NotFound("There is no dataset to open a session on.", hint="Add a source first.")
-            return self.notebook(run.thread_id or run.id, sources[run.source or next(iter(sources))])
+            source = sources[run.source or next(iter(sources))]
+            return self._notebooks.lend(run.thread_id or run.id, source, keep=run.thread_id is not None)
 
-        return Workbench(
+        workbench = Workbench(
             names=tuple(sources),
-            find_catalog=lambda name: sources[name].catalog(limits),
+            places={name: self._place(source) for name, source in sources.items()},
+            find_catalog=lambda name: sources[name].catalog(allowed),
             ask=ask,
             compile=lambda name, plan: app.compile(sources[name], plan),
-            notebook=open_notebook,
-            limits=limits,
+            notebook=lend,
+            limits=allowed,
             scratch=app.scratch,
         )
+        return replace(workbench, mark=mark) if mark else workbench
 
-    def notebook(self, thread_id: str, source: Source) -> Notebook:
-        """The session of a thread; one that is not open is brought back from what the thread ran before."""
-        key = (thread_id, source.name)
-        with self._lock:
-            found = self._notebooks.get(key)
-            if found is None:
-                found = self._app.open_session(source, thread_id=thread_id, alone=True, record=True)
-                self._notebooks[key] = found
-            self._notebooks.move_to_end(key)
-            while len(self._notebooks) > NOTEBOOKS:
-                self._notebooks.popitem(last=False)[1].close()
-        return found
-
-    def _read_step(self, run: Run, step: Step) -> Result:
-        assert step.result is not None and step.artifact is not None  # noqa: S101 - the caller chose such a step
-        return self._app.read_result(step.result, step.artifact, run.id)
-
-    def _read_table(self, run: Run) -> Result | None:
-        step = last_table(run)
-        return self._read_step(run, step) if step else None
-
-    def _read_answer(self, run: Run, artifact: Artifact) -> Result:
-        assert run.result is not None  # noqa: S101 - the caller looked
-        return self._app.read_result(run.result, artifact, run.id)
+    def _place(self, source: Source) -> str:
+        granted = source.spec.model_dump_json(exclude={"url"})
+        return hashlib.sha256(f"{self._app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()
 
     def answer_of(self, run: Run) -> Answer:
         """The answer of a run, as far as it is."""
-        return make_answer(run, self._read_answer)
+        return make_answer(run, self._app.read_result)
 
-    # -- runs in the background
+    # -- code
 
-    def start(self, run_id: str) -> None:
-        """Work at a run in a thread of its own."""
-        threading.Thread(target=self._work_quietly, args=(run_id,), name=run_id, daemon=True).start()
+    def _open_direct(
+        self, kind: RunKind, code: str, source: str | Source | None, text: str, thread_id: str | None
+    ) -> str:
+        opened = self._app.source(source) if source is not None else None
+        thread = open_thread(self._app.store, thread_id, text, opened.name if opened else None)
+        chosen = opened or self._source_of(thread)
+        if chosen is None:
+            raise Invalid("It is not known where to run this.", hint="Name a dataset.")
+        return self._queue(kind, chosen, code, thread.id, text).run_id
 
-    def _work_quietly(self, run_id: str) -> None:
-        # What went wrong is on the run's record; a conflict means that somebody else took it first.
-        with contextlib.suppress(EtudeError):
-            self.work(run_id)
+    def _answer_directly(self, run_id: str, on_entry: OnEntry | None, control: Control | None) -> Answer:
+        self._run_code(run_id, self._app.settings.limits, control, on_entry)
+        run = self._app.store.run(run_id)
+        if run.status == "succeeded":
+            self._say(run, run.answer or (f"{run.result.row_count:,} rows." if run.result else "Done."))
+        return self.answer_of(run)
 
     def start_code(
         self, kind: RunKind, source: str | Source, text: str, limits: Limits, thread_id: str | None = None
@@ -336,66 +346,56 @@ class Desk:
         """Run SQL, a plan or Python in a thread of its own; the id of its run."""
         if kind not in ("sql", "plan", "python"):
             raise Invalid(f"A run of kind `{kind}` cannot be started so.", hint="Kinds: sql, plan, python, ask.")
-        opened = self._app.source(source)
-        log = self._queue(kind, opened, text, thread_id)
-        threading.Thread(target=self._perform, args=(log, opened, limits), name=log.run_id, daemon=True).start()
-        return log.run_id
+        run_id = self._queue(kind, self._app.source(source), text, thread_id).run_id
+        self._start(run_id, lambda: self._run_code(run_id, limits))
+        return run_id
 
-    def _queue(
-        self, kind: RunKind, source: Source, text: str, thread_id: str | None, on_entry: OnEntry | None = None
-    ) -> RunLog:
-        log = RunLog(self._ledger, on_entry=on_entry)
-        log.add(RunQueued(kind=kind, text=text, source=source.name, thread_id=thread_id))
-        log.commit()
-        return log
-
-    def _perform(self, log: RunLog, source: Source, limits: Limits, control: Control | None = None) -> None:
+    def _run_code(
+        self, run_id: str, limits: Limits, control: Control | None = None, on_entry: OnEntry | None = None
+    ) -> None:
         """Run a queued query or cell; what comes of it is on record."""
-        run = log.run
-        with contextlib.suppress(EtudeError), self._living(run.id, control or Control()) as live, log.closing():
-            log.add(RunStarted(worker=self._app.store.worker_id))
-            if run.kind == "python":
-                log.add(self._run_cell(log, run, source, live))
-            else:
-                log.add(self._run_query(log, run, source, limits, live))
+        wishes, run = control or Control(), self._app.store.run(run_id)
+        log = RunLog(self._ledger, run, on_entry)
+        with contextlib.suppress(EtudeError), self._living(run_id, wishes):
+            log.claim(RunStarted(worker=self._app.store.worker_id))
+            run_code(run, self._workbench(run, limits=limits).at(log, None, wishes.step), log)
+        self._let_go(self._app.store.run(run_id), wishes)
 
-    def _run_query(self, log: RunLog, run: Run, source: Source, limits: Limits, control: Control) -> RunFinished:
-        query = Query(source.name, run.text, None, limits)
-        if run.kind == "plan":
-            parsed, sql = self._app.compile(source, run.text)
-            body = parsed.model_dump(mode="json", exclude_none=True, by_alias=True)
-            query = Query(source.name, sql, source.catalog(limits).dialect, limits, kind="plan", plan=body)
-        with contextlib.ExitStack() as stack:
+    # -- runs in the background
 
-            def ask(describe: bool) -> Batches:
-                answer = source.query(query.sql, query.limits, describe)
-                stack.enter_context(control.step.stopping(answer.cancel))
-                return answer
+    def start(self, run_id: str) -> None:
+        """Work at a run in a thread of its own."""
+        self._start(run_id, lambda: self.work(run_id))
 
-            result, artifact = run_step(query, ask, log, self._app.scratch)
-        return RunFinished(result=result.info, artifact=artifact, code=query.sql)
+    def _start(self, run_id: str, target: Callable[[], object]) -> None:
+        with self._lock:
+            self._starting.add(run_id)
 
-    def _run_cell(self, log: RunLog, run: Run, source: Source, control: Control) -> Event:
-        notebook = self.notebook(run.thread_id or run.id, source)
-        with control.step.stopping(notebook.interrupt):
-            cell = notebook.execute(run.text, log=log)
-        if cell.ok:
-            return RunFinished(answer=cell.text or None, code=run.text)
-        return RunCancelled(by=control.by) if cell.outcome == "interrupted" else RunFailed(error=as_problem(cell))
+        def run() -> None:
+            # What went wrong is on the run's record; a conflict means that somebody else took it first.
+            try:
+                with contextlib.suppress(EtudeError):
+                    target()
+            finally:
+                self._starting.discard(run_id)
+
+        threading.Thread(target=run, name=run_id, daemon=True).start()
 
     @contextlib.contextmanager
-    def _living(self, run_id: str, control: Control) -> Iterator[Control]:
+    def _living(self, run_id: str, control: Control) -> Iterator[None]:
         """While the block runs, wishes for the run reach it."""
         live = _Live(control, threading.Event())
         with self._lock:
+            if self._closed.is_set():
+                raise Conflict("This desk is closed.", hint="Open another app.")
             if run_id in self._live:
                 raise Conflict(f"Run `{run_id}` is being worked at.")
             self._live[run_id] = live
-            if self._watcher is None or not self._watcher.is_alive():
+            if self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, name="etude-requests", daemon=True)
                 self._watcher.start()
         try:
-            yield control
+            yield
         finally:
             with self._lock:
                 del self._live[run_id]
@@ -417,10 +417,34 @@ class Desk:
                         case "cancel":
                             entry.control.cancel()
 
+    def follow(self, run_id: str, after: int = 0, timeout: float | None = None) -> Iterator[Entry]:
+        """The entries of a run as they come, until it has ended, or waits or is paused and nobody works at it."""
+        store, news = self._app.store, threading.Event()
+        stop = store.subscribe(lambda changed, _: news.set() if changed == run_id else None)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                news.clear()
+                busy = run_id in self._starting or run_id in self._live
+                for entry in store.entries(run_id, after=after):
+                    after = entry.seq
+                    yield entry
+                run = store.run(run_id)
+                over = run.status in ENDED or (run.status in ("waiting", "paused") and not busy)
+                left = None if deadline is None else deadline - time.monotonic()
+                if (run.seq <= after and over) or (left is not None and left <= 0):
+                    return
+                news.wait(LOOK_S if left is None else min(LOOK_S, left))
+        finally:
+            stop()
+
     # -- what people want of a run
 
     def pause(self, run_id: str, now: bool = False) -> None:
-        """Stop a run before its next move, or in the middle of this one; it keeps its place."""
+        """Stop a question before its next move, or in the middle of this one; it keeps its place."""
+        kind = self._app.store.run(run_id).kind
+        if kind != "ask":
+            raise Conflict(f"Run `{run_id}` is {kind}, which has no place to pause at.", hint="Cancel it instead.")
         live = self._live.get(run_id)
         if live is not None:
             live.control.pause(now)
@@ -451,11 +475,12 @@ class Desk:
         live.control.interrupt(text)
 
     def answer(self, run_id: str, text: str) -> None:
-        """Answer the question that a run waits with; it is then paused until it is resumed."""
+        """Answer the question that a run waits with; it is then paused until it is started again."""
         self._request(run_id, {"waiting": RunAnswered(text=text, by="user")}, "answered")
         run = self._app.store.run(run_id)
-        if run.thread_id:
-            self._app.store.add_message(run.thread_id, "user", text, run_id)
+        with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
+            if run.thread_id:
+                self._app.store.add_message(run.thread_id, "user", text, run_id)
 
     def _request(self, run_id: str, events: Mapping[str, Event], verb: str) -> None:
         store = self._app.store
@@ -471,49 +496,36 @@ class Desk:
                 time.sleep(0.01)  # it is at work and wrote something meanwhile
         raise Conflict(f"Run `{run_id}` changes too fast to be {verb}.", hint="Try again.")
 
-    def follow(self, run_id: str, after: int = 0, timeout: float | None = None) -> Iterator[Entry]:
-        """The entries of a run as they come, until it has ended, waits or is paused."""
-        store, news = self._app.store, threading.Event()
-        stop = store.subscribe(lambda changed, _: news.set() if changed == run_id else None)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            while True:
-                news.clear()
-                for entry in store.entries(run_id, after=after):
-                    after = entry.seq
-                    yield entry
-                run = store.run(run_id)
-                if run.seq <= after and (run.status in ENDED or run.status in ("waiting", "paused")):
-                    return
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return
-                news.wait(LOOK_S if left is None else min(LOOK_S, left))
-        finally:
-            stop()
-
     def recover(self) -> list[str]:
-        """Go on with the runs that lost their process; their ids."""
-        self._app.store.recover()
-        page = self._app.store.runs(RunFilter(status="paused", kind="ask"), limit=500)
-        lost = [s.id for s in page.items if self._app.store.run(s.id).paused_by in ("recovery", "shutdown")]
+        """Go on with the questions that lost their process, or that nobody had begun; their ids."""
+        store = self._app.store
+        store.recover()
+        lost = [run_id for run_id in self._listed("queued") if run_id not in self._live]
+        lost += [i for i in self._listed("paused") if store.run(i).paused_by in ("recovery", "shutdown", "answer")]
         for run_id in lost:
             self.start(run_id)
         return lost
 
+    def _listed(self, status: Literal["queued", "paused"]) -> list[str]:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = self._app.store.runs(RunFilter(status=status, kind="ask"), limit=200, cursor=cursor)
+            found += [summary.id for summary in page.items]
+            cursor = page.next
+            if cursor is None:
+                return found
+
     def close(self) -> None:
         """Pause what is being worked at and end the sessions."""
-        self._closed.set()
         with self._lock:
+            self._closed.set()
             live = list(self._live.values())
         for entry in live:
             entry.control.pause(now=True, by="shutdown")
         for entry in live:
             entry.done.wait(5)
-        with self._lock:
-            notebooks, self._notebooks = self._notebooks, OrderedDict()
-        for notebook in notebooks.values():
-            notebook.close()
+        self._notebooks.close()
         for model in self._models.values():
             model.close()
 

@@ -290,7 +290,7 @@ def _changes(run: Run, event: Event, at: datetime) -> dict[str, Any]:
             asked = {f: getattr(event, f) for f in ("question", "choices", "call")}
             return {"status": "waiting", "worker": None, "reply": None} | asked
         case RunAnswered(text=text):
-            return {"status": "paused", "reply": text}
+            return {"status": "paused", "paused_by": "answer", "reply": text}
         case RunRequested(what=what):
             return {"requested": what}
         case Guided():

@@ -36,6 +36,8 @@ class Frame:
 
     head: dict[str, Any]
     blob: bytes | memoryview | mmap.mmap = b""
+    fd: int | None = None
+    """The shared memory of the blob, where it was asked for; whoever did closes it."""
 
 
 def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b"", fd: int | None = None) -> None:
@@ -53,8 +55,8 @@ def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b
         raise Closed from error
 
 
-def receive(sock: socket.socket) -> Frame:
-    """Wait for one frame; raises `Closed` at the end of the stream."""
+def receive(sock: socket.socket, keep: bool = False) -> Frame:
+    """Wait for one frame; raises `Closed` at the end of the stream. With `keep`, shared memory comes as itself too."""
     try:
         start, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
         if not start:
@@ -67,7 +69,13 @@ def receive(sock: socket.socket) -> Frame:
         raise Closed from error
     head = json.loads(body[:head_size])
     if fds:
-        return Frame(head, map_sealed(fds[0], int(head.get("size", 0))))
+        kept = os.dup(fds[0]) if keep else None
+        try:
+            return Frame(head, map_sealed(fds[0], int(head.get("size", 0))), kept)
+        except BaseException:
+            if kept is not None:
+                os.close(kept)
+            raise
     return Frame(head, memoryview(body)[head_size:])
 
 
@@ -86,6 +94,17 @@ def shared_file() -> int | None:
     if not hasattr(os, "memfd_create"):
         return None
     return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
+
+
+def share(data: bytes) -> int:
+    """Bytes as sealed shared memory; `OSError` where the system has none."""
+    fd = shared_file()
+    if fd is None:
+        raise OSError("this system has no shared memory")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+    seal(fd)
+    return fd
 
 
 def seal(fd: int) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from etude.entities import SessionLimits
+from etude.errors import SandboxError
 from etude.sessions import cgroups
 from etude.sessions.cgroups import Cgroups
 from etude.sessions.local import LocalProvider
@@ -73,6 +75,31 @@ def test_memory_is_bounded_over_all_processes_of_a_session(provider: LocalProvid
 def test_a_session_tells_its_group(provider: LocalProvider, groups: Cgroups) -> None:
     with Session(provider) as session:
         assert session.isolation["cgroup"] == groups.version
+
+
+def test_a_session_is_in_its_group_with_all_it_starts(provider: LocalProvider) -> None:
+    with Session(provider) as session:
+        group = session._opened().group
+        assert group is not None
+        assert session.execute("import os, time\nchild = os.fork()\nif child == 0: time.sleep(30)\n1").ok
+        for path in group.paths:
+            pids = (path / "cgroup.procs").read_text().split()
+            assert len(pids) == 2 and str(session._opened().pid) in pids
+
+
+def test_a_session_that_cannot_join_its_group_does_not_start(
+    provider: LocalProvider, groups: Cgroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def opened(_: cgroups.Cgroup) -> Iterator[list[int]]:
+        with open("/dev/full", "wb") as file:  # every write to it fails
+            yield [file.fileno()]
+
+    before = ours(str(os.getpid()), groups)
+    monkeypatch.setattr(cgroups.Cgroup, "opened", opened)
+    with pytest.raises(SandboxError, match="could not be confined"):
+        Session(provider)
+    assert ours(str(os.getpid()), groups) == before
 
 
 def test_a_group_goes_with_its_session(provider: LocalProvider, groups: Cgroups) -> None:

@@ -104,6 +104,42 @@ def _run(session: Session, code: str, **more: float) -> object:
     return cell.value
 
 
+# -- the network
+
+
+@pytest.fixture
+def web() -> Iterator[int]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Answers, and says nothing of it."""
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_list_of_hosts_holds_in_a_container_too(provider: ContainerProvider, level: int, web: int) -> None:
+    spec = SandboxSpec(network=(f"localhost:{web}",))
+    if level < 3:
+        with pytest.raises(SandboxError, match="needs isolation level 3"):
+            Session(provider, spec)
+        return
+    ask = "from urllib.request import urlopen\nurlopen('http://localhost:{}/').status"
+    with Session(provider, spec) as session:
+        assert session.isolation["network"] == [f"localhost:{web}"]
+        assert _run(session, ask.format(web)) == 204
+        cell = session.execute(ask.format(web + 1))
+        assert cell.error is not None and "403" in cell.error["message"]
+
+
 # -- what it is
 
 

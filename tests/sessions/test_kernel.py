@@ -49,7 +49,7 @@ class Kernel:
 
     def start(self, code: str) -> None:
         self.cells += 1
-        self.send("x", json.dumps({"id": self.cells, "code": code}).encode())
+        self.send("x", kernel.NUMBER.pack(self.cells) + code.encode())
 
     def frames(self) -> list[tuple[str, bytes, list[int]]]:
         """All frames up to the end of the cell."""

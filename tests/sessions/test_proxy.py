@@ -21,7 +21,6 @@ from etude.app import App
 from etude.errors import Invalid, SandboxError
 from etude.sessions import isolation, local
 from etude.sessions.base import SandboxSpec
-from etude.sessions.container import ContainerProvider
 from etude.sessions.local import LocalProvider
 from etude.sessions.proxy import Decision, Proxy, ProxyLimits, is_public, parse_entry
 from etude.sessions.session import Session
@@ -497,7 +496,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
 
 @needs_level_3
 def test_the_certificates_of_the_host_are_there(session: Session) -> None:
-    if not local._trusted():
+    if not isolation.find_certificates():
         pytest.skip("this machine trusts nobody")
     assert session.execute("import ssl\nssl.create_default_context().cert_store_stats()['x509_ca'] > 0").value is True
 
@@ -581,14 +580,8 @@ def test_below_level_3_it_is_refused() -> None:
     provider = LocalProvider(ready=0, max_level=2)
     with pytest.raises(SandboxError, match="needs isolation level 3") as error:
         Session(provider, SandboxSpec(network=("api.example.com:443",)))
-    assert "shares the network of the host" in error.value.hint
+    assert "shares the network of its place" in error.value.hint
     provider.close()
-
-
-def test_a_container_refuses_it() -> None:
-    provider = object.__new__(ContainerProvider)  # it refuses before it looks for an engine
-    with pytest.raises(SandboxError, match="container provider has no list of hosts"):
-        Session(provider, SandboxSpec(network=("api.example.com:443",)))
 
 
 @needs_level_3
@@ -604,3 +597,17 @@ def test_an_app_opens_a_session_with_a_list(tmp_path: Path, web: int) -> None:
             assert notebook.execute("import subprocess").outcome == "refused"
         with app.open_session() as notebook:
             assert notebook.execute("import urllib.request").outcome == "refused"
+
+
+@needs_level_3
+def test_what_was_connected_and_refused_is_on_record(tmp_path: Path, web: int) -> None:
+    other = f"localhost:{web + 1}"
+    refused = f"try: urlopen('http://{other}/')\nexcept OSError: pass\n"
+    with App(home=tmp_path) as app, app.open_session(network=[f"localhost:{web}"]) as notebook:
+        cell = notebook.execute(f"from urllib.request import urlopen\nurlopen('http://localhost:{web}/').status")
+        assert (cell.value, cell.notes) == (200, (f"Connected to localhost:{web}.",))
+        cell = notebook.execute(2 * refused)
+        assert cell.notes == (f"A connection was refused: {other} is not on the list. (2 times)",)
+        newest = app.store.runs(limit=1).items[0].id
+        assert app.store.run(newest).notes == cell.notes
+        assert notebook.execute("1").notes == ()

@@ -37,7 +37,7 @@ level = int(sys.argv[1])
 provider = LocalProvider(max_level=level)
 sessions = [Session(provider, SandboxSpec(level=level)) for _ in range(3)]
 daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(60)\\n    os._exit(0)"
-daemon += "\\nos.mkdir('d')"
+daemon += "\\nif os.fork() == 0:\\n    time.sleep(60)\\n    os._exit(0)\\nos.mkdir('d')"
 cells = [s.execute(daemon + "\\n[os.getuid(), os.getcwd()]") for s in sessions]
 print(json.dumps([s.isolation["level"] for s in sessions] + [c.value for c in cells]), flush=True)
 if sys.argv[2] == "close":
@@ -107,6 +107,17 @@ class Host:
         return found
 
 
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text().split("PPid:\t")[1].split()[0])
+
+
+def children(pid: int) -> list[str]:
+    try:
+        return [c for task in Path(f"/proc/{pid}/task").iterdir() for c in (task / "children").read_text().split()]
+    except OSError:  # it has ended
+        return []
+
+
 @pytest.fixture(params=[3, 2])
 def level(request: pytest.FixtureRequest) -> int:
     return int(request.param)
@@ -121,6 +132,30 @@ def test_nothing_outlives_a_host_that_is_killed(everyones_python: Any, level: in
     assert host.files() == []
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(host.folder) not in mounts and "/scratch" not in mounts
+
+
+@pytest.mark.parametrize("who", ["server", "watcher"])
+def test_nothing_outlives_a_server_that_is_killed_or_the_one_that_watches_it(everyones_python: Any, who: str) -> None:
+    # As a user who may not make control groups: where there are some, they end what is left.
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+    host = Host(everyones_python, 2, "wait", **nobody)
+    try:
+        give_up = time.monotonic() + 10
+        server = max(host.running(), key=lambda pid: len(children(pid)))
+        # Three sessions and two that are ready: from then on the host starts nothing by itself.
+        while len(children(server)) != 5 and time.monotonic() < give_up:
+            time.sleep(0.02)
+        victim = server if who == "server" else parent(server)
+        assert victim != host.process.pid
+        os.kill(victim, signal.SIGKILL)
+        while (left := host.running()) != [host.process.pid] and time.monotonic() < give_up:
+            time.sleep(0.02)
+        assert left == [host.process.pid]
+        assert list(host.folder.iterdir()) == []
+    finally:
+        host.process.kill()
+        host.wait_for_end()
+        host.files()
 
 
 def test_nothing_outlives_a_provider_that_is_closed(everyones_python: Any, level: int) -> None:
@@ -167,8 +202,7 @@ def test_what_one_session_breaks_is_whole_in_the_next(provider: LocalProvider) -
 
 
 def forker(session: Session) -> int:
-    status = Path(f"/proc/{session._opened().pid}/status").read_text()
-    return int(status.split("PPid:\t")[1].split()[0])
+    return parent(session._opened().pid)
 
 
 def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:

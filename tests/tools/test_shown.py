@@ -39,7 +39,7 @@ def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
 
 def test_a_cell_shows_what_it_printed_and_its_value():
     cell = Cell(1, "", "ok", stdout="hello\n", text="42", display=(Display("image/png", b""),))
-    assert show_cell(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed: image/png"
+    assert show_cell(cell, Marks()) == "printed:\n«hello\n»\nvalue:\n«42»\ndisplayed:\n«image/png»"
     assert "nothing was printed" in show_cell(Cell(1, "", "ok"), Marks())
 
 

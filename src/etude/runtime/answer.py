@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from etude.entities import Artifact, Run, RunStatus, Step
-from etude.errors import EtudeError, from_problem
+from etude.entities import Artifact, ResultInfo, Run, RunStatus, Step, Turn
+from etude.errors import Cancelled, EtudeError, from_problem
 from etude.events import Guided, RunFinished
+from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.notebook import CELL, PREAMBLE
 from etude.runtime.numbers import Evidence, check_numbers, explain, mark_unverified
 from etude.runtime.workbench import VEGA
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from etude.result import Result
     from etude.store.objects import Objects
 
+CUT_OFF = "Your answer was cut off. Give a shorter one."
 ROWS = 1_000
 """Rows of a result in which a number of the answer is looked for."""
 
@@ -33,7 +35,7 @@ class Answer:
     code: str = ""
     """What computed it: SQL, or a Python script that runs alone."""
     chart: dict[str, Any] | None = None
-    """Vega-Lite, without data."""
+    """Vega-Lite: of the result, without data, or one that a cell drew, with its own."""
     reading: str = ""
     """How the question was understood, where no model did."""
     unverified: tuple[str, ...] = ()
@@ -67,7 +69,13 @@ class Answer:
         """The answer itself, or the error that the run ended with."""
         if self.error is not None:
             raise self.error
+        if self.status == "cancelled":
+            raise Cancelled(f"Run `{self.run_id}` was cancelled.")
         return self
+
+
+Read = Callable[[ResultInfo, Artifact, str], "Result"]
+"""A kept table: its shape, its artifact, and the run it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -75,22 +83,21 @@ class Conclusion:
     """Ends runs: checks the numbers, and puts together what the person gets."""
 
     objects: Objects
-    read: Callable[[Run, Step], Result]
-    """The table that a step made."""
-    choose_chart: Callable[[Result], dict[str, Any] | None]
+    read: Read
     corrects: bool
     """Whether the model can be asked to mend its answer."""
 
-    def __call__(self, run: Run, text: str) -> RunFinished | Guided:
+    def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
         """The end of the run, or what the model must hear before its answer can be taken."""
-        verdict = check_numbers(text, self.evidence(run), run.text, [s.code for s in run.steps if s.kind == "sql"])
-        corrected = any(g.by == "gate" for g in run.guidance)
-        if not verdict.ok and self.corrects and not corrected:
-            return Guided(text=explain(verdict), by="gate")
-        step = last_table(run)
-        chart = self._drawn(run)
-        if chart is None and step is not None:
-            chart = self.choose_chart(self.read(run, step))
+        text = turn.text
+        verdict = check_numbers(text, self.evidence(run), run.text, _given(run))
+        if self.corrects and not any(g.by == "gate" for g in run.guidance):
+            if turn.stop == "length":
+                return Guided(text=CUT_OFF, by="gate")
+            if not verdict.ok:
+                return Guided(text=explain(verdict), by="gate")
+        step, table = last_table(run), read_table(run, self.read)
+        chart = self._drawn(run) or (choose_chart(table) if table is not None else None)
         return RunFinished(
             answer=mark_unverified(text, verdict),
             unverified=tuple(c.mention.text for c in verdict.unverified),
@@ -107,7 +114,7 @@ class Conclusion:
             if step.outcome != "ok":
                 continue
             if step.kind == "tool" and step.result is not None and step.artifact is not None:
-                result = self.read(run, step)
+                result = self.read(step.result, step.artifact, run.id)
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 names = tuple(c.name for c in result.columns)
                 found.append(Evidence(name=step.code, columns=names, rows=rows, row_count=result.row_count))
@@ -119,16 +126,26 @@ class Conclusion:
     def _drawn(self, run: Run) -> dict[str, Any] | None:
         """The last chart that a cell drew."""
         drawn = [a for a in run.artifacts if a.media == VEGA]
-        if not drawn:
-            return None
-        chart: dict[str, Any] = json.loads(self.objects.get(drawn[-1].hash))
-        return chart
+        return read_chart(self.objects.get(drawn[-1].hash)) if drawn else None
+
+
+def _given(run: Run) -> list[str]:
+    """Texts whose numbers an answer may repeat: the queries that were run, and what the person said."""
+    said = [g.text for g in run.guidance if g.by == "user"]
+    replied = [s.shown for s in run.steps if s.code == "ask_user" and s.shown]
+    return [*(s.code for s in run.steps if s.kind == "sql"), *said, *replied]
 
 
 def last_table(run: Run) -> Step | None:
     """The step that made the last table."""
     steps = (s for s in reversed(run.steps) if s.kind == "tool" and s.outcome == "ok")
     return next((s for s in steps if s.result is not None and s.artifact is not None), None)
+
+
+def read_table(run: Run, read: Read) -> Result | None:
+    """The last table that the run made."""
+    step = last_table(run)
+    return read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
 
 
 def code_of(run: Run) -> str:
@@ -142,9 +159,9 @@ def code_of(run: Run) -> str:
     return tools[-1].code if tools else ""
 
 
-def make_answer(run: Run, read: Callable[[Run, Artifact], Result]) -> Answer:
+def make_answer(run: Run, read: Read) -> Answer:
     """The answer of a run, as far as it is."""
-    result = read(run, run.result_artifact) if run.result is not None and run.result_artifact is not None else None
+    result = read(run.result, run.result_artifact, run.id) if run.result and run.result_artifact else None
     return Answer(
         run=run,
         text=run.answer or "",

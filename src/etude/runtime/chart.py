@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ BARS = 40
 """More bars than this show nothing."""
 SERIES = 8
 ROWS = 5_000
+CHART_BYTES = 1 << 18
 Kind = Literal["number", "time", "label", "other"]
 
 
@@ -41,6 +43,23 @@ def choose_chart(result: Result) -> dict[str, Any] | None:
     if not labels and len(numbers) == 2 and len(rows) > 2:
         return _chart("point", _axis(numbers[0], "quantitative"), _axis(numbers[1], "quantitative"))
     return None
+
+
+def read_chart(body: bytes) -> dict[str, Any] | None:
+    """The chart that a cell drew, with its own data; None where it is none, or would fetch something from elsewhere."""
+    try:
+        chart = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(chart, dict) or len(body) > CHART_BYTES or _reaches_out(chart):
+        return None
+    return chart
+
+
+def _reaches_out(part: Any) -> bool:
+    if isinstance(part, dict):
+        return any(key in ("url", "href") or _reaches_out(value) for key, value in part.items())
+    return isinstance(part, list) and any(map(_reaches_out, part))
 
 
 def _lines(time: str, number: str, labels: list[str], names: list[str], rows: list[Any]) -> dict[str, Any] | None:

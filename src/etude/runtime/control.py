@@ -35,16 +35,18 @@ class Control:
     def pause(self, now: bool = False, by: str = "user") -> None:
         """Stop before the next move, or in the middle of this one."""
         with self._lock:
-            self._wish = self._wish or "pause"
-            self.by = by
+            if self._wish is None:
+                self._wish, self.by = "pause", by
+            step = self.step
         if now:
-            self.step.cancel()
+            step.cancel()
 
     def cancel(self, by: str = "user") -> None:
         """End the run at once."""
         with self._lock:
             self._wish, self.by = "cancel", by
-        self.step.cancel()
+            step = self.step
+        step.cancel()
 
     def steer(self, text: str) -> None:
         """Have the model hear this before its next turn."""
@@ -55,7 +57,8 @@ class Control:
         """Stop this move at once and give up what was still to do; the model then hears this."""
         with self._lock:
             self._guidance.append((text, True))
-        self.step.cancel()
+            step = self.step  # not the next one, which the loop may put in its place at any moment
+        step.cancel()
 
     def take_guidance(self) -> list[tuple[str, bool]]:
         """What to tell the model, with whether it interrupts; the next move may then run."""

@@ -6,21 +6,23 @@ process as if nothing had happened.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from etude.entities import Budget, Run
+from etude.cancellation import Cancellation
+from etude.entities import Budget, Run, Turn
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, ModelError, SandboxError, Unavailable, problem
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.models.base import Model, Request, Utterance
 from etude.runtime.control import Control
 from etude.runtime.conversation import Act, Conclude, Think, converse, next_move
-from etude.runtime.query import RunLog, error_key, failed_step
-from etude.runtime.workbench import Workbench
+from etude.runtime.query import RunLog, error_key, failed_step, ms_since
+from etude.runtime.workbench import Workbench, rows_read
 from etude.runtime.writer import TextWriter
 from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
 
@@ -40,9 +42,8 @@ class Agent:
     tools: Mapping[str, Tool]
     opening: Sequence[Utterance]
     budget: Budget
-    control: Control
     workbench: Workbench
-    conclude: Callable[[Run, str], RunFinished | Guided]
+    conclude: Callable[[Run, Turn], RunFinished | Guided]
     """The end of the run, or what the model must hear before its answer can be taken."""
 
 
@@ -50,41 +51,59 @@ class Paused(Exception):
     """The run is to stop here and go on later."""
 
 
-def work(agent: Agent, log: RunLog) -> Run:
-    """Go on with a run until it ends, waits for a person or is paused; its outcome is on record, not raised."""
+def work(prepare: Callable[[], Agent], control: Control, log: RunLog) -> Run:
+    """Go on with a run until it ends, waits for a person or is paused; its outcome is on record, not raised.
+
+    What is raised is what no record helps against: the end of the process that a person asks for, and defects.
+    """
     try:
-        with _deadline(agent, log.run):
-            while not _move(agent, log):
+        agent = prepare()
+        with _deadline(agent.budget, control, log.run):
+            while not _move(agent, control, log):
                 pass
     except Paused:
-        log.add(RunPaused(by=agent.control.by))
+        _keep_guidance(control, log)
+        log.add(RunPaused(by=control.by))
     except Waiting as waiting:
         log.add(RunWaiting(question=waiting.question, choices=waiting.choices, call=waiting.step_id))
-    except (Cancelled, KeyboardInterrupt):
-        paused, by = agent.control.wish == "pause", agent.control.by
-        log.add(RunPaused(by=by) if paused else RunCancelled(by=by))
+    except Cancelled:
+        _keep_guidance(control, log)
+        log.add(RunPaused(by=control.by) if control.wish == "pause" else RunCancelled(by=control.by))
+        if control.wish is None:
+            log.commit()
+            raise  # not by way of the control: Ctrl-C, while a query ran
+    except KeyboardInterrupt:
+        log.add(RunCancelled(by="user"))
+        log.commit()
+        raise
     except BaseException as error:
         log.add(RunFailed(error=problem(error)))
         if not isinstance(error, EtudeError):
             log.commit()
             raise
     log.commit()
-    return log.run
+    return log.ended
 
 
-def _move(agent: Agent, log: RunLog) -> bool:
+def _keep_guidance(control: Control, log: RunLog) -> None:
+    """Put on record what people said and the model has not heard yet."""
+    for text, interrupts in control.take_guidance():
+        log.add(Guided(text=text, interrupts=interrupts))
+
+
+def _move(agent: Agent, control: Control, log: RunLog) -> bool:
     """Make one move; whether it was the last."""
-    _hear(agent, log)
+    _hear(control, log)
     run = log.run
     match next_move(run):
         case Think():
             check_budget(agent.budget, run)
-            _interruptible(agent, log, lambda: _think(agent, log, run))
+            _interruptible(control, log, lambda: _think(agent, control.step, log, run))
         case Act() as move:
-            _interruptible(agent, log, lambda: _act(agent, log, move))
+            _interruptible(control, log, lambda: _act(agent, control.step, log, move))
             _stop_repeating(log.run)
         case Conclude(turn=turn):
-            event = agent.conclude(run, turn.text)
+            event = agent.conclude(run, turn)
             log.add(event)
             if isinstance(event, RunFinished):
                 return True
@@ -94,28 +113,28 @@ def _move(agent: Agent, log: RunLog) -> bool:
     return False
 
 
-def _hear(agent: Agent, log: RunLog) -> None:
+def _hear(control: Control, log: RunLog) -> None:
     """See to what people want of the run."""
-    for text, interrupts in agent.control.take_guidance():
-        log.add(Guided(text=text, interrupts=interrupts))
+    _keep_guidance(control, log)
+    if log.pending:
         log.commit()
-    wish = agent.control.wish or log.run.requested
+    wish = control.wish or log.run.requested
     if wish == "cancel":
         raise Cancelled("The run was cancelled.")
     if wish == "pause":
         raise Paused
 
 
-def _interruptible(agent: Agent, log: RunLog, move: Callable[[], None]) -> None:
+def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> None:
     try:
         move()
     except Cancelled:
-        if not agent.control.interrupted:
+        if not control.interrupted:
             raise
         log.commit()  # interrupted: the loop goes on with what the person said
 
 
-def _think(agent: Agent, log: RunLog, run: Run) -> None:
+def _think(agent: Agent, cancel: Cancellation, log: RunLog, run: Run) -> None:
     step_id, started = new_id("step"), time.perf_counter()
     log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
     log.commit()
@@ -123,15 +142,15 @@ def _think(agent: Agent, log: RunLog, run: Run) -> None:
     specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
     request = Request(converse(agent.opening, run), specs, on_restart=writer.restart)
     try:
-        reply = agent.model.respond(request, writer.write, agent.control.step)
+        reply = agent.model.respond(request, writer.write, cancel)
         if not reply.turn.text.strip() and not reply.turn.calls:
             raise ModelError(f"`{agent.model.name}` said nothing.", hint="Try again, or another model.")
     except BaseException as error:
-        log.add(failed_step(step_id, error, _elapsed_ms(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     writer.flush()
-    elapsed_ms = _elapsed_ms(started)
-    log.add(StepFinished(step_id=step_id, outcome="ok", turn=reply.turn, usage=reply.usage, elapsed_ms=elapsed_ms))
+    turn = reply.turn.model_copy(update={"text": storable(reply.turn.text)})
+    log.add(StepFinished(step_id=step_id, outcome="ok", turn=turn, usage=reply.usage, elapsed_ms=ms_since(started)))
     log.commit()
     if agent.budget.cost_usd and not reply.price_known:
         raise LimitExceeded(
@@ -141,9 +160,9 @@ def _think(agent: Agent, log: RunLog, run: Run) -> None:
         )
 
 
-def _act(agent: Agent, log: RunLog, move: Act) -> None:
+def _act(agent: Agent, cancel: Cancellation, log: RunLog, move: Act) -> None:
     step_id, started = _open_step(log, move), time.perf_counter()
-    bench = agent.workbench.at(log, step_id, agent.control.step)
+    bench = agent.workbench.at(log, step_id, cancel)
     try:
         tool = find_tool(agent.tools, move.call.name)
         shown = tool.use(bench, parse_arguments(tool, move.call.arguments))
@@ -151,7 +170,7 @@ def _act(agent: Agent, log: RunLog, move: Act) -> None:
         waiting.step_id = step_id  # it stays open until the person has answered
         raise
     except EtudeError as error:
-        end = failed_step(step_id, error, _elapsed_ms(started))
+        end = failed_step(step_id, error, ms_since(started))
         if isinstance(error, _OURS):
             log.add(end)
             raise
@@ -159,7 +178,7 @@ def _act(agent: Agent, log: RunLog, move: Act) -> None:
         told = bench.quote(f"{error.message}\n{error.hint}".strip())
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
-        log.add(failed_step(step_id, error, _elapsed_ms(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     else:
         log.add(
@@ -169,7 +188,7 @@ def _act(agent: Agent, log: RunLog, move: Act) -> None:
                 shown=shown,
                 result=bench.result,
                 artifact=bench.artifact,
-                elapsed_ms=_elapsed_ms(started),
+                elapsed_ms=ms_since(started),
             )
         )
     log.commit()
@@ -187,6 +206,11 @@ def _open_step(log: RunLog, move: Act) -> str:
     return step_id
 
 
+def storable(text: str) -> str:
+    """What a model wrote, without what no database keeps."""
+    return text.replace("\0", "").encode(errors="replace").decode()
+
+
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
     """The tool of that name, or `Invalid` that names those there are."""
     if name not in tools:
@@ -197,7 +221,7 @@ def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
 def check_budget(budget: Budget, run: Run) -> None:
     """Raise `LimitExceeded` where the run has used up what it may."""
     turns = sum(s.kind == "model" and s.turn is not None for s in run.steps)
-    rows = sum(s.result.row_count for s in run.steps if s.kind == "tool" and s.result is not None)
+    rows = rows_read(run)
     used: dict[str, tuple[float, float]] = {
         "steps": (turns, budget.steps),
         "wall_s": (worked_s(run), budget.wall_s),
@@ -220,45 +244,40 @@ def worked_s(run: Run) -> float:
     return sum((s.elapsed_ms or 0.0) / 1000 for s in run.steps if s.kind in ("model", "tool"))
 
 
-def _deadline(agent: Agent, run: Run) -> _Deadline:
-    return _Deadline(agent.control, max(agent.budget.wall_s - worked_s(run), 0.0), agent.budget.wall_s)
+@contextlib.contextmanager
+def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
+    """Stop the move that runs when the time of the run is over."""
+    passed = threading.Event()
 
+    def stop() -> None:
+        passed.set()
+        control.step.cancel()
 
-class _Deadline:
-    """Stops the move that runs when the time of the run is over."""
-
-    def __init__(self, control: Control, seconds: float, limit: float) -> None:
-        self._control = control
-        self._limit = limit
-        self._passed = False
-        self._timer = threading.Timer(seconds, self._pass)
-        self._timer.daemon = True
-
-    def _pass(self) -> None:
-        self._passed = True
-        self._control.step.cancel()
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        if self._passed and isinstance(error, Cancelled):
-            raise LimitExceeded(
-                f"The run took longer than {self._limit:g} s.",
-                hint="Ask for less at once, or raise `budget.wall_s`.",
-                limit="wall_s",
-                value=self._limit,
-            ) from None
+    timer = threading.Timer(max(budget.wall_s - worked_s(run), 0.0), stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Cancelled:
+        if not passed.is_set() or control.wish is not None:
+            raise
+        raise LimitExceeded(
+            f"The run took longer than {budget.wall_s:g} s.",
+            hint="Ask for less at once, or raise `budget.wall_s`.",
+            limit="wall_s",
+            value=budget.wall_s,
+        ) from None
+    finally:
+        timer.cancel()
 
 
 def _stop_repeating(run: Run) -> None:
     """Raise where the model tries the same thing again and again."""
     calls = [s for s in run.steps if s.kind == "tool" and s.ended_at is not None]
-    if not calls or calls[-1].outcome == "ok":
+    if not calls or calls[-1].outcome in ("ok", "cancelled"):
         return
     last = calls[-1]
-    failed = [s for s in calls if s.outcome != "ok" and s.error_key == last.error_key]
+    failed = [s for s in calls if s.outcome not in ("ok", "cancelled") and s.error_key == last.error_key]
     same = [s for s in failed if s.code == last.code and s.params["arguments"] == last.params["arguments"]]
     if len(same) >= SAME_CALL or len(failed) >= SAME_FAILURE:
         detail = (last.error or {}).get("detail", "")
@@ -268,7 +287,3 @@ def _stop_repeating(run: Run) -> None:
             limit="repeated_failure",
             error_key=last.error_key or error_key(last.error or {"code": "internal"}),
         )
-
-
-def _elapsed_ms(started: float) -> float:
-    return round((time.perf_counter() - started) * 1000, 3)

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import json
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from operator import itemgetter
 from typing import Any, Literal, Self
 
 from etude import wire
+from etude.cancellation import Cancellation
 from etude.database import check_file_name
 from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, Run
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, Refused, problem
@@ -66,7 +68,13 @@ FILE_BYTES = 256 << 20
 """Bytes of them together."""
 SAVES = 1000
 """How often it may hand out a file, each time kept as an artifact."""
-_MEDIA = {"json": "application/json", "html": "text/html", "py": "text/x-python", "csv": "text/csv", "md": "text/markdown"}
+_MEDIA = {
+    "json": "application/json",
+    "html": "text/html",
+    "py": "text/x-python",
+    "csv": "text/csv",
+    "md": "text/markdown",
+}
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 _OUTCOMES: dict[str, Outcome] = {
     "ok": "ok",
@@ -141,6 +149,7 @@ class Notebook:
         self._seed = seed
         self._data = _DataBroker(access, ledger)
         self._access = access
+        self._turn = threading.RLock()
         self._cells: list[_Recorded] = []
         self.history: list[Cell] = []
         self.on_close: Callable[[], None] | None = None
@@ -168,12 +177,38 @@ class Notebook:
         on_output: Callable[[Output], None] | None = None,
         log: RunLog | None = None,
         parent: str | None = None,
+        cancel: Cancellation | None = None,
     ) -> Cell:
         """Run a cell and record it. Its errors are in the cell.
 
         With the `log` of an open run the cell is a step of that run, below the step `parent`, and no run of its own:
-        its start is on record before it begins, its end waits for the log's commit.
+        its start is on record before it begins, its end waits for the log's commit. `cancel` interrupts this cell and
+        no other; it raises where it comes before the cell begins.
         """
+        with self._taking_turns(cancel):
+            if self.thread_id is not None and not self._session.alive:
+                self.revive()  # a thread's variables survive the end of its interpreter
+            return self._execute(code, wall_s, on_output, log, parent, cancel)
+
+    @contextlib.contextmanager
+    def _taking_turns(self, cancel: Cancellation | None) -> Iterator[None]:
+        while not self._turn.acquire(timeout=0.1):
+            if cancel is not None:
+                cancel.check()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _execute(
+        self,
+        code: str,
+        wall_s: float | None,
+        on_output: Callable[[Output], None] | None,
+        log: RunLog | None,
+        parent: str | None,
+        cancel: Cancellation | None,
+    ) -> Cell:
         own = log is None
         log = self._begin(code) if log is None else self._begin_step(log, code, parent)
         try:
@@ -182,10 +217,10 @@ class Notebook:
         except Refused as refusal:
             cell = _refused(len(self.history) + 1, code, refusal)
         else:
-            self._data.log = log
+            self._data.log, self._data.cancelled = log, False
             number, started = len(self.history) + 1, time.perf_counter()
             try:
-                cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output)
+                cell = self._session.execute(code, number=number, wall_s=wall_s, on_output=on_output, cancel=cancel)
             except BaseException as error:
                 self._break_off(log, own, error, (time.perf_counter() - started) * 1000)
                 raise
@@ -339,6 +374,8 @@ class _DataBroker:
         self.log: RunLog | None = None
         self.step_id = ""
         self.replay: deque[_Call] | None = None
+        self.cancelled = False
+        """Whether the running cell was interrupted: a query that it starts after that is cancelled as well."""
 
     def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
         match request.get("method"):
@@ -370,6 +407,7 @@ class _DataBroker:
                 raise Invalid(f"`{other}` is not something a session can ask for.", hint="Ask for sql or catalog.")
 
     def cancel(self) -> None:
+        self.cancelled = True
         if self._answer is not None:
             self._answer.cancel()
 
@@ -382,7 +420,8 @@ class _DataBroker:
             data = None
         if data is None:
             raise Invalid(f"The content of `{name}` is no bytes.", hint="etude.save(name, text or bytes)")
-        whole = self._saving.setdefault(name, bytearray())
+        # A first piece begins anew, for the cell that sent others may have been interrupted.
+        whole = self._saving[name] = self._saving.get(name, bytearray()) if request.get("goes_on") else bytearray()
         whole += data
         used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
         count, saves = len(self.files.keys() | self._saving.keys()), self._saves + 1
@@ -425,6 +464,8 @@ class _DataBroker:
             self.log.commit()
         try:
             self._answer = access.ask(sql, limits)
+            if self.cancelled:
+                self._answer.cancel()
             fds, schema = take_shared(self._answer)
         except BaseException as error:
             if self.log is not None:

@@ -84,10 +84,8 @@ def explain(verdict: Verdict) -> str:
     if verdict.ok:
         return ""
     lines = ["These numbers of your answer are in no computed result, nor do they follow from one:"]
-    for checked in verdict.unverified:
-        start, end = checked.mention.start, checked.mention.end
-        around = verdict.text[max(0, start - 40) : end + 40].replace("\n", " ").strip()
-        lines.append(f"- `{checked.mention.text}` in: {around}")
+    # The numbers alone: what stands around them may come from data, and this is said in the person's place.
+    lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`" for checked in verdict.unverified)))
     lines.append(
         "Write the answer again. Use the values of the results as they are, rounded correctly. If you need a value "
         "that was not computed, compute it with a tool first. Otherwise leave the number out. Do not estimate."

@@ -20,7 +20,7 @@ from etude.models.base import Model, Reply, Request
 from etude.offline.sentence import say
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
 from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
-from etude.result import Result
+from etude.runtime.answer import Read, read_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.workbench import Workbench
 from etude.store.base import Store
@@ -43,14 +43,13 @@ class OfflineModel(Model):
         workbench: Workbench,
         run_id: str,
         cache: Path,
-        read: Callable[[Run], Result | None],
+        read: Read,
     ) -> None:
         self._store = store
         self._workbench = workbench
         self._run_id = run_id
         self._cache = cache
         self._read = read
-        """The last table that a run made."""
 
     def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
         """A plan to run, a question back, or the answer."""
@@ -73,10 +72,10 @@ class OfflineModel(Model):
                 arguments = {"question": question, "choices": [c.label for c in choices]}
                 return _call("ask_user", arguments, "")
             case Understanding(plan=plan, reading=reading):
-                failed = next((s for s in run.steps if s.kind == "tool" and s.error is not None), None)
+                failed = next((s for s in run.steps if s.error is not None and s.shown is not None), None)
                 if failed is not None and failed.error is not None:
                     raise from_problem(failed.error)
-                result = self._read(run)
+                result = read_table(run, self._read)
                 if result is None:
                     body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
                     return _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
@@ -114,7 +113,7 @@ class OfflineModel(Model):
     def _vocabulary(self, dataset: str) -> Vocabulary:
         """What is known of the dataset, looked up once as long as its data stays the same."""
         catalog = self._workbench.find_catalog(dataset)
-        path = self._cache / "vocabulary" / f"{_fingerprint(catalog)}.json"
+        path = self._cache / f"{_fingerprint(catalog, self._workbench.places[dataset])}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
         if path.is_file() and (lasting or time.time() - path.stat().st_mtime < FRESH_S):
             return vocabulary_from_json(path.read_text(encoding="utf-8"))
@@ -143,6 +142,6 @@ def _call(tool: str, arguments: dict[str, Any], text: str) -> Turn:
     return Turn(text=text, calls=(ToolCall(id="rules", name=tool, arguments=json.dumps(arguments)),), stop="calls")
 
 
-def _fingerprint(catalog: Catalog) -> str:
+def _fingerprint(catalog: Catalog, place: str) -> str:
     facts = [(t.name, t.fingerprint, t.row_count) for t in catalog.tables]
-    return hashlib.sha256(json.dumps([catalog.source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps([place, catalog.fingerprint, facts]).encode()).hexdigest()[:24]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import TypeAdapter
-
-from etude.entities import Catalog, Message, Run, Turn
-from etude.models.base import Asked, Instructions, Said, Utterance
+from etude.entities import Catalog, Entity, Message, Run
+from etude.models.base import Asked, Instructions, Utterance
+from etude.runtime.workbench import Workbench
 from etude.tools.relevance import rank_tables
 from etude.tools.shown import cut, show_table
 
 OPENING = "application/vnd.etude.opening+json"
-UTTERANCES: TypeAdapter[tuple[Utterance, ...]] = TypeAdapter(tuple[Utterance, ...])
 HISTORY = 12
 """Messages of the thread that a model sees."""
 SCHEMA_CHARS = 12_000
@@ -32,21 +30,31 @@ RULES = """You are a data analyst. You answer questions about the datasets below
   Do not repeat whole tables: the person sees the last result and a chart beside your answer."""
 
 
+class Opening(Entity):
+    """How a conversation opened, as it is kept with its run."""
+
+    mark: str
+    """What marks data in it, and in all that follows."""
+    said: tuple[Utterance, ...]
+
+
 def open_conversation(
-    mark: str,
-    catalogs: Sequence[Catalog],
+    workbench: Workbench,
     messages: Sequence[Message],
     last: Run | None,
     question: str,
-) -> tuple[Utterance, ...]:
+) -> Opening:
     """The utterances before the model's first turn."""
-    said: list[Utterance] = [Instructions(text=RULES.format(mark=mark))]
-    said += [_message(m) for m in messages[-HISTORY:]]
+    catalogs = [workbench.find_catalog(name) for name in workbench.names]
     known = "\n\n".join(describe_catalog(c, question, SCHEMA_CHARS // max(len(catalogs), 1)) for c in catalogs)
-    parts = [f"Datasets:\n{_data(mark, known)}"] if known else ["There is no dataset."]
+    parts = [f"Datasets:\n{workbench.quote(known)}"] if known else ["There is no dataset."]
+    if messages:
+        said = "\n".join(_message(m, workbench) for m in messages[-HISTORY:])
+        parts.append(f"What was said before:\n{said}")
     if last is not None:
-        parts.append(f"The latest run of this conversation that worked:\n{_data(mark, describe_run(last))}")
-    return (*said, Asked(text="\n\n".join([*parts, f"Question: {question}"])))
+        parts.append(f"The latest run of this conversation that worked:\n{workbench.quote(describe_run(last))}")
+    asked = Asked(text="\n\n".join([*parts, f"Question: {question}"]))
+    return Opening(mark=workbench.mark, said=(Instructions(text=RULES.format(mark=workbench.mark)), asked))
 
 
 def describe_catalog(catalog: Catalog, question: str, chars: int) -> str:
@@ -80,10 +88,7 @@ def describe_run(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _message(message: Message) -> Utterance:
+def _message(message: Message, workbench: Workbench) -> str:
     text = cut(message.text, MESSAGE_CHARS)
-    return Said(turn=Turn(text=text)) if message.role == "assistant" else Asked(text=text)
-
-
-def _data(mark: str, text: str) -> str:
-    return f"<data {mark}>\n{text.replace(mark, '')}\n</data {mark}>"
+    # An answer repeats values of the data, and what a cell printed.
+    return f"{message.role}: {workbench.quote(text) if message.role == 'assistant' else text}"

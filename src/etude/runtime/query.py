@@ -24,6 +24,7 @@ from etude.events import (
     RunFinished,
     RunQueued,
     RunRequested,
+    RunResumed,
     RunStarted,
     StepFinished,
     StepStarted,
@@ -95,10 +96,10 @@ def run_step(
         result, spool = _collect(query, answer, scratch)
         artifact = log.objects.put(spool.parquet(), PARQUET)
     except BaseException as error:
-        log.add(failed_step(step_id, error, _elapsed_ms(started)))
+        log.add(failed_step(step_id, error, ms_since(started)))
         raise
     log.add(ArtifactCreated(artifact=artifact, step_id=step_id))
-    log.add(finished_step(step_id, query.source, result.info, answer, artifact, _elapsed_ms(started)))
+    log.add(finished_step(step_id, query.source, result.info, answer, artifact, ms_since(started)))
     log.add(*(Note(text=n, step_id=step_id) for n in result.notes))
     result.run_id = log.run_id
     return result, artifact
@@ -152,7 +153,8 @@ def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFi
     )
 
 
-def _elapsed_ms(started: float) -> float:
+def ms_since(started: float) -> float:
+    """Milliseconds since then."""
     return round((time.perf_counter() - started) * 1000, 3)
 
 
@@ -203,11 +205,21 @@ class RunLog:
         # A run that nobody has begun is told of from its first event.
         self._told = self._seq if run and run.status != "queued" else 0
         self._pending: list[Event] = []
+        self._worker: str | None = None
+
+    def claim(self, event: RunStarted | RunResumed) -> None:
+        """Begin to work at the run, or go on with it; from now on a run that others took over is left to them."""
+        self.add(event)
+        self._worker = event.worker
 
     @property
     def run(self) -> Run:
-        """The run as it is on record now, with what others added to it."""
+        """The run as it is on record now, with what others said of it; `Conflict` where it is no longer ours."""
         run = self._store.run(self.run_id)
+        if self._worker is not None and not self._pending and (run.status, run.worker) != ("running", self._worker):
+            raise Conflict(
+                f"Run `{self.run_id}` was taken over: it is {run.status}.", hint="Leave it to whoever has it."
+            )
         self._seq = run.seq
         return run
 
@@ -231,7 +243,24 @@ class RunLog:
         if self._on_entry is not None:
             for entry in self._store.entries(self.run_id, after=self._told):
                 self._told = entry.seq
-                self._on_entry(entry)
+                self._tell(entry)
+
+    def _tell(self, entry: Entry) -> None:
+        tell, self._on_entry = self._on_entry, None
+        if tell is not None:
+            tell(entry)
+        # A reader that raised is not told the end that this brings about.
+        self._on_entry = tell
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was added that is not on record yet."""
+        return bool(self._pending)
+
+    @property
+    def ended(self) -> Run:
+        """The run after its end, or after it was let go of."""
+        return self._store.run(self.run_id)
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:

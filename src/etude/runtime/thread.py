@@ -37,7 +37,7 @@ def fork_thread(store: Store, thread_id: str, at: int | None = None) -> Thread:
 
 
 def thread_runs(store: Store, thread_id: str) -> list[str]:
-    """The ids of the runs of a thread, oldest first: its own, and those that came with messages of another."""
+    """The ids of the runs of a thread, oldest first: its own, and those that came with answers of another."""
     found: list[str] = []
     cursor: str | None = None
     while True:
@@ -49,7 +49,8 @@ def thread_runs(store: Store, thread_id: str) -> list[str]:
     own, messages = set(found), []
     with contextlib.suppress(NotFound):  # a session may use any word for its thread
         messages = store.messages(thread_id)
-    came = dict.fromkeys(m.run_id for m in messages if m.run_id and m.run_id not in own)
+    answered = (m.run_id for m in messages if m.role == "assistant" and m.run_id)
+    came = dict.fromkeys(run_id for run_id in answered if run_id not in own)
     return [*came, *reversed(found)]
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
-from etude.entities import Artifact, Catalog, Limits, ResultInfo
+from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run
 from etude.errors import Cancelled, Invalid, NotFound
 from etude.events import ArtifactCreated
 from etude.result import Result, describe
@@ -33,21 +34,31 @@ class Workbench:
 
     names: tuple[str, ...]
     """The datasets; no other can be named."""
+    places: Mapping[str, str]
+    """Where each of them is, and what of it is granted: what is remembered of one is not told of another."""
     find_catalog: Callable[[str], Catalog]
     ask: Callable[[str, str, Limits, bool], Answer]
     """Start a query on a dataset: name, SQL, limits, whether to describe it."""
     compile: Callable[[str, dict[str, Any]], tuple[QueryPlan, str]]
-    notebook: Callable[[], Notebook]
-    """The session of the thread, opened when it is first needed."""
+    notebook: Callable[[], AbstractContextManager[Notebook]]
+    """The session of the thread, opened when it is first needed, and nobody else's to let go of meanwhile."""
     limits: Limits
     scratch: Path
+    mark: str = field(default_factory=lambda: secrets.token_hex(6))
+    """What marks data for the model: chosen by chance, so that no data can hold it."""
+
+    def quote(self, text: str) -> str:
+        """Text that comes from data, marked so that the model takes it for nothing else."""
+        while self.mark in text:
+            text = text.replace(self.mark, "")
+        return f"<data {self.mark}>\n{text}\n</data {self.mark}>"
 
     def look(self, dataset: str, sql: str) -> Result:
         """Run a query of etude's own, such as for the values of a column; it leaves no record."""
         query = Query(dataset, sql, None, self.limits)
         return run_query(query, lambda describe: self.ask(dataset, sql, self.limits, describe), None, self.scratch)
 
-    def at(self, log: RunLog, step_id: str, cancel: Cancellation) -> StepBench:
+    def at(self, log: RunLog, step_id: str | None, cancel: Cancellation) -> StepBench:
         """The bench for one step."""
         return StepBench(self, log, step_id, cancel)
 
@@ -55,7 +66,7 @@ class Workbench:
 class StepBench:
     """The bench while one tool works at it."""
 
-    def __init__(self, workbench: Workbench, log: RunLog, step_id: str, cancel: Cancellation) -> None:
+    def __init__(self, workbench: Workbench, log: RunLog, step_id: str | None, cancel: Cancellation) -> None:
         self._workbench = workbench
         self._log = log
         self._step_id = step_id
@@ -99,15 +110,13 @@ class StepBench:
         """Run a cell in the session of the run's thread, as a step of the run."""
         from etude.runtime.notebook import PREAMBLE
 
-        notebook = self._workbench.notebook()
-        with self._cancel.stopping(notebook.interrupt):
-            if not notebook.history:
-                notebook.execute(PREAMBLE, log=self._log, parent=self._step_id)
-            cell = notebook.execute(code, log=self._log, parent=self._step_id)
-        if cell.outcome == "interrupted" and self._cancel.cancelled:
+        with self._workbench.notebook() as notebook:
+            for part in (code,) if notebook.history else (PREAMBLE, code):
+                cell = notebook.execute(part, log=self._log, parent=self._step_id, cancel=self._cancel)
+        if cell.outcome == "interrupted":
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
-            raise _CellFailed(cell)
+            raise CellFailed(cell)
         self._keep(cell)
         return cell
 
@@ -130,8 +139,7 @@ class StepBench:
 
     def quote(self, text: str) -> str:
         """Text that comes from data, between marks that the data cannot know."""
-        mark = data_mark(self._log.run_id)
-        return f"<data {mark}>\n{text.replace(mark, '')}\n</data {mark}>"
+        return self._workbench.quote(text)
 
     @property
     def question(self) -> str:
@@ -157,12 +165,11 @@ class StepBench:
         allowed = run.budget.rows if run.budget else 0
         if not allowed:
             return limits
-        used = sum(s.result.row_count for s in run.steps if s.kind == "tool" and s.result is not None)
-        left = max(allowed - used, 1)
+        left = max(allowed - rows_read(run), 1)
         return limits.model_copy(update={"rows": min(limits.rows, left) if limits.rows else left})
 
 
-class _CellFailed(Invalid):
+class CellFailed(Invalid):
     """A cell of the model's own code failed: what the model sees is what a notebook would show."""
 
     def __init__(self, cell: Cell) -> None:
@@ -172,6 +179,6 @@ class _CellFailed(Invalid):
         super().__init__(f"The cell failed ({cell.outcome}):\n{str(text)[-4000:]}{printed}", hint=" ".join(cell.notes))
 
 
-def data_mark(run_id: str) -> str:
-    """What marks data in a run: the same whenever the run goes on, and not to be guessed by what is in the data."""
-    return hashlib.sha256(f"data of {run_id}".encode()).hexdigest()[:12]
+def rows_read(run: Run) -> int:
+    """The rows of all results that the run asked for, those of queries in its cells included."""
+    return sum(s.result.row_count for s in run.steps if s.kind == "sql" and s.result is not None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -52,15 +52,25 @@ class Cgroup:
     paths: tuple[Path, ...]
     version: int
 
-    def attach(self, pid: int) -> None:
-        """Move a process in; what it starts from then on is in as well."""
-        for path in self.paths:
-            (path / "cgroup.procs").write_text(str(pid))
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[list[int]]:
+        """Descriptors by which a process that holds them can `join`, whoever it is."""
+        # In version 1 a thread that moves itself alone spares the kernel to stop all others: tens of microseconds
+        # instead of milliseconds. A process that was just forked has no other thread.
+        name = "tasks" if self.version == 1 else "cgroup.procs"
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(open(path / name, "wb")).fileno() for path in self.paths]
 
     def close(self) -> None:
         """End what is in it and remove it."""
         for path in self.paths:
             _remove(path)
+
+
+def join(descriptors: Iterable[int]) -> None:
+    """Move this process, which has one thread, into the group; what it starts from then on is in as well."""
+    for descriptor in descriptors:
+        os.write(descriptor, b"0")
 
 
 def find() -> Cgroups | None:

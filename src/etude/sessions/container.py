@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,12 +134,6 @@ class ContainerProvider(Provider):
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter in the container of its spec, which is started where it does not run yet."""
-        if spec.network:
-            raise SandboxError(
-                "The container provider has no list of hosts for a session's network yet.",
-                hint="Leave `network` empty, or use the sandbox `local`.",
-                network=list(spec.network),
-            )
         return self._container(spec).fork(spec, limits)
 
     def _container(self, spec: SandboxSpec) -> Container:
@@ -272,6 +267,7 @@ class Container(local.Zygote):
         self._lock = threading.Lock()
         self._count = 0
         self._scratch_root = _SCRATCH
+        self._proxies = weakref.WeakSet()
         self.name = f"etude-{secrets.token_hex(6)}"
         # Only this user reaches the folder from outside; the container sees no more than what is in it.
         with tempfile.TemporaryDirectory(prefix="etude-container-") as folder:
@@ -295,6 +291,7 @@ class Container(local.Zygote):
                 level=self.level,
                 asked=spec.level,
             )
+        local.require_network(spec, self.level, missing)
         if self._libraries_of not in (None, tuple(place["python"])):
             ours, theirs = (".".join(map(str, v)) for v in (self._libraries_of, place["python"]))
             raise SandboxError(
@@ -304,6 +301,9 @@ class Container(local.Zygote):
         readable = [*place["readable"], *(local.LEVEL_2_PATHS if self.level < 3 else ())]
         data = {at: at for at in spec.mounts.values()}  # the engine has mounted them where a session looks
         config = {"level": self.level, "readable": readable, "data": data, "preload": local.PRELOAD}
+        if spec.network:
+            readable += place["trusted"].values()
+            config["network"] = place["trusted"]
         self._send(config | {"scratch_root": _SCRATCH})
         answer, _ = self._receive()
         if not answer.get("ok"):
@@ -342,7 +342,7 @@ class Container(local.Zygote):
             raise _start_error(self._engine, self._said, bool(ready))
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
-        return _ContainerChannel(self, sock, pidfd, self._isolation)
+        return _ContainerChannel(self, sock, pidfd, dict(self._isolation))
 
     def pass_signal(self, pidfd: int, number: int) -> None:
         """Let the fork server signal a session that this user may not signal itself."""
@@ -356,6 +356,8 @@ class Container(local.Zygote):
             self._process.wait(5)
         if self._process.poll() != 0:
             self._remove()
+        for proxy in list(self._proxies):
+            proxy.close()
 
     def _remove(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):

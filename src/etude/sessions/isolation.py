@@ -144,6 +144,15 @@ def interpreter_paths() -> list[str]:
     return [p for p in dict.fromkeys(found) if os.path.exists(p) and os.path.realpath(p) != "/"]
 
 
+def find_certificates() -> dict[str, str]:
+    """The certificates that this place trusts, by the variables that name them."""
+    import ssl
+
+    found = ssl.get_default_verify_paths()
+    named = {found.openssl_cafile_env: found.cafile, found.openssl_capath_env: found.capath}
+    return {name: path for name, path in named.items() if path}
+
+
 def count_tasks(uid: int) -> int:
     """How many processes and threads a user has."""
     found = 0
@@ -318,9 +327,9 @@ def become_nobody() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    """The kernel ends this process when its parent ends."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """The kernel ends this process, or signals it otherwise, when its parent ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def adopt_orphans() -> None:

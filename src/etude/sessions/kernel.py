@@ -1,7 +1,8 @@
 """Inside the sandbox: runs cells and keeps their names. It imports nothing of etude, for nothing of etude is needed.
 
 Frames on the socket: length (u32), kind (one byte), payload. To the host: `R` ready, `O` and `E` text of the two
-streams, `D` a display, `X` the end of a cell, `C` a call for data. From the host: `x` a cell, `r` the reply to a call.
+streams, `D` a display, `X` the end of a cell, `C` a call for data. From the host: `x` a cell, which is its number
+(u32) and its text, `s` the seed of random numbers, `r` the reply to a call.
 Before it is ready, the fork server's child may send `N`, a socket for the host's proxy, or `F`, why it failed.
 User code can write to the socket too: all that a frame can do is harm its own session.
 """
@@ -12,10 +13,12 @@ import ast
 import asyncio
 import builtins
 import contextlib
+import ctypes
 import inspect
 import io
 import json
 import linecache
+import mmap
 import os
 import select
 import signal
@@ -26,21 +29,58 @@ import threading
 import time
 import traceback
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 HEAD = struct.Struct("!IB")
+NUMBER = struct.Struct("!I")
 INLINE = 1 << 18
 PREVIEW = 16_384
 SPIN_S = 100e-6
+SLEEPS = 16
+"""Waits that are slept through once one was looked through in vain."""
 _encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
-CELL, REPLY = b"xr"
+CELL, SEED, REPLY = b"xsr"
 PIECE = 1 << 20
 DEPTH = 50
+_SCALARS = frozenset({bool, int, float, str})
 SOURCES = 1000
 """Cells whose lines a traceback can show."""
+_LIBC = ctypes.CDLL(None)
+_LIBC.mmap.restype = ctypes.c_void_p
 SESSION: Session | None = None
 """The session of this process; `etude.connect()` finds its way to the host by it."""
+
+
+class Watch:
+    """Waits until a socket has something to read.
+
+    Answers often come within microseconds: to look for them again and again is quicker than to sleep and be woken. On
+    a busy machine it is slower, for others take the processor meanwhile; so once it was in vain, it sleeps for a while.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._sleeps = 0
+
+    def wait(self, milliseconds: float | None = None) -> bool:
+        """Whether there is something to read, by then."""
+        if self._sleeps:
+            self._sleeps -= 1
+        else:
+            until = time.perf_counter() + SPIN_S
+            while time.perf_counter() < until:
+                if self._poll.poll(0):
+                    return True
+                os.sched_yield()  # the other side may be waiting for this very processor
+            self._sleeps = SLEEPS
+        return self.sleep(milliseconds)
+
+    def sleep(self, milliseconds: float | None = None) -> bool:
+        """The same, where it is known to take long."""
+        return bool(self._poll.poll(milliseconds))
 
 
 class Stream(io.TextIOBase):
@@ -98,6 +138,7 @@ class Session:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._watch = Watch(sock)
         self._send_lock = threading.Lock()
         self._call_lock = threading.Lock()
         self._data = b""
@@ -136,9 +177,10 @@ class Session:
                     payload, self._data = self._data[HEAD.size : size], self._data[size:]
                     return kind, payload
             if not self._in_cell:
-                part = self._await_cell()
+                self._watch.wait()
+                part = self._sock.recv(1 << 16)
             else:
-                select.select([self._sock], [], [])  # here an interrupt may come: nothing is taken yet
+                self._watch.sleep()  # here an interrupt may come: nothing is taken yet
                 with self._whole_frame():
                     part, fds, _, _ = socket.recv_fds(self._sock, 1 << 16, 4)
                     self._fds += fds
@@ -179,15 +221,6 @@ class Session:
                             raise HostError(head["problem"])
                         return head, data
 
-    def _await_cell(self) -> bytes:
-        # One cell often follows another at once: to look for a moment is quicker than to sleep and be woken.
-        until = time.perf_counter() + SPIN_S
-        while time.perf_counter() < until:
-            with contextlib.suppress(BlockingIOError):
-                return self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
-            os.sched_yield()  # the host may be waiting for this very processor
-        return self._sock.recv(1 << 16)
-
     def _forget_descriptors(self) -> None:
         while self._fds:
             os.close(self._fds.pop())
@@ -196,10 +229,11 @@ class Session:
         head = json.loads(payload)
         if "size" not in head:
             return head, None
-        import mmap
-
-        with os.fdopen(self._fds.pop(0), "rb") as file:
-            return head, mmap.mmap(file.fileno(), head["size"], prot=mmap.PROT_READ)
+        fd = self._fds.pop(0)
+        try:
+            return head, _map(fd, head["size"])
+        finally:
+            os.close(fd)
 
     # -- cells
 
@@ -211,14 +245,18 @@ class Session:
         builtins.input = _refuse_input
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
-        json.loads(_encode({"id": 0, "ok": True}))
+        _encode({"id": 0, "ok": True})
         self._reap()
         self.send(b"R", b"{}")
         while True:
             try:
                 kind, payload = self._receive()
                 if kind == CELL:
-                    self._run(json.loads(payload))
+                    # In bytes, not as JSON: a round trip is short enough for that to tell.
+                    (number,) = NUMBER.unpack_from(payload)
+                    self._run(number, payload[NUMBER.size :].decode("utf-8", "surrogatepass"))
+                elif kind == SEED:
+                    seed(int(payload))
                 else:
                     self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
@@ -230,16 +268,13 @@ class Session:
         elif self._in_cell:
             raise KeyboardInterrupt
 
-    def _run(self, request: dict[str, Any]) -> None:
-        self._cell = request["id"]
-        linecache.cache.pop(f"<cell {self._cell - SOURCES}>", None)  # else a long session would only grow
-        if "seed" in request:
-            seed(request["seed"])
-        end: dict[str, Any] = {"id": self._cell, "ok": True}
+    def _run(self, number: int, code: str) -> None:
+        self._cell = number
+        end: dict[str, Any] = {"id": number, "ok": True}
         try:
             self._in_cell = True
             try:
-                value = self._execute(request["code"], f"<cell {self._cell}>")
+                value = self._execute(code, f"<cell {number}>")
                 if value is not None:
                     self.names["_"] = value
                     end["value"] = self._display(value)
@@ -247,12 +282,14 @@ class Session:
                 self._in_cell = False
         except BaseException as error:
             # Whatever user code raises, SystemExit and an exception from __repr__ included, is the cell's error.
-            end = {"id": self._cell, "ok": False, "error": describe_error(error)}
+            end = {"id": number, "ok": False, "error": describe_error(error)}
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, Stream):
                 stream.flush()
-        self._reap()
         self.send(b"X", _encode(end).encode("utf-8", "replace"))
+        # What is left to do is done while the host reads the answer.
+        self._reap()
+        linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
@@ -333,6 +370,17 @@ def _refuse_input(prompt: object = "") -> str:
     raise RuntimeError("input() is not available: nobody is at the keyboard. Put the value into the code.")
 
 
+def _map(fd: int, size: int) -> memoryview:
+    """Shared memory to read from. Not by `mmap`, which keeps a file open for each, of which a session has few."""
+    length = ctypes.c_size_t(size)
+    address = _LIBC.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, ctypes.c_long(0))
+    if address == ctypes.c_void_p(-1).value:
+        raise MemoryError(f"a result of {size:,} bytes has no room in the session's address space")
+    mapped = (ctypes.c_char * size).from_address(address)
+    weakref.finalize(mapped, _LIBC.munmap, ctypes.c_void_p(address), length)
+    return memoryview(mapped).cast("B").toreadonly()
+
+
 def _shared(blob: Any) -> int:
     import fcntl
 
@@ -345,7 +393,7 @@ def _shared(blob: Any) -> int:
 
 def describe_value(value: Any) -> dict[str, Any]:
     """How a value is shown: its text, and where there is a richer form that one as a blob with its media type."""
-    for describe in (_table, _chart, _figure):
+    for describe in (_table, _chart, _figure) if type(value) not in _SCALARS else ():
         shown = describe(value)
         if shown is not None:
             return shown

@@ -20,7 +20,7 @@ from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.base import Channel, Provider, SandboxSpec
-from etude.sessions.cgroups import Cgroups
+from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
@@ -84,15 +84,14 @@ class Zygote:
             if os.getuid() == 0:
                 os.chown(self._scratch_root, isolation.NOBODY, isolation.NOBODY)
             readable += LEVEL_2_PATHS
-        if spec.network:
-            readable += _trusted().values()
+        trusted = isolation.find_certificates() if spec.network else None
         return {
             "level": self.level,
-            "readable": readable,
+            "readable": [*readable, *(trusted or {}).values()],
             "data": spec.mounts,
             "preload": PRELOAD,
             "scratch_root": self._scratch_root,
-            "network": _trusted() if spec.network else None,
+            "network": trusted,
             "owner": self._owner,
             "cgroups": [str(f) for f in self._groups.folders.values()] if self._groups else [],
         }
@@ -106,18 +105,14 @@ class Zygote:
         """A new interpreter."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with self._lock, theirs:
-                self._count += 1
-                request = {"cage": _cage(spec, limits), "scratch": f"{self._scratch_root}/{self._count}"}
-                self._send(request, theirs.fileno())
-                answer, fds = self._receive()
-            if not answer.get("ok"):
-                raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
+            with theirs:
+                pidfd, group = self._request(spec, limits, theirs.fileno())
         except SandboxError:
             ours.close()
             raise
-        channel = self._hold(ours, fds[0])
-        self._bound(channel, limits)  # while it still confines itself: the kernel takes its time for this
+        channel = self._hold(ours, pidfd)
+        channel.group = group
+        channel.isolation["cgroup"] = group.version if group else None
         listener = _await_ready(channel)
         if listener is not None:
             channel.proxy = Proxy(listener, spec.network)
@@ -125,24 +120,32 @@ class Zygote:
             self._proxies.add(channel.proxy)
         return channel
 
-    def _bound(self, channel: Channel, limits: SessionLimits) -> None:
-        """Put the interpreter into a group of its own before anything runs in it."""
-        channel.isolation["cgroup"] = self._groups.version if self._groups else None
-        if self._groups is None:
-            return
+    def _request(self, spec: SandboxSpec, limits: SessionLimits, sock: int) -> tuple[int, Cgroup | None]:
+        """Have the server fork. What comes of it joins a group of its own before it does anything else."""
+        group: Cgroup | None = None
         try:
-            channel.group = self._groups.create(self._owner, limits)
-            channel.group.attach(channel.pid)
-        except OSError as error:
-            channel.close()
+            group = self._groups.create(self._owner, limits) if self._groups else None
+            with self._lock, _opened(group) as doors:
+                self._count += 1
+                request = {"cage": _cage(spec, limits), "scratch": f"{self._scratch_root}/{self._count}"}
+                self._send(request, sock, *doors)
+                answer, fds = self._receive()
+            if not answer.get("ok"):
+                raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
+        except (SandboxError, OSError) as error:
+            if group is not None:
+                group.close()
+            if isinstance(error, SandboxError):
+                raise
             raise SandboxError(f"A session could not be bounded: {error}.", hint="Try again.") from None
+        return fds[0], group
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
         return Channel(sock, pidfd, {"provider": "local", "level": self.level})
 
-    def _send(self, message: dict[str, Any], fd: int | None = None) -> None:
+    def _send(self, message: dict[str, Any], *fds: int) -> None:
         try:
-            socket.send_fds(self._control, [json.dumps(message).encode()], [] if fd is None else [fd])
+            socket.send_fds(self._control, [json.dumps(message).encode()], fds)
         except OSError as error:
             self._gone = True
             raise SandboxError(f"The fork server is gone: {error.strerror}.", hint="Try again.") from None
@@ -178,6 +181,10 @@ class Zygote:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
 
 
+def _opened(group: Cgroup | None) -> contextlib.AbstractContextManager[list[int]]:
+    return group.opened() if group is not None else contextlib.nullcontext([])
+
+
 def _await_ready(channel: Channel) -> socket.socket | None:
     """Wait until it has said so; with a network, it sends a socket that listens there first."""
     channel.sock.settimeout(START_S)
@@ -209,15 +216,6 @@ def _first_frame(sock: socket.socket) -> tuple[int, bytes, list[int]]:
     return kind, _exactly(sock, min(length, 65_536)), list(fds)
 
 
-def _trusted() -> dict[str, str]:
-    """The certificates that this machine trusts, by the variables that name them."""
-    import ssl
-
-    found = ssl.get_default_verify_paths()
-    named = {found.openssl_cafile_env: found.cafile, found.openssl_capath_env: found.capath}
-    return {name: path for name, path in named.items() if path}
-
-
 def _exactly(sock: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
@@ -247,6 +245,18 @@ def _import_path() -> list[str]:
     """What the server imports from: the interpreter's own folders and the one that etude is in."""
     own = [*isolation.interpreter_paths(), os.path.dirname(os.path.dirname(confine.__file__))]
     return [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
+
+
+def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
+    """Refuse a list of hosts where a session has no network of its own."""
+    if spec.network and level < 3:
+        raise SandboxError(
+            f"A list of hosts for the network needs isolation level 3; here it is level {level}.",
+            hint="Below that a session shares the network of its place, so that all sockets stay closed to it. "
+            f"Missing: {'; '.join(missing)}.",
+            level=level,
+            asked=3,
+        )
 
 
 class LocalProvider(Provider):
@@ -320,14 +330,7 @@ class LocalProvider(Provider):
                 level=level,
                 asked=spec.level,
             )
-        if spec.network and level < 3:
-            raise SandboxError(
-                f"A list of hosts for the network needs isolation level 3; this machine allows level {level}.",
-                hint="Below that a session shares the network of the host, so that all sockets stay closed to it. "
-                f"Missing: {'; '.join(missing)}.",
-                level=level,
-                asked=3,
-            )
+        require_network(spec, level, missing)
         return level
 
     def _zygote(self, spec: SandboxSpec, level: int) -> Zygote:

@@ -13,7 +13,7 @@ import select
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -31,6 +31,8 @@ _TRIES = 4
 _PIECE = 1 << 16
 _READ, _WRITE = select.POLLIN, select.POLLOUT
 _LINGER_S = 1.0
+_NEWS = 50
+_MORE = "There were more connections to other places, made or refused."
 # They speak to the next hop alone. The length is the one thing that frames a body here.
 _HOP = frozenset(
     {"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"}
@@ -165,6 +167,7 @@ class Proxy:
         self._on_decision = on_decision
         self.decisions: deque[Decision] = deque(maxlen=1000)
         """The newest of them; `on_decision` hears them all."""
+        self._news: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
@@ -230,7 +233,9 @@ class Proxy:
             head, rest = self._read_head(client)
             request = _parse_request(head)
             target = self._connect(request)
+            self._tell(f"Connected to {request.host}:{request.port}.")  # before the session can know it
         except _Answer as answer:
+            self._tell(f"A connection was refused: {answer.reason}.")
             self._decide(request, False, answer.reason)
             _refuse(client, answer)
             return
@@ -253,6 +258,16 @@ class Proxy:
         if self._on_decision is not None:
             with contextlib.suppress(Exception):  # who listens must not end who speaks
                 self._on_decision(decision)
+
+    def _tell(self, text: str) -> None:
+        with self._lock:
+            self._news[text if text in self._news or len(self._news) < _NEWS else _MORE] += 1
+
+    def take_news(self) -> list[str]:
+        """What was connected and what was refused since this was last asked, for people to read."""
+        with self._lock:
+            news, self._news = self._news, Counter()
+        return [text if times == 1 else f"{text} ({times} times)" for text, times in news.items()]
 
     def _read_head(self, client: socket.socket) -> tuple[bytes, bytes]:
         deadline = time.monotonic() + self._limits.header_s

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import struct
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
+from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
 from etude.errors import EtudeError, SandboxError, problem
 from etude.sessions import kernel
@@ -26,9 +27,13 @@ MAX_DISPLAYS = 64
 MAX_SHARED = 1 << 30
 """Bytes of shared memory that the displays of one cell may keep alive."""
 GRACE_S = 1.0
+LOOK_S = 0.25
+"""How often a cell that says nothing is looked after."""
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
-SPIN_S = 100e-6
+_decode = json.JSONDecoder().decode
+_ANCILLARY = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
+_STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 
 
 class Broker(Protocol):
@@ -67,6 +72,11 @@ class Session:
         self._opened()
 
     @property
+    def alive(self) -> bool:
+        """Whether the interpreter with its variables is still there."""
+        return self._channel is not None
+
+    @property
     def isolation(self) -> dict[str, Any]:
         """What confines the session: the provider and its level."""
         return self._opened().isolation
@@ -91,50 +101,56 @@ class Session:
         number: int | None = None,
         wall_s: float | None = None,
         on_output: Callable[[Output], None] | None = None,
+        cancel: Cancellation | None = None,
     ) -> Cell:
-        """Run a cell. Its errors are in the cell; only a broken sandbox raises."""
-        with self._lock:
+        """Run a cell. Its errors are in the cell; only a broken sandbox raises, and a `cancel` that came before it."""
+        with self._lock, contextlib.ExitStack() as stack:
             self._cells = number = number or self._cells + 1
             run = _Run(number, code, self.limits.output, on_output, self._opened_frames)
             started = time.perf_counter()
+            proxy = self._opened().proxy
             self._interrupted, self._running = False, True
             try:
+                if cancel is not None:
+                    stack.enter_context(cancel.stopping(self.interrupt))
                 outcome = self._drive(run, wall_s or self.limits.wall_s)
             finally:
                 self._running = False
+            for news in proxy.take_news() if proxy is not None else ():
+                run.note(news)
             cell = run.cell(outcome, (time.perf_counter() - started) * 1000)
             self.history.append(cell)
             return cell
 
     def _drive(self, run: _Run, wall_s: float) -> Outcome:
         channel = self._opened()
-        request: dict[str, Any] = {"id": run.id, "code": run.code}
+        request = _frame(kernel.CELL, kernel.NUMBER.pack(run.id) + run.code.encode("utf-8", "surrogatepass"))
         if self._fresh:
             # With the first cell, not at the start: a session that waited for its user has no seed yet.
-            request["seed"], self._fresh = self._seed, False
-        body = json.dumps(request).encode()
-        deadline = time.monotonic() + wall_s
-        stopping: Outcome | None = None
+            request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
+        stop = _Stop(time.monotonic() + wall_s)
         try:
-            _send(channel.sock, kernel.HEAD.pack(len(body), b"x"[0]) + body, deadline)
+            _send(channel.sock, request, stop.deadline)
             while True:
-                frame = self._opened_frames().next(deadline)
+                now = time.monotonic()
+                if now >= stop.deadline or self._interrupted:
+                    stop.go_on(channel, now, self._interrupted)
+                frame = self._frames.next(min(stop.deadline, now + LOOK_S))
                 if frame is None:
-                    if stopping is not None:
-                        raise wire.Closed
-                    stopping, deadline = "timeout", time.monotonic() + GRACE_S
-                    channel.signal(signal.SIGINT)
                     continue
                 kind, payload = frame
                 if run.take(kind, payload):
-                    return self._ended(run, stopping)
-                if kind == b"C"[0]:
-                    self._answer(channel, payload, deadline)
+                    return self._ended(run, stop.outcome)
+                if kind == _CALL:
+                    self._answer(channel, payload, stop.deadline)
         except (wire.Closed, OSError, ValueError, RecursionError):
             # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
             self._drop()
             run.note("The session was killed and its variables are lost; the next cell starts in a fresh one.")
-            return stopping or "killed"
+            return stop.outcome or "killed"
+        except BaseException:
+            self._drop()  # what the cell still says is nobody's; the next one must not take it for its own
+            raise
 
     def _ended(self, run: _Run, stopping: Outcome | None) -> Outcome:
         if run.end["ok"]:
@@ -155,9 +171,8 @@ class Session:
         except EtudeError as error:
             head = {"problem": problem(error)}
         body = json.dumps(head | {"id": request.get("id")}).encode()
-        frame = kernel.HEAD.pack(len(body), b"r"[0]) + body
         try:
-            _send(channel.sock, frame, deadline, fd)
+            _send(channel.sock, _frame(kernel.REPLY, body), deadline, fd)
         finally:
             if fd is not None:
                 os.close(fd)
@@ -198,13 +213,38 @@ class Session:
         self.close()
 
 
+class _Stop:
+    """The ladder by which a cell is stopped: an interrupt, another where the first was missed, then the end."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.outcome: Outcome | None = None
+        self._signals = 1
+
+    def go_on(self, channel: Channel, now: float, interrupted: bool) -> None:
+        """Take the next step, if it is due."""
+        if self.outcome is None and interrupted:
+            # Whoever interrupted sent the signal. It is missed by a cell that had not begun, or that swallows it.
+            self.outcome, self.deadline = "interrupted", now + LOOK_S
+        elif self.outcome is None:
+            self._signal(channel, now)
+            self.outcome = "timeout"
+        elif now >= self.deadline and self._signals:
+            self._signal(channel, now)
+        elif now >= self.deadline:
+            raise wire.Closed
+
+    def _signal(self, channel: Channel, now: float) -> None:
+        channel.signal(signal.SIGINT)
+        self._signals, self.deadline = 0, now + GRACE_S
+
+
 class Frames:
     """Frames from a session. Their lengths are its word, so they are capped before anything is held."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
+        self._watch = kernel.Watch(sock)
         self._data = bytearray()
         self._fds: list[int] = []
 
@@ -221,22 +261,15 @@ class Frames:
                     payload = bytes(self._data[kernel.HEAD.size : size])
                     del self._data[:size]
                     return kind, payload
-            if not self._ready(deadline):
+            if not self._watch.wait(max(deadline - time.monotonic(), 0) * 1000):
                 return None
-            part, fds, _, _ = socket.recv_fds(self._sock, 1 << 16, MAX_DESCRIPTORS)
-            self._fds += fds
+            part, ancillary, _, _ = self._sock.recvmsg(1 << 16, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            for level, kind, data in ancillary:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    self._fds += memoryview(data[: len(data) - len(data) % 4]).cast("i")
             if not part or len(self._fds) > MAX_DESCRIPTORS:
                 raise wire.Closed
             self._data += part
-
-    def _ready(self, deadline: float) -> bool:
-        # Most cells end within microseconds: to look again and again for so long is quicker than to sleep and wake.
-        until = time.monotonic() + SPIN_S
-        while time.monotonic() < until:
-            if self._poll.poll(0):
-                return True
-            os.sched_yield()  # the session may be waiting for this very processor
-        return bool(self._poll.poll(max(deadline - time.monotonic(), 0) * 1000))
 
     def take_descriptor(self) -> int:
         """The descriptor that came with the frame just read."""
@@ -284,15 +317,14 @@ class _Run:
     def take(self, kind: int, payload: bytes) -> bool:
         """Whether the cell ended with this frame."""
         try:
-            match bytes([kind]):
-                case b"O":
-                    self._write("stdout", payload)
-                case b"E":
-                    self._write("stderr", payload)
-                case b"D":
-                    self._show(payload)
-                case b"X":
-                    return self._finish(payload)
+            if kind == _END:
+                return self._finish(payload)
+            if kind == _STDOUT:
+                self._write("stdout", payload)
+            elif kind == _STDERR:
+                self._write("stderr", payload)
+            elif kind == _DISPLAY:
+                self._show(payload)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error):
             raise wire.Closed from None
         return False
@@ -324,7 +356,7 @@ class _Run:
         self._displays.append(Display(str(head["media"]), data))
 
     def _finish(self, payload: bytes) -> bool:
-        end = json.loads(payload)
+        end = _decode(payload.decode())
         if not isinstance(end, dict) or end.get("id") != self.id or not isinstance(end.get("ok"), bool):
             return False
         if not all(isinstance(end.get(part), dict | None) for part in ("value", "error")):
@@ -368,11 +400,25 @@ class _Run:
         return shown.get("text") if shown else None
 
 
+def _frame(kind: int, payload: bytes) -> bytes:
+    return kernel.HEAD.pack(len(payload), kind) + payload
+
+
 def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = None) -> None:
     """Send all, but wait no longer than a cell may run for a session that does not read; `OSError` then."""
+    sent = 0
+    if fd is None:
+        with contextlib.suppress(BlockingIOError):
+            sent = sock.send(data, socket.MSG_DONTWAIT)
+        if sent == len(data):
+            return
     sock.settimeout(max(deadline - time.monotonic(), 0) + GRACE_S)
-    sent = socket.send_fds(sock, [data], [fd]) if fd is not None else 0
-    sock.sendall(data[sent:])
+    try:
+        if fd is not None:
+            sent = socket.send_fds(sock, [data], [fd])
+        sock.sendall(data[sent:])
+    finally:
+        sock.settimeout(None)
 
 
 def _is_compressed(message: Any) -> bool:

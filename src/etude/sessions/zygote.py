@@ -28,6 +28,7 @@ from etude.sessions import cgroups, isolation, kernel
 from etude.sessions.isolation import Cage
 
 MESSAGE = 1 << 16
+DESCRIPTORS = 8
 SWEEP_S = 0.2
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -47,8 +48,8 @@ def main() -> None:
         control = socket.socket(fileno=given.control)
     config = json.loads(control.recv(MESSAGE))
     try:
-        if config.get("cgroups"):
-            _stay_behind(control, config["owner"], config["cgroups"])
+        if _is_watched(config):
+            _stay_behind(control, config)
         _enter(config, control)
         for name in config["preload"]:
             with contextlib.suppress(ImportError):
@@ -60,24 +61,48 @@ def main() -> None:
     server.serve()
 
 
-def _stay_behind(control: socket.socket, owner: str, folders: list[str]) -> None:
-    """Go on in a child. The parent waits outside for its end, and removes the control groups that a host which was
-    killed could not."""
+def _is_watched(config: dict[str, Any]) -> bool:
+    """Whether the end of this process leaves something behind that the kernel does not remove by itself."""
+    return config["level"] < 3 or bool(config.get("cgroups"))
+
+
+def _stay_behind(control: socket.socket, config: dict[str, Any]) -> None:
+    """Go on in a child. The parent waits outside for its end, and removes what it left: processes that sessions had
+    started, where no namespace ends them, files, and the control groups that a host which was killed could not."""
+    isolation.adopt_orphans()
     child = os.fork()
     if child == 0:
         isolation.die_with_parent()
         return
     control.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
-    cgroups.remove_all(owner, folders)
+    _end_children()
+    if config.get("cgroups"):
+        cgroups.remove_all(config["owner"], config["cgroups"])
+    if config["scratch_root"]:
+        shutil.rmtree(config["scratch_root"], ignore_errors=True)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def _end_children() -> None:
+    """End every process below this one, which adopts them as their parents end."""
+    own = os.getpgrp()
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    # By group, which nobody of a session can leave: one by one, they could fork faster than they end.
+                    group = os.getpgid(pid)
+                    os.kill(pid, signal.SIGKILL) if group == own else os.killpg(group, signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def _keep_to_parent(config: dict[str, Any]) -> None:
     """Who changes its user is no longer bound to its parent's life. Where the host itself is the parent it must not
     be: the kernel would take the end of the thread that started us for the end of the host."""
-    if config.get("cgroups"):
+    if _is_watched(config):
         isolation.die_with_parent()
 
 
@@ -91,6 +116,7 @@ def _describe_place() -> dict[str, Any]:
         "readable": isolation.interpreter_paths(),
         "memory": _read_limit("memory.max", "memory/memory.limit_in_bytes"),
         "processes": _read_limit("pids.max", "pids/pids.max"),
+        "trusted": isolation.find_certificates(),
     }
 
 
@@ -152,12 +178,17 @@ class Zygote:
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}
+        self._stopped = False
         if self._level >= 3:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
 
     def serve(self) -> NoReturn:
         """Fork on request until the host is gone."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._level < 3:
+            # Whoever watches it could be killed too: then it does by itself what is left to do, and ends.
+            signal.signal(signal.SIGTERM, self._stop)
+            isolation.die_with_parent(signal.SIGTERM)
         # Here, for what a session writes to before its first cell is memory of its own.
         _forget_the_host(isolation.SCRATCH)
         gc.collect()
@@ -168,12 +199,15 @@ class Zygote:
             self._listen()
         self._end()
 
+    def _stop(self, number: int, frame: Any) -> None:
+        self._stopped = True
+
     def _listen(self) -> None:
-        while True:
+        while not self._stopped:
             if self._level < 3 and not select.select([self._control], [], [], SWEEP_S)[0]:
                 self._sweep()
                 continue
-            message, fds, _, _ = socket.recv_fds(self._control, MESSAGE, 2)
+            message, fds, _, _ = socket.recv_fds(self._control, MESSAGE, DESCRIPTORS)
             if not message:
                 return
             request = json.loads(message)
@@ -181,13 +215,14 @@ class Zygote:
                 self._signal(request["signal"], fds)
             else:
                 self._fork(request, fds)
+            for fd in fds:
+                os.close(fd)
 
     def _signal(self, number: int, fds: list[int]) -> None:
         """Signal a session for a host that may not: in a container it can be another user."""
         for fd in fds:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(fd, number)
-            os.close(fd)
 
     def _fork(self, request: dict[str, Any], fds: list[int]) -> None:
         cage = Cage(**request["cage"])
@@ -195,11 +230,9 @@ class Zygote:
             pid = self._clone()
         except OSError as error:
             self._control.send(json.dumps({"ok": False, "error": str(error)}).encode())
-            os.close(fds[0])
             return
         if pid == 0:
-            self._become_session(request, cage, fds[0])
-        os.close(fds[0])
+            self._become_session(request, cage, *fds)
         if self._level < 3:
             self._sessions[pid] = (request["scratch"], cage.scratch)
         try:
@@ -219,11 +252,14 @@ class Zygote:
             isolation.unshare(isolation.NEWPID)
         return os.fork()
 
-    def _become_session(self, request: dict[str, Any], cage: Cage, fd: int) -> NoReturn:
+    def _become_session(self, request: dict[str, Any], cage: Cage, fd: int, *group: int) -> NoReturn:
         try:
-            _keep_only(fd)  # first, so that what fails from here on is heard by the right one
+            _take_socket(fd)  # first, so that what fails from here on is heard by the right one
+            cgroups.join(group)
+            os.closerange(4, 65536)
             confine.prefer_as_victim()  # where memory runs out for all, a session ends, not the fork server
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             scratch = self._confine(request, cage)
             sock = socket.socket(fileno=3)
             if scratch != isolation.SCRATCH:
@@ -348,14 +384,13 @@ def _children(pid: int | str = "self") -> list[int]:
     return found
 
 
-def _keep_only(fd: int) -> None:
-    """Descriptor 3 is the frame socket, 0 to 2 are nothing, all others are closed."""
+def _take_socket(fd: int) -> None:
+    """Descriptor 3 is the frame socket, 0 to 2 are nothing. It came first, so that no other that came with it is 3."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     if fd != 3:
         os.dup2(fd, 3)
-    os.closerange(4, 65536)
 
 
 def _forget_the_host(scratch: str) -> None:

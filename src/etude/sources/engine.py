@@ -20,7 +20,7 @@ from socket import socket
 from typing import Any, NoReturn
 
 from etude import confine, wire
-from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, problem
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, problem
 from etude.sources.base import Checked, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
@@ -28,6 +28,8 @@ WINDOW = 3
 """Chunks of a result that may be on their way before the host has taken one: it bounds memory on both sides."""
 VERDICTS = 512
 PROGRESS_S = 0.2
+AGAIN_S = 0.02
+"""How often a query that was cancelled is told so."""
 
 
 def main() -> None:
@@ -65,6 +67,7 @@ class Engine:
         self._driver: Driver | None = None
         self._verdicts: OrderedDict[str, Checked] = OrderedDict()
         self._running: int | None = None
+        self._cancelled = 0
         self._scratch = ""
         self._lock = threading.Lock()
 
@@ -166,18 +169,22 @@ class Engine:
 
     def _listen(self) -> None:
         """Stop the running query when told to; end the process when the host is gone, whatever runs."""
-        self._control.settimeout(PROGRESS_S)
         while True:
+            # A query that was not yet at work when it was cancelled would miss it: it is told until it has ended.
+            self._control.settimeout(AGAIN_S if self._unwanted() else PROGRESS_S)
             try:
-                head = wire.receive(self._control).head
+                self._cancelled = max(self._cancelled, wire.receive(self._control).head["id"])
             except TimeoutError:
                 self._report_progress()
-                continue
             except (wire.Closed, OSError):
                 self.leave()
             with self._lock:
-                if self._driver is not None and self._running == head["id"]:
+                if self._driver is not None and self._unwanted():
                     self._driver.cancel()
+
+    def _unwanted(self) -> bool:
+        """Whether the running query was cancelled; ids grow, and one that is cancelled ends all before it."""
+        return self._running is not None and self._running <= self._cancelled
 
     def leave(self) -> NoReturn:
         """End the process because the host is gone."""
@@ -209,6 +216,8 @@ class Engine:
             self._running = head["id"]
         try:
             checked = self._check(head["sql"])
+            if self._unwanted():
+                raise Cancelled("The query was cancelled.")
             end: Json = {"ok": True, "sql": checked.sql, "tables": checked.tables}
             if head["describe"]:
                 end["estimate"] = driver.estimate(checked)
@@ -220,8 +229,11 @@ class Engine:
             finally:
                 with contextlib.suppress(Exception):
                     batches.close()  # type: ignore[attr-defined]
-        except InterruptedError:
-            raise Cancelled("The query was cancelled.") from None
+        except (InterruptedError, InvalidQuery, SourceError) as error:
+            # Interrupted while it was looked at, a query seems to be wrong.
+            if self._unwanted() or isinstance(error, InterruptedError):
+                raise Cancelled("The query was cancelled.") from None
+            raise
         finally:
             with self._lock:
                 self._running = None
@@ -229,10 +241,11 @@ class Engine:
     def _stream(self, batches: Iterator[Any], head: Json, end: Json, started: float) -> None:
         capped = _Cap(head["rows"], head["bytes"])
         chunk: list[Any] = []
+        self._chunk = CHUNK
         sent, on_their_way = 0, 0
         for batch in capped.cut(batches):
             chunk.append(batch)
-            if capped.size - sent >= CHUNK:
+            if capped.size - sent >= self._chunk:
                 on_their_way = self._flow(on_their_way)
                 part = {"ok": True, "more": True, "types": self._opened.column_types}
                 self._send_chunk(part, chunk, capped.size - sent)
@@ -245,8 +258,10 @@ class Engine:
     def _flow(self, on_their_way: int) -> int:
         if on_their_way < WINDOW:
             return on_their_way + 1
-        if wire.receive(self._data).head["op"] != "took":
+        took = wire.receive(self._data).head
+        if took["op"] != "took":
             raise wire.Closed
+        self._chunk = took.get("chunk", CHUNK)
         return on_their_way
 
     def _send_chunk(self, head: Json, batches: list[Any], size: int) -> None:

@@ -26,6 +26,7 @@ from etude.sources.base import Json, Mount, empty_batch
 GRACE_S = 1.0
 START_S = 60.0
 IDLE_S = 30.0
+PART = 32 << 20
 SCRATCH = "etude-engine-"
 _START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
 
@@ -50,6 +51,9 @@ class Answer:
         self.info: Json = {}
         """What the engine said of itself: dialect, versions, isolation."""
         self.end: Json = {}
+        self.parts: list[int | bytes] | None = None
+        """Set to a list before the batches are read, it collects them as they came: each part is an Arrow stream, a
+        descriptor of sealed shared memory (which the reader closes) or, where it is small, its bytes."""
         self._stop: Callable[[], None] | None = None
         self._cancelled = False
         self._lock = threading.Lock()
@@ -190,11 +194,15 @@ class Engine:
             while True:
                 frame = self._wait(answer, deadline, timeout_s, on_progress)
                 answer.types = frame.head["types"]
+                took: Json = {"op": "took"}
+                if answer.parts is not None:
+                    answer.parts.append(bytes(frame.blob) if frame.fd is None else frame.fd)
+                    took["chunk"] = PART  # few large parts instead of many: each is an open file
                 yield from _decode(frame.blob)
                 if not frame.head.get("more"):
                     answer.end = frame.head
                     return
-                self._send({"op": "took"})
+                self._send(took)
         finally:
             if not answer.end:
                 self._settle(answer)
@@ -203,7 +211,7 @@ class Engine:
         self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
     ) -> wire.Frame:
         try:
-            frame = self._receive(deadline, on_progress)
+            frame = self._receive(deadline, on_progress, keep=answer.parts is not None)
         except KeyboardInterrupt:
             raise Cancelled("The query was cancelled.") from None
         if frame is None:
@@ -215,7 +223,9 @@ class Engine:
             )
         if not frame.head.get("ok"):
             answer.end = frame.head
-        return wire.Frame(_checked(frame.head), frame.blob)
+            if frame.fd is not None:
+                os.close(frame.fd)
+        return wire.Frame(_checked(frame.head), frame.blob, frame.fd)
 
     def _settle(self, answer: Answer) -> None:
         """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
@@ -241,7 +251,9 @@ class Engine:
         except (wire.Closed, OSError):
             raise self._ended() from None
 
-    def _receive(self, deadline: float, on_progress: Callable[[float], None] | None) -> wire.Frame | None:
+    def _receive(
+        self, deadline: float, on_progress: Callable[[float], None] | None, keep: bool = False
+    ) -> wire.Frame | None:
         """The next frame of the answer, or None once the deadline has passed."""
         data = self._data.fileno()
         try:
@@ -249,7 +261,7 @@ class Engine:
                 left = deadline - time.monotonic()
                 ready = [fd for fd, _ in self._poll.poll(max(left, 0) * 1000)]
                 if data in ready:
-                    return wire.receive(self._data)
+                    return wire.receive(self._data, keep)
                 if ready:
                     done = wire.receive(self._control).head.get("progress")
                     if on_progress is not None and done is not None:

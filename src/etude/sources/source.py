@@ -129,6 +129,7 @@ def stream(
 def relay(inner: Answer, outer: Answer) -> Iterator[Any]:
     """The batches of `inner`; `outer` learns all that it does, and cancels it."""
     outer.started(inner.cancel)
+    inner.parts = outer.parts
     try:
         for batch in inner.batches:
             outer.types = inner.types

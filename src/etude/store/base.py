@@ -32,6 +32,7 @@ from etude.events import (
     INTERRUPTED,
     Entry,
     Event,
+    RunCancelled,
     RunFailed,
     RunPaused,
     RunResumed,
@@ -395,10 +396,11 @@ class Store(ABC):
         steps = [
             StepFinished(step_id=step.id, outcome="error", error=error, error_key=INTERRUPTED)
             for step in run.steps
-            if step.ended_at is None
+            if step.ended_at is None and not (step.id == run.call and run.reply is not None)
         ]
         # What an agent did so far is on record, and it can go on from there; a query has to be run again.
-        end = RunPaused(by="recovery") if run.kind == "ask" else RunFailed(error=error)
+        ended = RunCancelled(by="user") if run.requested == "cancel" else RunFailed(error=error)
+        end = RunPaused(by="recovery") if run.kind == "ask" and run.requested != "cancel" else ended
         try:
             self.append(run_id, *steps, end, expect=run.seq)
         except Conflict:
@@ -571,7 +573,10 @@ def _now() -> datetime:
 def _utc(value: str | datetime) -> datetime:
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     # All times of a store are UTC; one without a zone is taken to be, too.
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        raise Invalid(f"The time `{moment}` is outside the calendar.") from None
 
 
 def _limit(limit: int | None) -> int:

@@ -47,7 +47,9 @@ def show_result(result: Result, bench: Bench) -> str:
     lines.append(counted)
     if body:
         lines.append(bench.quote("\n".join(body)))
-    return "\n".join([*lines, *result.notes])
+    if result.notes:
+        lines.append(bench.quote("\n".join(result.notes)))
+    return "\n".join(lines)
 
 
 def show_cell(cell: Cell, bench: Bench) -> str:
@@ -61,8 +63,9 @@ def show_cell(cell: Cell, bench: Bench) -> str:
         parts.append(f"value:\n{bench.quote(cut(cell.text))}")
     charts = [d.media for d in cell.display if d.media.startswith(("image/", "application/vnd.vega"))]
     if charts:
-        parts.append(f"displayed: {', '.join(charts)}")
-    parts += cell.notes
+        parts.append(f"displayed:\n{bench.quote(', '.join(charts))}")
+    if cell.notes:
+        parts.append(bench.quote("\n".join(cell.notes)))
     return "\n".join(parts) or "done; nothing was printed"
 
 

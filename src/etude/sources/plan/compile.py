@@ -25,10 +25,12 @@ from etude.sources.plan.model import (
     ColumnRef,
     Compare,
     DatePart,
+    DaysBetween,
     Expr,
     Filter,
     InList,
     Match,
+    Member,
     Named,
     Not,
     NullTest,
@@ -37,9 +39,11 @@ from etude.sources.plan.model import (
     Order,
     QueryPlan,
     SelectItem,
+    Single,
     TimeGrain,
     Top,
     Value,
+    Window,
 )
 from etude.sources.plan.scope import Scope, column_of, open_scope, table_ast
 
@@ -55,10 +59,13 @@ class Frame:
 
     dialect: str
     find: Callable[[str | ColumnRef], Typed]
+    catalog: Catalog
     known: tuple[tuple[Expr, Typed], ...] = ()
     """Whole expressions that have a value there."""
     ties: tuple[Typed, ...] = ()
     """What tells the rows apart."""
+    windows: bool = False
+    """Whether values that depend on other rows may stand there."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +84,27 @@ def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) 
     target = dialect or catalog.dialect
     if target not in DIALECTS:
         raise Invalid(f"Plans cannot be compiled to `{target}`.", hint=f"There are {', '.join(DIALECTS)}.")
-    return _query(plan, open_scope(plan, catalog), target).sql(dialect=target)
+    return _query(plan, catalog, target)[0].sql(dialect=target)
 
 
-def _query(plan: QueryPlan, scope: Scope, dialect: str) -> exp.Select:
-    query, frame = _read(scope), Frame(dialect, scope.find)
+def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
+    """The query, and the columns it gives."""
+    scope = open_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
+    query, frame = _read(scope), Frame(dialect, scope.find, catalog)
     if plan.where is not None:
         query.where(_all(plan.where, frame), copy=False)
     if plan.group_by or plan.aggregate:
         query, outputs, frame = _group(plan, query, frame)
     else:
-        outputs = _outputs(plan.select, frame) or _every_column(scope)
+        outputs = _outputs(plan.select, replace(frame, windows=True)) or _every_column(scope)
         frame = replace(frame, ties=_sortable(outputs))
     _check_names(outputs)
     if plan.top:
         query = _keep_top(plan, plan.top, query, outputs, dialect)
         outputs = _passed_on(outputs, "_ranked")
-        frame = Frame(dialect, partial(_find_output, outputs), ties=_sortable(outputs))
+        frame = Frame(dialect, partial(_find_output, outputs), catalog, ties=_sortable(outputs))
     query.select(*(_aliased(output) for output in outputs), copy=False)
-    return _sort_and_cut(plan, query, outputs, frame)
+    return _sort_and_cut(plan, query, outputs, frame), outputs
 
 
 def _read(scope: Scope) -> exp.Select:
@@ -188,6 +197,13 @@ def _expression(expr: Expr, frame: Frame) -> Typed:
             return _derived(inner, sql.date_trunc(inner, grain, frame.dialect), "date", grain)
         case Case():
             return _case(expr, frame)
+        case DaysBetween(days_between=(first, second)):
+            days = sql.days_between(_expression(first, frame), _expression(second, frame), frame.dialect)
+            return Typed(days, "number", "the days between")
+        case Single(plan=plan):
+            return _single(plan, frame)
+        case Window():
+            return _window(expr, frame)
     assert_never(expr)
 
 
@@ -209,6 +225,37 @@ def _arithmetic(expr: Arithmetic, frame: Frame) -> Typed:
 
 def _wrapped(ast: exp.Expr) -> exp.Expr:
     return exp.paren(ast, copy=False) if isinstance(ast, exp.Binary) else ast
+
+
+def _single(plan: QueryPlan, frame: Frame) -> Typed:
+    if plan.group_by or not plan.aggregate:
+        raise Invalid("A plan that stands for one value has no groups.", hint='Give it "aggregate", no "group_by".')
+    query, output = _one_column(plan, frame)
+    return Typed(query.subquery(copy=False), output.kind, f"the {output.label}")
+
+
+def _one_column(plan: QueryPlan, frame: Frame) -> tuple[exp.Select, Typed]:
+    query, outputs = _query(plan, frame.catalog, frame.dialect)
+    if len(outputs) != 1:
+        shown = ", ".join(f"`{output.name}`" for output in outputs)
+        raise Invalid(f"A plan inside an expression gives one column, not {shown}.", hint='Name one in "select".')
+    return query, outputs[0]
+
+
+def _window(expr: Window, frame: Frame) -> Typed:
+    if not frame.windows:
+        raise Invalid(f"`{expr.window}` depends on other rows.", hint='Use it in "select" only.')
+    inner = replace(frame, windows=False)
+    of = _expression(expr.of, inner) if expr.of is not None else None
+    if of is not None and expr.window != "previous":
+        _check_operand("sum", of)
+    per = [_expression(key, inner).ast for key in expr.per]
+    order = []
+    if expr.by is not None:
+        order = sql.ordered(_expression(expr.by, inner).ast, expr.desc, "last", frame.dialect)
+    ast = sql.window(expr.window, of.ast if of else None, per, order)
+    kind: Kind = of.kind if of and expr.window == "previous" else "number"
+    return Typed(ast, kind, f"the {expr.window}")
 
 
 def _case(expr: Case, frame: Frame) -> Typed:
@@ -250,12 +297,26 @@ def _condition(item: Filter, frame: Frame) -> exp.Expr:
         case InList(op=op, value=choices):
             left, right = _sides(item.column, choices, frame)
             return _negated(exp.In(this=left, expressions=right), op == "not in")
+        case Member(op=op, plan=plan):
+            return _member(item, op, plan, frame)
         case Match(op=op, value=pattern):
             return sql.match(_expression(item.column, frame), op, pattern, frame.dialect)
         case NullTest(op=op):
             value = _expression(item.column, frame).ast
             return _negated(exp.Is(this=value, expression=exp.Null()), op == "is not null")
     assert_never(item)
+
+
+def _member(item: Member, op: str, plan: QueryPlan, frame: Frame) -> exp.Expr:
+    left = _expression(item.column, frame)
+    query, output = _one_column(plan, frame)
+    sql.require_same(left, output)
+    # Among values of which one is null, "not in" would hold for none.
+    value = _passed_on([output], "_values")[0].ast
+    inner = exp.Select().from_(query.subquery(sql.quote("_values"), copy=False), copy=False)
+    inner.select(value, copy=False)
+    inner.where(exp.not_(exp.Is(this=value.copy(), expression=exp.Null()), copy=False), copy=False)
+    return _negated(exp.In(this=left.ast, query=inner.subquery(copy=False)), op == "not in")
 
 
 def _negated(condition: exp.Expr, negate: bool) -> exp.Expr:
@@ -302,13 +363,13 @@ def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select,
         return _lookup([*aggregates, *keys], ref) or _find_key(ref, rows, row_keys, keys, aggregates)
 
     exprs = [item.expr if isinstance(item, Named) else item for item in plan.group_by]
-    frame = Frame(rows.dialect, find, tuple(zip(exprs, keys, strict=True)), tuple(keys))
+    frame = Frame(rows.dialect, find, rows.catalog, tuple(zip(exprs, keys, strict=True)), tuple(keys))
     if plan.having is not None:
         query.having(_all(plan.having, frame), copy=False)
     chosen = [item.expr if isinstance(item, Named) else item for item in plan.select]
     shown = {expr.lower() for expr in chosen if isinstance(expr, str)}
     rest = [aggregate for aggregate in aggregates if aggregate.name.lower() not in shown]
-    return query, (_outputs(plan.select, frame) or keys) + rest, frame
+    return query, (_outputs(plan.select, replace(frame, windows=True)) or keys) + rest, frame
 
 
 def _find_key(

@@ -10,7 +10,7 @@ from typing import Literal
 from sqlglot import exp
 
 from etude.errors import Invalid
-from etude.sources.plan.model import AggregateFn, Grain, MatchOp, Part
+from etude.sources.plan.model import AggregateFn, Grain, MatchOp, Part, WindowFn
 
 Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
 """`flag` is a number that stands for true or false; `other` is a type that only the engine can judge."""
@@ -30,6 +30,17 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("timestamp", re.compile(r"datetime|timestamp(_s|_ms|_us|_ns)?( without time zone)?")),
     ("timestamptz", re.compile(r"timestamptz|timestamp with time zone")),
 )
+TYPES: dict[Kind, str] = {
+    "number": "double",
+    "text": "text",
+    "boolean": "boolean",
+    "flag": "tinyint(1)",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+    "other": "other",
+}
+"""A type of each kind, for columns that a plan makes."""
 _SHOWN: dict[Kind, str] = {
     "number": "a number",
     "text": "text",
@@ -278,6 +289,19 @@ def _mysql_trunc(ast: exp.Expr, grain: Grain) -> exp.Expr:
     return new_year
 
 
+def days_between(first: Typed, second: Typed, dialect: str) -> exp.Expr:
+    """Whole days from one date to another, whatever the time of day."""
+    for typed in (first, second):
+        _require_date(typed, "days_between", dialect)
+    start, end = _clock(first, dialect), _clock(second, dialect)
+    if dialect == "sqlite":
+        days = [_call("JULIANDAY", _call("DATE", ast)) for ast in (end, start)]
+        return exp.cast(exp.paren(exp.Sub(this=days[0], expression=days[1]), copy=False), "int")
+    if dialect == "mysql":
+        return _call("DATEDIFF", end, start)
+    return exp.paren(exp.Sub(this=exp.cast(end, "date"), expression=exp.cast(start, "date")), copy=False)
+
+
 # --- patterns
 
 
@@ -370,6 +394,24 @@ def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.O
     is_null = exp.Is(this=ast.copy(), expression=exp.Null())
     apart = exp.Ordered(this=is_null, desc=nulls == "first", nulls_first=nulls != "first")
     return [apart, exp.Ordered(this=ast, desc=desc, nulls_first=not desc)]
+
+
+_RANKS: dict[str, type[exp.Func]] = {"rank": exp.Rank, "dense_rank": exp.DenseRank, "row_number": exp.RowNumber}
+
+
+def window(fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
+    """A window function over the rows of a partition."""
+    if fn in _RANKS:
+        return over(_RANKS[fn](), partition, order)
+    assert operand is not None  # noqa: S101 - the model requires it
+    if fn == "previous":
+        return over(exp.Lag(this=operand), partition, order)
+    found = over(exp.Sum(this=operand), partition, order)
+    if fn == "running":
+        # By rows: the default frame would add up all rows that tie.
+        spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
+        found.set("spec", spec)
+    return found
 
 
 def over(function: exp.Expr, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:

@@ -45,6 +45,7 @@ NullOp = Literal["is null", "is not null"]
 Part = Literal["year", "quarter", "month", "week", "day", "weekday", "hour"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
 AggregateFn = Literal["count", "sum", "avg", "min", "max", "median"]
+WindowFn = Literal["rank", "dense_rank", "row_number", "previous", "total", "running"]
 
 
 class Node(Entity):
@@ -64,6 +65,8 @@ def _choose(what: str, kinds: Mapping[type, str], keys: Mapping[str, str]) -> Di
             return f"<{type(value).__name__}>"
         if not isinstance(value, dict):
             return next((f"<{name}>" for kind, name in kinds.items() if isinstance(value, kind)), None)
+        if "plan" in value and "plan" in keys:
+            return f"<{keys['plan']}>"
         if isinstance(op := value.get("op"), str) and f"op {op}" in keys:
             return f"<{keys[f'op {op}']}>"
         return next((f"<{name}>" for key, name in keys.items() if key in value), None)
@@ -152,8 +155,48 @@ class Case(Node):
     otherwise: Expr | None = Field(default=None, alias="else")
 
 
+class DaysBetween(Node):
+    """Whole days from the first date to the second; negative if the second is earlier."""
+
+    days_between: tuple[Expr, Expr]
+
+
+class Single(Node):
+    """The one value of a plan that has one column and, because it aggregates without groups, one row."""
+
+    plan: QueryPlan
+
+
+class Window(Node):
+    """A value that depends on other rows of the result, or of those with the same `per`; only in `select`.
+
+    `rank`, `dense_rank` and `row_number` count in the order of `by`; `previous` is `of` in the row before;
+    `total` and `running` add `of` up, over all rows or up to this one.
+    """
+
+    window: WindowFn
+    of: Expr | None = None
+    per: Annotated[tuple[Expr, ...], Field(max_length=MAX_ITEMS)] = ()
+    by: Expr | None = None
+    desc: bool = Field(default=False, strict=True)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Window:
+        needs_of, needs_by = self.window in ("previous", "total", "running"), self.window != "total"
+        if needs_of != (self.of is not None):
+            verb = "needs" if needs_of else "takes no"
+            raise PydanticCustomError("operand", '`{window}` {verb} "of".', {"window": self.window, "verb": verb})
+        if needs_by != (self.by is not None):
+            verb = "needs" if needs_by else "takes no"
+            raise PydanticCustomError("operand", '`{window}` {verb} "by".', {"window": self.window, "verb": verb})
+        return self
+
+
 _EXPRESSION_KEYS = {
     "case": "Case",
+    "days_between": "DaysBetween",
+    "window": "Window",
+    "plan": "Single",
     "part": "DatePart",
     "grain": "TimeGrain",
     "op": "Arithmetic",
@@ -171,10 +214,13 @@ Expr = TypeAliasType(
         | Annotated[Arithmetic, Tag("<Arithmetic>")]
         | Annotated[DatePart, Tag("<DatePart>")]
         | Annotated[TimeGrain, Tag("<TimeGrain>")]
-        | Annotated[Case, Tag("<Case>")],
+        | Annotated[Case, Tag("<Case>")]
+        | Annotated[DaysBetween, Tag("<DaysBetween>")]
+        | Annotated[Single, Tag("<Single>")]
+        | Annotated[Window, Tag("<Window>")],
         _choose(
             'Write a column name, a number, or an object with "column", "value", "op" and "args", '
-            '"part" and "of", "grain" and "of", or "case".',
+            '"part" and "of", "grain" and "of", "case", "days_between", "plan" or "window".',
             kinds={str: "name", int: "number", float: "number"},
             keys=_EXPRESSION_KEYS,
         ),
@@ -190,7 +236,10 @@ Operand = TypeAliasType(
         | Annotated[Arithmetic, Tag("<Arithmetic>")]
         | Annotated[DatePart, Tag("<DatePart>")]
         | Annotated[TimeGrain, Tag("<TimeGrain>")]
-        | Annotated[Case, Tag("<Case>")],
+        | Annotated[Case, Tag("<Case>")]
+        | Annotated[DaysBetween, Tag("<DaysBetween>")]
+        | Annotated[Single, Tag("<Single>")]
+        | Annotated[Window, Tag("<Window>")],
         _choose(
             'Write text, a number, true or false; or an object such as {"column": "name"} for a column.',
             kinds={object: "scalar"},
@@ -224,6 +273,14 @@ class InList(Node):
     column: Expr
     op: InOp
     value: Annotated[tuple[Scalar, ...], Field(min_length=1, max_length=MAX_VALUES)]
+
+
+class Member(Node):
+    """One of the values that a plan of one column gives, or none of them."""
+
+    column: Expr
+    op: InOp
+    plan: QueryPlan
 
 
 class Between(Node):
@@ -272,6 +329,7 @@ Filter = TypeAliasType(
         Annotated[Compare, Tag("<Compare>")]
         | Annotated[Match, Tag("<Match>")]
         | Annotated[InList, Tag("<InList>")]
+        | Annotated[Member, Tag("<Member>")]
         | Annotated[Between, Tag("<Between>")]
         | Annotated[NullTest, Tag("<NullTest>")]
         | Annotated[And, Tag("<And>")]
@@ -281,7 +339,7 @@ Filter = TypeAliasType(
             'Write {"column": ..., "op": ..., "value": ...}, {"and": [...]}, {"or": [...]} or {"not": ...}.',
             kinds={},
             keys={f"op {op}": name for op, name in _FILTER_OPS.items()}
-            | {"and": "And", "or": "Or", "not": "Not", "column": "Compare"},
+            | {"plan": "Member", "and": "And", "or": "Or", "not": "Not", "column": "Compare"},
         ),
     ],
 )
@@ -300,6 +358,22 @@ class TableRef(Node):
 
     table: Name
     alias: OutputName | None = Field(default=None, alias="as")
+
+
+class PlanRef(Node):
+    """The rows of another plan, as a table of that name."""
+
+    plan: QueryPlan
+    alias: OutputName = Field(alias="as")
+
+
+class JoinPlan(Node):
+    """The rows of another plan to join, on pairs of equal columns."""
+
+    plan: QueryPlan
+    alias: OutputName = Field(alias="as")
+    kind: Literal["inner", "left"] = "inner"
+    on: Annotated[tuple[tuple[ColumnName, ColumnName], ...], Field(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Join(Node):
@@ -370,12 +444,20 @@ ColumnName = Annotated[
     _choose('Write a column name or {"column": ..., "table": ...}.', {str: "name"}, {"column": "ColumnRef"}),
 ]
 From = Annotated[
-    Annotated[Name, Tag("<name>")] | Annotated[TableRef, Tag("<TableRef>")],
-    _choose('Write a table name or {"table": ..., "as": ...}.', {str: "name"}, {"table": "TableRef"}),
+    Annotated[Name, Tag("<name>")] | Annotated[TableRef, Tag("<TableRef>")] | Annotated[PlanRef, Tag("<PlanRef>")],
+    _choose(
+        'Write a table name, {"table": ..., "as": ...} or {"plan": ..., "as": ...}.',
+        {str: "name"},
+        {"table": "TableRef", "plan": "PlanRef"},
+    ),
 ]
 JoinItem = Annotated[
-    Annotated[Name, Tag("<name>")] | Annotated[Join, Tag("<Join>")],
-    _choose('Write a table name or {"table": ..., "on": [...]}.', {str: "name"}, {"table": "Join"}),
+    Annotated[Name, Tag("<name>")] | Annotated[Join, Tag("<Join>")] | Annotated[JoinPlan, Tag("<JoinPlan>")],
+    _choose(
+        'Write a table name, {"table": ..., "on": [...]} or {"plan": ..., "as": ..., "on": [...]}.',
+        {str: "name"},
+        {"table": "Join", "plan": "JoinPlan"},
+    ),
 ]
 SelectItem = Annotated[
     Annotated[Expr, Tag("<expr>")] | Annotated[Named, Tag("<Named>")],
@@ -420,10 +502,10 @@ class QueryPlan(Node):
 _MODELS: dict[str, type[BaseModel]] = {
     f"<{model.__name__}>": model
     for model in (
-        ColumnRef, Value, Arithmetic, DatePart, TimeGrain, Case, Compare, Match, InList, Between, NullTest,
-        And, Or, Not, TableRef, Join, Named, Order,
+        ColumnRef, Value, Arithmetic, DatePart, TimeGrain, Case, DaysBetween, Single, Window, Compare, Match, InList,
+        Member, Between, NullTest, And, Or, Not, TableRef, PlanRef, Join, JoinPlan, Named, Order,
     )
-} | {"case": When, "aggregate": Aggregate, "top": Top}  # fmt: skip
+} | {"case": When, "aggregate": Aggregate, "top": Top, "plan": QueryPlan}  # fmt: skip
 """By the last step of an error's path that says which model was meant."""
 
 

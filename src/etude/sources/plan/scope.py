@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import Invalid
-from etude.sources.plan.dialect import Typed, kind_of, quote, require_same
-from etude.sources.plan.model import ColumnRef, Join, QueryPlan, TableRef
+from etude.sources.plan.dialect import TYPES, Typed, kind_of, quote, require_same
+from etude.sources.plan.model import ColumnRef, Join, JoinPlan, PlanRef, QueryPlan, TableRef
 
 MAX_CHOICES = 8
 
@@ -25,6 +25,12 @@ class Joined:
     table: Table
     kind: str = ""
     on: tuple[tuple[Typed, Typed], ...] = ()
+    query: exp.Select | None = None
+    """The query whose rows it holds, if it is no table of the catalog."""
+
+
+Compile = Callable[[QueryPlan], tuple[exp.Select, list[Typed]]]
+"""A plan inside a plan as SQL, with the columns it gives."""
 
 
 @dataclass
@@ -133,23 +139,41 @@ def column_of(joined: Joined, column: Column) -> Typed:
     return Typed(ast, kind_of(column.type), f"`{joined.name}.{column.name}`", column.name)
 
 
-def table_ast(joined: Joined) -> exp.Table:
+def table_ast(joined: Joined) -> exp.Table | exp.Subquery:
     """The table after FROM or JOIN. A name in the catalog may be `schema.table`."""
+    if joined.query is not None:
+        return joined.query.subquery(quote(joined.name), copy=False)
     parts = joined.table.name.split(".")
     names = dict(zip(("this", "db", "catalog"), [quote(part) for part in reversed(parts)], strict=False))
     alias = None if joined.name == joined.table.name else exp.TableAlias(this=quote(joined.name))
     return exp.Table(**names, alias=alias)
 
 
-def open_scope(plan: QueryPlan, catalog: Catalog) -> Scope:
+def open_scope(plan: QueryPlan, catalog: Catalog, inner: Compile) -> Scope:
     """The tables the plan reads, with those that joins along keys pass through."""
     scope = Scope(catalog)
-    source = TableRef(table=plan.source) if isinstance(plan.source, str) else plan.source
-    table = find_table(source.table, catalog)
-    scope.add(Joined(source.alias or _short_name(table.name), table))
+    if isinstance(plan.source, PlanRef):
+        scope.add(_made_table(plan.source, inner))
+    else:
+        scope.add(_named_table(plan.source, catalog))
     for item in plan.joins:
-        _join(scope, Join(table=item) if isinstance(item, str) else item)
+        if isinstance(item, JoinPlan):
+            _join_on(scope, replace(_made_table(item, inner), kind=item.kind), item)
+        else:
+            _join(scope, Join(table=item) if isinstance(item, str) else item)
     return scope
+
+
+def _made_table(ref: PlanRef | JoinPlan, inner: Compile) -> Joined:
+    query, outputs = inner(ref.plan)
+    columns = tuple(Column(name=output.name, type=TYPES[output.kind]) for output in outputs)
+    return Joined(ref.alias, Table(name=ref.alias, columns=columns), query=query)
+
+
+def _named_table(written: str | TableRef, catalog: Catalog) -> Joined:
+    source = TableRef(table=written) if isinstance(written, str) else written
+    table = find_table(source.table, catalog)
+    return Joined(source.alias or _short_name(table.name), table)
 
 
 def find_table(name: str, catalog: Catalog) -> Table:
@@ -179,10 +203,14 @@ def _join(scope: Scope, join: Join) -> None:
     if not join.on:
         _join_along_keys(scope, joined)
         return
+    _join_on(scope, joined, join)
+
+
+def _join_on(scope: Scope, joined: Joined, join: Join | JoinPlan) -> None:
     scope.add(joined)
     pairs = tuple((scope.find(left), scope.find(right)) for left, right in join.on)
     for left, right in pairs:
-        _check_pair(left, right, name)
+        _check_pair(left, right, joined.name)
     scope.joined[-1] = replace(joined, on=pairs)
 
 
@@ -246,7 +274,9 @@ def _distances(graph: Graph, target: str, closed: set[str]) -> dict[str, int]:
 
 def _shortest_paths(scope: Scope, target: Table) -> list[Path]:
     graph = _graph(scope.catalog)
-    distance = _distances(graph, target.name, {j.table.name for j in scope.joined})
+    # What a plan made has no keys.
+    tables = [j for j in scope.joined if j.query is None]
+    distance = _distances(graph, target.name, {j.table.name for j in tables})
 
     def walk(name: str, table: str, hops: int) -> Iterator[Path]:
         for edge in graph[table]:
@@ -258,8 +288,8 @@ def _shortest_paths(scope: Scope, target: Table) -> list[Path]:
                 following = walk(_short_name(edge.to), edge.to, hops - 1)
                 yield from (((name, edge), *rest) for rest in following)
 
-    reach = [distance[edge.to] + 1 for j in scope.joined for edge in graph[j.table.name] if edge.to in distance]
-    found = (path for j in scope.joined for path in walk(j.name, j.table.name, min(reach, default=0)))
+    reach = [distance[edge.to] + 1 for j in tables for edge in graph[j.table.name] if edge.to in distance]
+    found = (path for j in tables for path in walk(j.name, j.table.name, min(reach, default=0)))
     return list(islice(found, MAX_CHOICES))
 
 

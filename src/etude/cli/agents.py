@@ -1,0 +1,207 @@
+"""`etude agents create|list|show|message|pause|resume|steer|interrupt|reload|destroy|watch`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from etude.cli.output import print_table, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from etude.agents.control import Agents
+    from etude.store.roster import AgentInfo
+
+SHOWN = 60
+COLOURS = {"running": "green", "queued": "cyan", "paused": "yellow", "pausing": "yellow", "destroying": "red"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    create = verbs.add_parser("create", help="a new agent, which begins as soon as a worker runs")
+    create.add_argument("kind", help="such as `echo` or `watch`")
+    create.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="its configuration; a value may be JSON")
+    create.add_argument("--id", help="its name; made up by default")
+    listing = verbs.add_parser("list", help="agents, newest first")
+    listing.add_argument("--status", choices=("active", "paused", "destroying", "destroyed"))
+    listing.add_argument("--limit", type=int, default=20)
+    listing.add_argument("--cursor", help="where the page before ended")
+    show = verbs.add_parser("show", help="one agent, with its last steps")
+    message = verbs.add_parser("message", help="have it read something in a step of its own")
+    pause = verbs.add_parser("pause", help="make no further step")
+    pause.add_argument("--now", action="store_true", help="break off the step that runs, too")
+    resume = verbs.add_parser("resume", help="go on, with guidance or without")
+    steer = verbs.add_parser("steer", help="have it read guidance before its next call of a model")
+    interrupt = verbs.add_parser("interrupt", help="break off its step; the next begins with the guidance")
+    reload = verbs.add_parser("reload", help="see settings, sources and configuration as they are now")
+    destroy = verbs.add_parser("destroy", help="end it; what it did stays on record")
+    destroy.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="for the step that runs (30)")
+    for each in (show, message, pause, resume, steer, interrupt, reload, destroy):
+        each.add_argument("agent", help="its id")
+    for each in (message, steer):
+        each.add_argument("text", help="text, or JSON")
+    for each in (resume, interrupt):
+        each.add_argument("text", nargs="?", help="text, or JSON")
+    reload.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="what changes in its configuration")
+    for each in verbs.choices.values():
+        each.add_argument("--json", action="store_true", help="print JSON")
+    verbs.add_parser("watch", help="what agents do, live; ends with Ctrl-C")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Do what the verb says."""
+    from etude.agents.control import Agents
+    from etude.app import App
+
+    with App() as app:
+        agents = Agents(app.store)
+        if options.verb == "list":
+            _list(agents, options)
+        elif options.verb == "watch":
+            _watch(agents)
+        elif options.verb == "message":
+            action = agents.message(options.agent, _value(options.text))
+            sys.stdout.write(json.dumps({"action": action}) + "\n" if options.json else f"{action}\n")
+        else:
+            _show(agents, _do(agents, options), options)
+
+
+def _do(agents: Agents, options: argparse.Namespace) -> AgentInfo:
+    guidance = _value(options.text) if getattr(options, "text", None) is not None else None
+    match options.verb:
+        case "create":
+            return agents.create(options.kind, _settings(options.settings), options.id)
+        case "pause":
+            return agents.pause(options.agent, "now" if options.now else "after_step")
+        case "resume":
+            return agents.resume(options.agent, guidance)
+        case "steer":
+            return agents.steer(options.agent, guidance)
+        case "interrupt":
+            return agents.interrupt(options.agent, guidance)
+        case "reload":
+            changed = _settings(options.settings)
+            return agents.reload(options.agent, agents.config(options.agent) | changed if changed else None)
+        case "destroy":
+            return agents.destroy(options.agent, options.grace)
+        case _:
+            return agents.get(options.agent)
+
+
+def _settings(pairs: list[str]) -> dict[str, Any]:
+    from etude.errors import Invalid
+
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise Invalid(f"`{pair}` is not a setting of an agent.", hint="Write key=value.")
+        found[key] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _list(agents: Agents, options: argparse.Namespace) -> None:
+    page = agents.list(options.status, options.limit, options.cursor)
+    if options.json:
+        items = [a.model_dump(mode="json") for a in page.items]
+        sys.stdout.write(json.dumps({"items": items, "next": page.next}) + "\n")
+        return
+    rows = [_row(agent) for agent in page.items]
+    names = ["agent", "kind", "activity", "steps", "cost $", "next", "last result"]
+    print_table(names, rows, sys.stdout, [False, False, False, True, True, True, False])
+    if page.next:
+        sys.stdout.write(f"more: --cursor {page.next}\n")
+
+
+def _row(agent: AgentInfo) -> tuple[str, ...]:
+    cost = f"{agent.cost_usd:.4f}" if agent.cost_usd else ""
+    last = agent.last_error if agent.last_error else _shown(agent.last_output)
+    return (agent.id, agent.kind, agent.activity, str(agent.step_no), cost, _until(agent), _cut(last))
+
+
+def _until(agent: AgentInfo) -> str:
+    if agent.next_at is None or agent.activity != "waiting":
+        return ""
+    seconds = max(0.0, agent.next_at.timestamp() - time.time())
+    return f"in {seconds:.0f} s" if seconds < 120 else f"{agent.next_at.astimezone():%d %b %H:%M}"
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _cut(text: str) -> str:
+    return printable(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+
+
+def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None:
+    if options.json:
+        sys.stdout.write(agent.model_dump_json() + "\n")
+        return
+    facts: list[tuple[str, Any]] = [
+        ("agent", agent.id),
+        ("kind", agent.kind),
+        ("status", agent.status),
+        ("activity", agent.activity),
+        ("config", json.dumps(agent.config)),
+        ("steps", agent.step_no),
+    ]
+    facts += [("cost", f"${agent.cost_usd:.4f}, {agent.tokens:,} tokens")] if agent.tokens or agent.cost_usd else []
+    facts += [("next", agent.next_at.astimezone().isoformat(" ", "seconds"))] if agent.next_at else []
+    facts += [("error", agent.last_error)] if agent.last_error else []
+    for name, value in facts:
+        sys.stdout.write(f"{name:<10}{printable(str(value))}\n")
+    if options.verb != "show":
+        return
+    for step in agents.steps(agent.id, after=max(0, agent.step_no - 10)):
+        seconds = (step.ended_at - step.started_at).total_seconds()
+        said = _cut(step.error or _shown(step.output))
+        sys.stdout.write(f"\nstep {step.step_no} {step.kind} {step.outcome}  {seconds:.2f} s\n    {said}\n")
+
+
+def _watch(agents: Agents) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console.print(_table(agents))
+        return
+    from rich.live import Live
+
+    from etude.agents.hub import Hub
+
+    with Hub(agents.queue) as hub, Live(_table(agents), console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            # Something happened, or a second is over: countdowns go on.
+            hub.wait(hub.at, 1.0)
+            live.update(_table(agents), refresh=True)
+
+
+def _table(agents: Agents) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    page = agents.list(limit=200)
+    busy = sum(agent.activity == "running" for agent in page.items)
+    table = Table(title=f"{len(page.items)} agents, {busy} at work", expand=True, title_justify="left")
+    for name, right in (("agent", 0), ("kind", 0), ("activity", 0), ("steps", 1), ("cost $", 1), ("next", 1)):
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table.add_column("last result", ratio=1)
+    for agent in page.items:
+        *cells, last = _row(agent)
+        style = COLOURS.get(agent.activity, "dim")
+        texts = [Text(printable(cell), style=style if cell == agent.activity else "") for cell in cells]
+        table.add_row(*texts, Text(last, style="red" if agent.last_error else ""))
+    return table

@@ -1,0 +1,36 @@
+"""A query or a cell as a run of its own, worked at like the steps of a question."""
+
+from __future__ import annotations
+
+import json
+
+from etude.entities import Run
+from etude.errors import Invalid
+from etude.events import RunFinished
+from etude.runtime.query import RunLog
+from etude.runtime.workbench import StepBench
+
+
+def run_code(run: Run, bench: StepBench, log: RunLog) -> None:
+    """Run it and put its end on record; raises what it failed with."""
+    with log.closing():
+        if run.source is None:
+            raise Invalid("It is not known where to run this.", hint="Name a dataset.")
+        answer, code = None, run.text
+        match run.kind:
+            case "sql":
+                bench.sql(run.source, run.text)
+            case "plan":
+                code = bench.plan(run.source, _read_plan(run.text)).sql
+            case _:
+                answer = bench.python(run.text).text or None
+        log.add(RunFinished(result=bench.result, artifact=bench.artifact, answer=answer, code=code))
+
+
+def _read_plan(text: str) -> dict[str, object]:
+    from etude.sources.plan import parse_plan
+
+    # Parsed here for its error messages; the bench compiles it.
+    parse_plan(text)
+    plan: dict[str, object] = json.loads(text)
+    return plan
