@@ -11,9 +11,9 @@ import pytest
 
 from etude.app import App
 from etude.desk import parse_direct
-from etude.entities import Budget, Catalog, Column, Table
+from etude.entities import Budget, Catalog, Column, SourceSpec, Table
 from etude.errors import Conflict, Invalid, NotFound
-from etude.events import Entry, TextDelta
+from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
 from etude.models.base import Asked, Request, Returned
 from etude.models.scripted import Call, Line, Scene, Scripted
 from etude.runtime.control import Control
@@ -417,3 +417,130 @@ def test_a_database_of_500_tables_fits_a_small_context():
     text = describe_catalog(catalog, "How many loyalty points were given last year?", 12_000)
     assert len(text) < 16_000
     assert text.index("loyalty_points") < text.index("archive_1")
+
+
+# -- whose source, whose model, whose session
+
+
+def folder(place: Path, value: int) -> Path:
+    """A source called `crm` with one number in it."""
+    path = place / "crm"
+    path.mkdir(parents=True)
+    (path / "t.csv").write_text(f"v\n{value}\n")
+    return path
+
+
+def ask_value(app: App, source: str | None, **more: object) -> object:
+    line = Line(calls=(Call(name="execute_sql", arguments={"dataset": "crm", "query": "SELECT v FROM t"}),))
+    answer = app.ask(source, "Which?", model=Scripted([line, Line(text="See the table.")], name="value"), **more)
+    assert answer.result is not None, answer.error
+    return answer.result.rows()[0][0]
+
+
+def test_a_source_is_the_one_that_was_named_whatever_others_are_called(tmp_path: Path):
+    first, second = folder(tmp_path / "a", 1), folder(tmp_path / "b", 2)
+    with App(home=tmp_path / "home") as app:
+        assert ask_value(app, str(second)) == 2
+        app.add_source("crm", SourceSpec(url=str(first)))
+        assert (ask_value(app, "crm"), ask_value(app, str(second))) == (1, 2)
+        cell = "PYTHON: db.sql('SELECT v FROM t').rows()[0][0]"
+        thread = app.ask("crm", cell)
+        assert thread.text == "1" and app.ask(str(second), cell, thread_id=thread.thread_id).text == "2"
+        later = app.desk.open(str(second), "Which?", model="offline")
+    with App(home=tmp_path / "home") as app:
+        assert app.store.run(later).location == str(second)
+
+
+def test_a_conversation_about_a_path_goes_on_in_another_process(tmp_path: Path):
+    path = folder(tmp_path, 7)
+    with App(home=tmp_path / "home") as app:
+        thread = app.ask(str(path), "SQL: SELECT v FROM t").thread_id
+    with App(home=tmp_path / "home") as app:
+        assert ask_value(app, None, thread_id=thread) == 7
+
+
+def test_two_models_of_one_name_answer_their_own_runs(app: App, shop: Path):
+    runs = [app.desk.open(str(shop), "Who?", model=Scripted([Line(text=text)])) for text in ("Ann.", "Bob.")]
+    assert [app.desk.work(run_id).answer for run_id in runs] == ["Ann.", "Bob."]
+
+
+def test_two_runs_of_one_thread_take_turns_in_its_session(app: App, shop: Path):
+    thread = app.ask(str(shop), "PYTHON: xs = []").thread_id
+    cells = [f"import time\nfor _ in range(3):\n    xs.append({n})\n    time.sleep(0.05)" for n in range(3)]
+    runs = [app.desk.start_code("python", str(shop), cell, app.settings.limits, thread) for cell in cells]
+    for run_id in runs:
+        assert list(app.desk.follow(run_id, timeout=60))[-1].event.type == "run.finished"
+    assert sorted(eval(app.ask(str(shop), "PYTHON: xs", thread_id=thread).text)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+# -- what a process leaves behind
+
+
+def test_what_nobody_began_or_finished_is_gone_on_with(tmp_path: Path):
+    path = folder(tmp_path, 7)
+    script = tmp_path / "script.json"
+    asking = {"name": "ask_user", "arguments": {"question": "Sure?"}}
+    script.write_text(json.dumps([{"calls": [asking]}, {"text": "Then yes."}]))
+    with App(home=tmp_path / "home") as app:
+        queued = app.desk.open(str(path), "Well?", model=f"scripted:{script}")
+        answered = app.ask(str(path), "Well?", model=f"scripted:{script}").run_id
+        app.desk.answer(answered, "yes")
+    with App(home=tmp_path / "home") as app:
+        assert set(app.desk.recover()) == {queued, answered}
+        list(app.desk.follow(answered, timeout=30))
+        list(app.desk.follow(queued, timeout=30))
+        assert app.store.run(answered).answer == "Then yes."
+        assert app.store.run(queued).status == "waiting"
+
+
+def test_a_worker_that_lost_its_run_leaves_it_alone(app: App, shop: Path):
+    with App(app.settings) as other:
+        run_id = app.desk.open(str(shop), "Go.", model=Scripted([sql("SELECT 1"), Line(text="Mine.")]))
+
+        def take_over(entry: Entry) -> None:
+            if entry.event.type == "step.finished" and entry.event.shown:
+                events = RunPaused(by="recovery"), RunResumed(worker=other.store.worker_id)
+                other.store.append(run_id, *events, expect=entry.seq)
+
+        with pytest.raises(Conflict):
+            app.desk.work(run_id, on_entry=take_over)
+        run = other.store.run(run_id)
+        assert run.status == "running" and run.worker == other.store.worker_id and run.answer is None
+
+
+def test_a_run_that_was_to_be_cancelled_stays_so_when_its_process_dies(app: App, shop: Path):
+    run_id = app.desk.open(str(shop), "Go.")
+    app.store.append(run_id, RunStarted(worker=app.store.worker_id), RunRequested(what="cancel"), expect=1)
+    app.store._interrupt(run_id, app.store.worker_id)
+    assert app.store.run(run_id).status == "cancelled"
+
+
+def test_a_reader_that_fails_ends_the_run_on_record(app: App, shop: Path):
+    def fail(_: Entry) -> None:
+        raise BrokenPipeError
+
+    run_id = app.desk.open(str(shop), "Go.", model=Scripted([Line(text="Done.")]))
+    with pytest.raises(BrokenPipeError):
+        app.desk.work(run_id, on_entry=fail)
+    assert app.store.run(run_id).status == "failed"
+
+
+def test_code_has_no_place_to_pause_at(app: App, shop: Path):
+    run_id = app.desk.start_code("sql", str(shop), "SELECT 1", app.settings.limits)
+    with pytest.raises(Conflict, match="no place to pause"):
+        app.desk.pause(run_id)
+    list(app.desk.follow(run_id, timeout=30))
+
+
+def test_an_answer_that_was_cut_off_is_asked_for_once_more(app: App, shop: Path):
+    model = Scripted([Line(text="A long", stop="length"), Line(text="Short.")])
+    assert app.ask(str(shop), "Tell me all.", model=model).text == "Short."
+
+
+def test_a_chart_that_would_fetch_something_is_none(app: App, shop: Path):
+    cell = """class Chart:
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        spec = {"data": {"url": "http://example.com/x.csv"}, "mark": "bar"}
+        return {"application/vnd.vegalite.v5+json": spec}
+Chart()"""
+    assert app.ask(str(shop), "Draw.", model=Scripted([python(cell), Line(text="Drawn.")])).chart is None
