@@ -9,7 +9,7 @@ from importlib import import_module
 
 from bench.figure import print_json, print_table
 
-NAMES = ("startup", "latency", "memory", "tpch", "sessions", "agent", "server")
+NAMES = ("startup", "latency", "memory", "tpch", "sessions", "agent", "offline", "server", "catalog", "queue", "agents")
 
 
 def main() -> int:

@@ -8,6 +8,8 @@ needed=()
 command -v podman >/dev/null 2>&1 || needed+=(podman)
 [ -x /usr/sbin/runc ] || command -v runc >/dev/null 2>&1 || needed+=(runc)
 [ -x /usr/sbin/debootstrap ] || needed+=(debootstrap)
+# The pages are tested in a browser.
+command -v chromium >/dev/null 2>&1 || needed+=(chromium)
 [ ${#needed[@]} -gt 0 ] || exit 0
 
 sudo=()

@@ -188,6 +188,8 @@ def is_(column: Any, op: str, *value: Any) -> dict[str, Any]:
 
 
 YEAR = {"part": "year", "of": "order_date"}
+PAID_CUSTOMERS = {"from": "orders", "select": ["customer_id"], "where": is_("status", "=", "paid")}
+PER_CUSTOMER = {"from": "orders", "group_by": ["customer_id"], "aggregate": [{"fn": "count", "as": "orders"}]}
 EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
     "every column": (
         {"from": "products", "where": is_("id", "=", 2)},
@@ -509,6 +511,102 @@ EXAMPLES: dict[str, tuple[dict[str, Any], list[tuple[Any, ...]]]] = {
         {"from": "orders", "select": ["status", "id"], "order_by": [{"by": "status"}], "limit": 3, "offset": 2},
         [("paid", 1), ("paid", 2), ("paid", 4)],
     ),
+    "in the values of another plan": (
+        names({"column": "id", "op": "in", "plan": PAID_CUSTOMERS}, "customers"),
+        [("Ada",), ("Bo",), ("Cy",)],
+    ),
+    "not in the values of another plan, of which one is null": (
+        names({"column": "id", "op": "not in", "plan": {"from": "orders", "select": ["customer_id"]}}, "customers"),
+        [("50%_off\\'n",)],
+    ),
+    "above the average": (
+        names(is_("list_price", ">", {"plan": {"from": "products", "aggregate": [{"fn": "avg", "of": "list_price"}]}})),
+        [("Pot",)],
+    ),
+    "a measure over the rows of another plan": (
+        {
+            "from": {"plan": PER_CUSTOMER, "as": "counts"},
+            "aggregate": [{"fn": "avg", "of": "orders"}, {"fn": "max", "of": "counts.orders"}],
+        },
+        [(1.75, 2)],
+    ),
+    "a table joined with the rows of another plan": (
+        {
+            "from": "customers",
+            "joins": [{"plan": PER_CUSTOMER, "as": "counts", "kind": "left", "on": [["id", "counts.customer_id"]]}],
+            "select": ["name", "counts.orders"],
+            "order_by": ["id"],
+        },
+        [("Ada", 2), ("Bo", 2), ("Cy", 2), ("50%_off\\'n", None)],
+    ),
+    "the rows of two plans joined": (
+        {
+            "from": {"plan": PER_CUSTOMER, "as": "all"},
+            "joins": [
+                {
+                    "plan": {**PER_CUSTOMER, "where": is_("status", "=", "paid")},
+                    "as": "paid",
+                    "on": [["all.customer_id", "paid.customer_id"]],
+                },
+                {"table": "customers", "on": [["all.customer_id", "customers.id"]]},
+            ],
+            "select": ["name", {"expr": {"op": "/", "args": ["paid.orders", "all.orders"]}, "as": "share"}],
+            "order_by": ["name"],
+        },
+        [("Ada", 1.0), ("Bo", 0.5), ("Cy", 0.5)],
+    ),
+    "shares, ranks and row numbers of groups": (
+        {
+            "from": "orders",
+            "select": [
+                "status",
+                {"expr": {"op": "/", "args": ["n", {"window": "total", "of": "n"}]}, "as": "share"},
+                {"expr": {"window": "rank", "by": "n", "desc": True}, "as": "rank"},
+                {"expr": {"window": "dense_rank", "by": "n"}, "as": "dense"},
+                {"expr": {"window": "row_number", "by": "status"}, "as": "row"},
+            ],
+            "group_by": ["status"],
+            "aggregate": [{"fn": "count", "as": "n"}],
+            "order_by": ["status"],
+        },
+        [("cancelled", 0.142857, 2, 1, 1, 1), ("open", 0.142857, 2, 1, 2, 1), ("paid", 0.714286, 1, 2, 3, 5)],
+    ),
+    "what was before, and what has added up": (
+        {
+            "from": "orders",
+            "select": [
+                "id",
+                {"expr": {"window": "previous", "of": "order_date", "per": ["customer_id"], "by": "id"}, "as": "last"},
+                {"expr": {"window": "running", "of": "id", "per": ["customer_id"], "by": "id"}, "as": "sum"},
+            ],
+            "where": is_("id", "<", 5),
+            "order_by": ["id"],
+        },
+        [(1, None, 1), (2, "2023-12-31", 3), (3, None, 3), (4, "2024-01-15", 7)],
+    ),
+    "what has added up by month": (
+        {
+            "from": "orders",
+            "select": [
+                "order_date_quarter",
+                {"expr": {"window": "running", "of": "n", "by": "order_date_quarter"}, "as": "so_far"},
+            ],
+            "group_by": [{"grain": "quarter", "of": "order_date"}],
+            "aggregate": [{"fn": "count", "as": "n"}],
+            "order_by": ["order_date_quarter"],
+            "limit": 3,
+        },
+        [("2023-10-01", 1, 1), ("2024-01-01", 4, 3), ("2024-04-01", 5, 1)],
+    ),
+    "days between": (
+        {
+            "from": "orders",
+            "select": ["id", {"expr": {"days_between": ["order_date", "shipped_at"]}, "as": "days"}],
+            "where": is_({"days_between": ["order_date", "shipped_at"]}, ">", 0),
+            "order_by": ["id"],
+        },
+        [(1, 2), (4, 1), (6, 3)],
+    ),
 }
 
 
@@ -569,6 +667,46 @@ def orders(**parts: Any) -> dict[str, Any]:
             "Write one of `orders.id`, `customers.id`.",
         ),
         (orders(select=["*"]), "Column `*` is not in `orders`.", "Leave `select` out to take every column."),
+        (
+            ids({"column": "id", "op": "in", "plan": {"from": "orders", "select": ["id", "status"]}}),
+            "A plan inside an expression gives one column, not `id`, `status`.",
+            'Name one in "select".',
+        ),
+        (
+            ids({"column": "id", "op": "in", "plan": {"from": "orders", "select": ["status"]}}),
+            "`orders.id` is a number, but `orders.status` is text.",
+            "Compare values of one kind.",
+        ),
+        (
+            ids(is_("id", "=", {"plan": {"from": "orders", "select": ["id"]}})),
+            "A plan that stands for one value has no groups.",
+            'Give it "aggregate", no "group_by".',
+        ),
+        (
+            ids(is_({"window": "rank", "by": "id"}, "=", 1)),
+            "`rank` depends on other rows.",
+            'Use it in "select" only.',
+        ),
+        (
+            orders(select=["id", {"expr": {"window": "total", "of": "status"}, "as": "x"}]),
+            "`orders.status` is text; `sum` needs a number.",
+            "Use count, min or max, or a column of numbers.",
+        ),
+        (
+            orders(select=[{"expr": {"days_between": ["id", "order_date"]}, "as": "x"}]),
+            "`orders.id` is a number; `days_between` needs a date.",
+            "Use a date or timestamp column.",
+        ),
+        (
+            {"from": {"plan": {"from": "orders", "select": ["id"]}, "as": "few"}, "joins": ["customers"]},
+            "No foreign key leads from `few` to `customers`.",
+            'Name the columns: {"table": "customers", "on": [["left", "right"]]}.',
+        ),
+        (
+            {"from": {"plan": {"from": "orders", "select": ["id"]}, "as": "few"}, "select": ["status"]},
+            "Column `status` is not in `few`.",
+            "It is in `orders`: add the table to `joins`.",
+        ),
         (
             ids(is_("order_date", "=", 5)),
             "`orders.order_date` is a date, but `5` is a number.",

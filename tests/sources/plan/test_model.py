@@ -71,7 +71,7 @@ def where(**fields: Any) -> dict[str, Any]:
         ("[1]", "The plan is `[1]`, not an object.", "Write an object"),
         ({"from": "t", "limit": {1}}, "The plan is not JSON:", "Use text, numbers"),
         ({}, "`from` is missing.", "allowed here: `from`, `joins`"),
-        ({"from": 3}, "`from` cannot be `3`.", "Write a table name or"),
+        ({"from": 3}, "`from` cannot be `3`.", "Write a table name"),
         ({"from": "t", "joinz": []}, "`joinz` is not a field of a plan.", "Did you mean `joins`?"),
         ({"from": "t", "select": "a"}, '`select` is `"a"`.', "Write a list: [...]."),
         ({"from": "t", "select": [None]}, "`select[0]` cannot be `null`.", "Write a column name, a number, or"),
@@ -112,6 +112,19 @@ def where(**fields: Any) -> dict[str, Any]:
         ),
         ({"from": "t", "order_by": [{"by": "a", "dsc": True}]}, "`order_by[0].dsc` is not", "Did you mean `desc`?"),
         ({"from": {"table": "t", "as": "é" * 32}}, "`from.as` cannot be", "at most 63 bytes"),
+        ({"from": {"plan": {"from": "t"}}}, "`from.as` is missing.", "Add it; allowed here: `plan`, `as`."),
+        ({"from": "t", "joins": [{"plan": {"from": "u"}, "as": "u"}]}, "`joins[0].on` is missing.", "Add it"),
+        ({"from": "t", "select": [{"expr": {"window": "rank"}, "as": "x"}]}, "`select[0].expr` cannot", 'needs "by"'),
+        (
+            {"from": "t", "select": [{"expr": {"window": "total", "of": "a", "by": "b"}, "as": "x"}]},
+            "`select[0].expr` cannot",
+            '`total` takes no "by".',
+        ),
+        (
+            {"from": "t", "where": {"column": "a", "op": "in", "plan": {"from": "u", "selct": ["b"]}}},
+            "`where.plan.selct` is not a field",
+            "Did you mean `select`?",
+        ),
     ],
 )
 def test_a_mistake_names_the_field_the_value_and_what_to_do(data: Any, message: str, hint: str) -> None:

@@ -1,0 +1,1 @@
+"""The catalog: what a source holds, told by its own data."""

@@ -1,0 +1,341 @@
+"""The profile of a source as frozen models: what every reader of a catalog (page, drift, agent, API) stands on.
+
+Values of the data are `Scalar`: an integer or a float where JSON can carry it, else text (a decimal as its digits, a
+date in ISO form, `NaN` and `Infinity` as these words, bytes in hexadecimal, nested values as JSON). `number` and
+`moment` read them back.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, time
+from typing import Literal
+
+from etude.entities import Entity
+
+FORMAT = 1
+"""The version of this model. Fields are only ever added; a change of meaning is a new number."""
+
+Scalar = bool | int | float | str | None
+Family = Literal[
+    "boolean",
+    "integer",
+    "decimal",
+    "float",
+    "text",
+    "date",
+    "time",
+    "timestamp",
+    "interval",
+    "uuid",
+    "binary",
+    "json",
+    "nested",
+    "other",
+]
+NUMERIC: frozenset[str] = frozenset({"integer", "decimal", "float"})
+DATED: frozenset[str] = frozenset({"date", "timestamp"})
+
+Method = Literal["exact", "sampled", "approximate", "metadata"]
+Origin = Literal["declared", "inferred"]
+
+
+class Provenance(Entity):
+    """How a group of statistics was obtained, and how far it may be off."""
+
+    method: Method = "exact"
+    rows: int | None = None
+    """Rows of the sample, where one was taken."""
+    error: float | None = None
+    """The stated bound: a share of the rows for quantiles and counts, a relative error for distinct."""
+    detail: str | None = None
+    """The bound in words."""
+
+
+EXACT = Provenance()
+
+
+class TopValue(Entity):
+    """A frequent value. `share` is of the values that are not null."""
+
+    value: Scalar
+    count: int
+    share: float
+
+
+class Histogram(Entity):
+    """Counts between edges: `counts[i]` values lie between `edges[i]` and `edges[i + 1]`.
+
+    The edges are quantiles (`equi-depth`) or the values themselves (`values`: one edge and one count per value).
+    """
+
+    kind: Literal["equi-depth", "values"] = "equi-depth"
+    edges: tuple[Scalar, ...]
+    counts: tuple[float, ...]
+
+
+class Lengths(Entity):
+    """Lengths in characters (of text) or bytes (of binary) or entries (of lists). `empty` counts the length zero."""
+
+    min: int
+    max: int
+    mean: float
+    empty: int = 0
+
+
+class Outliers(Entity):
+    """Values outside Tukey's fences, three interquartile ranges from the quartiles."""
+
+    low: float
+    high: float
+    below: int
+    above: int
+
+
+class Pattern(Entity):
+    """A form that the text values take: `kind` names it, `form` tells it more exactly (a date format, a mask)."""
+
+    kind: str
+    """email, url, uuid, date, timestamp, time, number, integer, boolean, phone, ip, json, code, hex, iban, card ..."""
+    share: float
+    """Of the values looked at that are not empty."""
+    form: str | None = None
+    """`%Y-%m-%d` for a date, `AA-9999` for a code (A a letter, 9 a digit)."""
+
+
+class PiiHint(Entity):
+    """Personal data suspected, and why. A column with a hint shows masked values only."""
+
+    kind: str
+    """email, phone, person name, address, birth date, ip address, payment card, bank account, national id ..."""
+    confidence: float
+    reason: str
+    """In words: `98% of the values look like email addresses`."""
+
+
+class ColumnProvenance(Entity):
+    """How each group of a column's statistics was obtained; None where the group is absent."""
+
+    counts: Provenance = EXACT
+    """Nulls, min, max, zeros, negatives, NaN, lengths."""
+    distinct: Provenance | None = EXACT
+    moments: Provenance | None = EXACT
+    """Mean, standard deviation."""
+    quantiles: Provenance | None = EXACT
+    """Quantiles, histogram, outliers."""
+    top: Provenance | None = EXACT
+    patterns: Provenance | None = None
+
+
+class ColumnProfile(Entity):
+    """One column. Fields that make no sense for its type are None or empty."""
+
+    name: str
+    type: str
+    """As the source's own engine names it."""
+    family: Family
+    nullable: bool = True
+    comment: str | None = None
+    """As the source keeps it."""
+    description: str | None = None
+    """As people gave it."""
+    tags: tuple[str, ...] = ()
+    rows: int | None = None
+    nulls: int | None = None
+    distinct: int | None = None
+    """Distinct values that are not null."""
+    unique: bool | None = None
+    """No value occurs twice. None where only an approximate count is known and it could be."""
+    constant: bool = False
+    """One value in all rows, no null."""
+    empty: bool = False
+    """Only nulls (or empty text), in at least one row."""
+    min: Scalar = None
+    max: Scalar = None
+    mean: float | None = None
+    stddev: float | None = None
+    """Of the sample (n - 1)."""
+    zeros: int | None = None
+    negatives: int | None = None
+    nans: int | None = None
+    infinities: int | None = None
+    """NaN and infinities are left out of mean, stddev, quantiles and outliers; they count in distinct and top."""
+    quantiles: tuple[Scalar, ...] = ()
+    """21 of them: the smallest value with at least 0%, 5%, ... 100% of the values at or below it."""
+    histogram: Histogram | None = None
+    outliers: Outliers | None = None
+    top: tuple[TopValue, ...] = ()
+    """The 10 most frequent, ties in the order of the values."""
+    lengths: Lengths | None = None
+    patterns: tuple[Pattern, ...] = ()
+    pii: tuple[PiiHint, ...] = ()
+    masked: bool = False
+    """Values shown here (min, max, top, samples) are masked."""
+    typical_gap_s: float | None = None
+    """Of a date column: seconds between successive distinct values, the median of the newest 50; of a column of many
+    values the mean of the newer half."""
+    provenance: ColumnProvenance = ColumnProvenance()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def null_share(self) -> float | None:
+        """Nulls per row, or None without rows."""
+        return self.nulls / self.rows if self.rows and self.nulls is not None else None
+
+
+class KeyEvidence(Entity):
+    """Columns that identify a row."""
+
+    columns: tuple[str, ...]
+    origin: Origin
+    primary: bool = True
+    """The one to use; False for a further unique key."""
+    unique: bool | None = None
+    """Seen in the data; False for a declared key that the data breaks; None where not checked."""
+    not_null: bool | None = None
+    score: float = 1.0
+    reasons: tuple[str, ...] = ()
+
+
+class ForeignKeyEvidence(Entity):
+    """Columns that refer to another table's."""
+
+    columns: tuple[str, ...]
+    to_table: str
+    to_columns: tuple[str, ...]
+    origin: Origin
+    containment: float | None = None
+    """Share of the distinct values found on the other side."""
+    coverage: float | None = None
+    """Share of the other side's values that are referred to."""
+    values: int | None = None
+    """Distinct values compared."""
+    missing: int | None = None
+    """Distinct values without a partner."""
+    name_similarity: float | None = None
+    cardinality: Literal["one-to-one", "many-to-one"] | None = None
+    score: float = 1.0
+    reasons: tuple[str, ...] = ()
+    provenance: Provenance = EXACT
+
+
+class Dependency(Entity):
+    """Each value of `columns` has one value of `determines`."""
+
+    columns: tuple[str, ...]
+    determines: str
+    kind: Literal["determines", "one-to-one", "equal"] = "determines"
+    rows: int
+    """Rows in which both have a value."""
+    reason: str
+    provenance: Provenance = EXACT
+
+
+class Freshness(Entity):
+    """The newest moment of a table, and the column that tells it."""
+
+    column: str
+    newest: str
+    """A date or time in ISO form."""
+    oldest: str
+    typical_gap_s: float | None = None
+
+
+class Samples(Entity):
+    """A few rows, with the values of suspected personal data masked."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+
+
+class TableProfile(Entity):
+    """One table or view."""
+
+    name: str
+    kind: Literal["table", "view"] = "table"
+    comment: str | None = None
+    description: str | None = None
+    """As people gave it."""
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
+    plan: Literal["exact", "light", "sampled", "failed"] = "exact"
+    """`sampled` where columns of many values were too large to measure whole; `failed` has columns without statistics.
+    No plan of today is `light`."""
+    rows: int | None = None
+    rows_provenance: Provenance = EXACT
+    bytes: int | None = None
+    columns: tuple[ColumnProfile, ...] = ()
+    keys: tuple[KeyEvidence, ...] = ()
+    foreign_keys: tuple[ForeignKeyEvidence, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    freshness: Freshness | None = None
+    samples: Samples | None = None
+    error: str | None = None
+    """Why the table could not be profiled."""
+    notes: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    def column(self, name: str) -> ColumnProfile | None:
+        """The column of that name, or None."""
+        return next((c for c in self.columns if c.name == name), None)
+
+    @property
+    def primary_key(self) -> KeyEvidence | None:
+        """The key to use, declared before inferred, or None."""
+        return next((k for k in self.keys if k.primary), None)
+
+
+class SourceProfile(Entity):
+    """What a source holds, by its own data. The same data gives the same bytes (`to_json`)."""
+
+    format: int = FORMAT
+    source: str
+    kind: str
+    dialect: str
+    fingerprint: str
+    """Of tables, columns and types."""
+    tables: tuple[TableProfile, ...] = ()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+    made_at: datetime | None = None
+    """When; left out of `to_json`."""
+
+    def table(self, name: str) -> TableProfile | None:
+        """The table of that name, case-insensitively, or None."""
+        wanted = name.lower()
+        return next((t for t in self.tables if t.name.lower() == wanted), None)
+
+
+def to_json(profile: SourceProfile) -> bytes:
+    """The profile as JSON, without the time it was made: equal for equal data. Defaults are left out."""
+    return profile.model_dump_json(exclude={"made_at"}, exclude_defaults=True).encode()
+
+
+def from_json(data: bytes | str) -> SourceProfile:
+    """The profile that `to_json` wrote."""
+    return SourceProfile.model_validate_json(data)
+
+
+def number(value: Scalar) -> float | None:
+    """A value as a finite float, or None where it is no number."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def moment(value: Scalar) -> datetime | None:
+    """A date or timestamp in ISO form as a datetime (without a zone unless it has one), or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        pass
+    try:
+        return datetime.combine(date.fromisoformat(value), time())
+    except ValueError:
+        return None

@@ -1,0 +1,172 @@
+"""Scripts of catalogs: etude's own for each kind of database, and what is done to those that worked before.
+
+A script is cells, each begun by a line `# %%`. It runs in a session, a cell at a time, or alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from etude.catalog.model import SourceProfile, TableProfile
+from etude.catalog.profile import EXACT_ROWS
+from etude.runtime.notebook import PREAMBLE
+
+CATALOG_SCRIPT = "catalog_script.py"
+SUMMARY_SCRIPT = "summary_script.py"
+ALIKE = 0.6
+"""Share of columns that two tables have in common where one is taken for the like of the other."""
+PATTERN_CHARS = 2_000
+_CELL = re.compile(r"^# %%.*$", re.MULTILINE)
+
+_CATALOG = '''"""The catalog of a {dialect} source: catalog.json and catalog.html.
+
+ETUDE_SOURCE=... python catalog_script.py
+"""
+
+import etude
+
+db = etude.connect()
+
+# %% what to look at
+TABLES = None
+EXACT_ROWS = {exact_rows}
+
+# %% measure
+from etude.catalog.profile import profile_source
+
+
+def show(done, total, name):
+    print(f"{{done}}/{{total}} {{name}}", flush=True)
+
+
+profile = profile_source(db, TABLES, on_progress=show, exact_rows=EXACT_ROWS)
+
+# %% what people say of it
+from etude.catalog.annotations import annotate
+
+profile = annotate(profile, db.annotations())
+
+# %% hand out
+from etude.catalog.history import save_catalog
+
+save_catalog(profile)
+'''
+
+_SUMMARY = '''"""What is recent in a {dialect} source: recent_summary.html.
+
+ETUDE_SOURCE=... python summary_script.py, in the folder of catalog.json, with earlier ones in earlier.jsonl
+"""
+
+import etude
+
+db = etude.connect()
+
+# %% this catalog and the earlier ones
+from etude.catalog.history import load_catalog, load_history
+
+profile = load_catalog(db)
+history = load_history()
+
+# %% what changed
+from etude.catalog.history import find_changes
+
+changes = list(find_changes(profile, history))
+
+# %% hand out
+from etude.catalog.history import save_summary
+
+save_summary(profile, changes, history)
+'''
+
+
+def make_script(name: str, dialect: str) -> str:
+    """etude's own script for a kind of database."""
+    if name == SUMMARY_SCRIPT:
+        return _SUMMARY.format(dialect=dialect)
+    exact_rows = EXACT_ROWS.get(dialect, EXACT_ROWS["postgres"])
+    return _CATALOG.format(dialect=dialect, exact_rows=f"{exact_rows:_}")
+
+
+def split_cells(script: str) -> list[str]:
+    """The cells of a script, without the lines that say only how to begin."""
+    marks = [m.start() for m in _CELL.finditer(script)]
+    parts = (script[a:b].strip("\n") for a, b in zip([0, *marks], [*marks, len(script)]))
+    return [part for part in parts if _says_something(part)]
+
+
+def _says_something(cell: str) -> bool:
+    try:
+        return bool(ast.parse(cell).body)
+    except SyntaxError:
+        return True  # whoever runs it is told
+
+
+def tidy(script: str) -> str:
+    """A script taken from a session as one to keep: it begins once, and not with what only opens a session."""
+    beginning = PREAMBLE.strip("\n")
+    rest = script.strip("\n").removeprefix(beginning).strip("\n")
+    text = rest if beginning in rest else f"{beginning}\n\n{rest}"
+    return text.rstrip("\n") + "\n"
+
+
+def set_tables(script: str, tables: Sequence[str] | None) -> str:
+    """The script for other tables: its assignment to `TABLES` is changed, where it has one."""
+    try:
+        statements = ast.parse(script).body
+    except SyntaxError:
+        return script
+    lines = script.splitlines(keepends=True)
+    for node in statements:
+        if (
+            isinstance(node, ast.Assign)
+            and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["TABLES"]
+            and node.end_lineno is not None
+        ):
+            value = None if tables is None else list(tables)
+            return "".join([*lines[: node.lineno - 1], f"TABLES = {value!r}\n", *lines[node.end_lineno :]])
+    return script
+
+
+def generalise(script: str, tables: Sequence[str]) -> str:
+    """The script for other databases of the kind: all tables, and no cell that is about one of this database."""
+    cells = split_cells(set_tables(script, None))
+    kept = [cell for cell in cells if not any(_names(cell, table) for table in tables)]
+    return "\n\n".join(kept) + "\n"
+
+
+def _names(cell: str, table: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(table)}(?!\w)", cell) is not None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Code that worked for a table, offered for another that looks like it."""
+
+    table: str
+    like: str
+    code: str
+
+
+def find_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[Pattern]:
+    """For each table that needs work, the cells that name the table it resembles most."""
+    return [p for table in wanted for p in _patterns_for(script, known, table)]
+
+
+def _patterns_for(script: str, known: SourceProfile, table: TableProfile) -> Iterator[Pattern]:
+    others = [(likeness(table, t), t.name) for t in known.tables if t.name != table.name]
+    for score, name in sorted(others, reverse=True):
+        if score < ALIKE:
+            return
+        cells = [c for c in split_cells(script) if _names(c, name)]
+        if cells:
+            yield Pattern(table.name, name, "\n\n".join(cells)[:PATTERN_CHARS])
+            return
+
+
+def likeness(one: TableProfile, other: TableProfile) -> float:
+    """Share of the columns that two tables have in common, by name and kind."""
+    a, b = ({(c.name.lower(), c.family) for c in t.columns} for t in (one, other))
+    return len(a & b) / len(a | b) if a | b else 0.0

@@ -1,0 +1,342 @@
+"""The statements of a profile, in each engine's dialect. They only read, and only call functions the guard allows.
+
+One form serves all engines: a column is grouped by value once, and counts, extremes, quantiles and frequent values
+come from the groups. Quantiles are positions in the running sum of the groups, in whole numbers: no engine's own
+percentile function agrees with another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from etude.catalog.model import Family
+
+QUANTILES = 20
+"""Steps between 0% and 100%: 21 quantiles."""
+TOP = 10
+SHOWN = 200
+"""Characters of a text value that are kept; one more is fetched, to know that it was cut."""
+SEED = 7
+BUCKETS = 16
+"""One value in so many, by its hash, is counted where an exact count of distinct values costs too much."""
+
+ORDERED: frozenset[str] = frozenset({"integer", "decimal", "float", "date", "timestamp"})
+"""Families with quantiles."""
+COMPARED: frozenset[str] = ORDERED | {"boolean", "text", "uuid", "time"}
+"""Families with a least and a greatest value."""
+MEASURED: frozenset[str] = frozenset({"text", "binary"})
+"""Families with lengths."""
+_LARGEST = "1.7976931348623157e308"
+_NUMBERS = frozenset({"integer", "decimal", "float"})
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A column as statements read it: `sql` gives a value that groups and orders as `family` should."""
+
+    name: str
+    family: Family
+    sql: str
+
+
+@dataclass(frozen=True)
+class Center:
+    """Where the values of a numeric column lie, to sum their distances without loss: a middle, and a power of two."""
+
+    middle: float
+    scale: float
+    low: float
+    high: float
+    """Fences of outliers."""
+
+
+def quote(dialect: str, name: str) -> str:
+    """An identifier in the dialect's quotes."""
+    mark = "`" if dialect == "mysql" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def table_name(dialect: str, name: str) -> str:
+    """A table's name as the catalog gives it, quoted part by part."""
+    return ".".join(quote(dialect, part) for part in name.split("."))
+
+
+def text_literal(dialect: str, text: str) -> str:
+    """A string literal."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{escaped}'"
+
+
+def expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
+    """How to read a column so that equal means equal in bytes, and the order is that of bytes or numbers."""
+    column = quote(dialect, name)
+    if family in ("interval", "uuid", "json", "nested", "other", "time") or type_name.upper().startswith("ENUM"):
+        column = _as_text(dialect, column)
+    elif family == "float" and dialect in ("duckdb", "postgres"):
+        column = f"CASE WHEN {column} = 0 THEN '0' ELSE {column} END"  # makes one zero of two
+    elif family == "text" and dialect == "postgres":
+        column = f'CAST({column} AS text) COLLATE "C"'
+    return Expression(name, family, column)
+
+
+def _as_text(dialect: str, column: str) -> str:
+    if dialect == "mysql":
+        return f"CAST({column} AS char)"
+    if dialect == "postgres":
+        return f'CAST({column} AS text) COLLATE "C"'
+    return f"CAST({column} AS {'text' if dialect == 'sqlite' else 'VARCHAR'})"
+
+
+def rows_of(table: str, columns: Sequence[Expression]) -> str:
+    """All rows, with columns c0, c1, ..."""
+    listed = ", ".join(f"{c.sql} AS c{i}" for i, c in enumerate(columns))
+    return f"SELECT {listed} FROM {table}"
+
+
+def count_of(tables: Sequence[tuple[int, str]]) -> str:
+    """Rows of several tables at once: their number in the list, and the count."""
+    parts = (f"SELECT {i} AS position, count(*) AS n FROM {name}" for i, name in tables)
+    return " UNION ALL ".join(parts)
+
+
+def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int, of: int) -> str:
+    """About `rows` of the table's rows, always the same while the data is; text is cut to what is shown."""
+    listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
+    if dialect == "duckdb":
+        return f"SELECT {listed} FROM {table} USING SAMPLE reservoir({rows} ROWS) REPEATABLE ({SEED})"
+    share = min(1.0, rows / max(of, 1))
+    if dialect == "postgres":
+        return f"SELECT {listed} FROM {table} TABLESAMPLE BERNOULLI ({share * 100:.6f}) REPEATABLE ({SEED})"
+    if dialect == "mysql":
+        return f"SELECT {listed} FROM {table} WHERE rand({SEED}) < {share:.9f}"
+    # SQLite has no random numbers with a seed: every so many rows, in the order in which they are kept.
+    step = max(1, of // rows)
+    inner = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
+    wanted = ", ".join(f"c{i}" for i in range(len(columns)))
+    return (
+        f"SELECT {wanted} FROM (SELECT {inner}, row_number() OVER () AS position FROM {table}) AS numbered "
+        f"WHERE position % {step} = 0"
+    )
+
+
+def head_of(dialect: str, table: str, columns: Sequence[Expression], rows: int) -> str:
+    """The first rows as the engine gives them, for a view or where no sample can be had."""
+    listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
+    return f"SELECT {listed} FROM {table} LIMIT {rows}"
+
+
+def groups_of(dialect: str, table: str, column: Expression, most: int) -> str:
+    """Every value with its count, one group more than `most` where there are too many."""
+    return f"SELECT v, f FROM ({_groups(dialect, table, column)}) AS g LIMIT {most + 1}"
+
+
+def _groups(dialect: str, table: str, column: Expression) -> str:
+    value = _exact(dialect, column)
+    if _compares_loosely(dialect, column):
+        grouped = f"SELECT {value} AS b, count(*) AS f FROM {table} GROUP BY 1"
+        return f"SELECT CONVERT(b USING utf8mb4) AS v, f, b FROM ({grouped}) AS raw_groups"
+    return f"SELECT {value} AS v, count(*) AS f FROM {table} GROUP BY 1"
+
+
+def summary_of(dialect: str, table: str, column: Expression) -> str:
+    """One column with many values: the summary in each row, beside one frequent value each."""
+    order = "b" if _compares_loosely(dialect, column) else "v"
+    fields = ["sum(f) AS n", "count(v) AS d", "sum(CASE WHEN v IS NULL THEN f ELSE 0 END) AS nulls", "max(f) AS most"]
+    fields += _fields(dialect, replace(column, sql="v"), order, "f", "")
+    parts, chosen = [f"(SELECT {', '.join(fields)} FROM g) AS s"], ["s.*"]
+    if column.family in ORDERED:
+        parts.append(f"CROSS JOIN ({_quantiles(_is_finite(dialect, column.family, 'v'))}) AS q")
+        chosen.append("q.*")
+    shown = _shown(dialect, column, "v")
+    frequent = f"SELECT {shown} AS v, f, {order} AS o FROM g WHERE v IS NOT NULL ORDER BY f DESC, {order} LIMIT {TOP}"
+    parts.append(f"LEFT JOIN ({frequent}) AS t ON 1 = 1")
+    materialized = "" if dialect == "mysql" else "MATERIALIZED "
+    return (
+        f"WITH g AS {materialized}({_groups(dialect, table, column)}) "
+        f"SELECT {', '.join(chosen)}, t.v AS top_value, t.f AS top_count FROM {' '.join(parts)} ORDER BY t.f DESC, t.o"
+    )
+
+
+def _quantiles(finite: str) -> str:
+    only = f"WHERE {finite}" if finite else "WHERE v IS NOT NULL"
+    running = (
+        "SELECT v, sum(f) OVER (ORDER BY v ROWS UNBOUNDED PRECEDING) AS running, "
+        f"(SELECT sum(f) FROM g {only}) AS total FROM g {only}"
+    )
+    steps = (f"min(CASE WHEN running * {QUANTILES} >= {k} * total THEN v END) AS q{k}" for k in range(QUANTILES + 1))
+    return f"SELECT {', '.join(steps)} FROM ({running}) AS r"
+
+
+def _fields(dialect: str, column: Expression, raw: str, weight: str, suffix: str) -> list[str]:
+    """Extremes, signs, strays and lengths of a column; `raw` orders it, `weight` is how often a row counts."""
+    value, family, finite = column.sql, column.family, _is_finite(dialect, column.family, column.sql)
+
+    def count(condition: str, name: str) -> str:
+        return f"sum(CASE WHEN {condition} THEN {weight} ELSE 0 END) AS {name}{suffix}"
+
+    fields = []
+    if family in COMPARED:
+        ends = [f"{end}({_when(finite, raw)})" for end in ("min", "max")]
+        if _compares_loosely(dialect, column):
+            ends = [f"CONVERT({end} USING utf8mb4)" for end in ends]
+        least, greatest = (_shown(dialect, column, end) for end in ends)
+        fields += [f"{least} AS least{suffix}", f"{greatest} AS greatest{suffix}"]
+    if family in _NUMBERS:
+        fields += [count(f"{value} = 0", "zeros"), count(f"{_and(finite)}{value} < 0", "negatives")]
+    if finite:
+        nan = _is_nan(dialect, value)
+        fields += [count(nan, "nans")]
+        fields += [count(f"{value} IS NOT NULL AND NOT ({finite}) AND NOT ({nan})", "infinities")]
+    if family in MEASURED:
+        size = _length(dialect, family, value)
+        fields += [f"min({size}) AS shortest{suffix}", f"max({size}) AS longest{suffix}"]
+        fields += [f"sum({size} * {weight}) AS letters{suffix}", count(f"{size} = 0", "blank")]
+    return fields
+
+
+def scan_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
+    """Several columns in one scan, without groups: counts, extremes, lengths, and a share of the distinct values."""
+    fields = ["count(*) AS n"]
+    for i, column in enumerate(columns):
+        raw = _exact(dialect, column)
+        fields += [f"count({column.sql}) AS c{i}"]
+        fields += [f"count(DISTINCT CASE WHEN {_in_first_bucket(dialect, column)} THEN {raw} END) AS d{i}"]
+        fields += _fields(dialect, column, raw, "1", str(i))
+    return f"SELECT {', '.join(fields)} FROM {table}"
+
+
+def spread_of(dialect: str, table: str, columns: Sequence[tuple[Expression, Center]]) -> str:
+    """Sums of the distances to the middle and of their squares, and the outliers, for numeric columns.
+
+    Floats that are added by several threads give other last digits each time. Here they are rounded to whole numbers
+    of a fine enough unit first, whose sum does not depend on the order.
+    """
+    fields = []
+    for i, (column, center) in enumerate(columns):
+        finite = _is_finite(dialect, column.family, column.sql)
+        value = _when(finite, _as_double(dialect, column.sql))
+        away = f"(({value}) - ({center.middle!r})) * {center.scale!r}"
+        # Two units: squares of whole distances would pass 64 bits.
+        near = f"{away} * {2.0**-31!r}"
+        fields += [f"{_whole_sum(dialect, away)} AS s{i}", f"{_whole_sum(dialect, f'({near}) * ({near})')} AS q{i}"]
+        fields += [f"sum(CASE WHEN {value} < {center.low!r} THEN 1 ELSE 0 END) AS below{i}"]
+        fields += [f"sum(CASE WHEN {value} > {center.high!r} THEN 1 ELSE 0 END) AS above{i}"]
+    return f"SELECT {', '.join(fields)} FROM {table}"
+
+
+def distinct_rows_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
+    """The number of distinct combinations of columns, nulls counted as a value."""
+    listed = ", ".join(f"{_exact(dialect, c)} AS c{i}" for i, c in enumerate(columns))
+    return f"SELECT count(*) AS d FROM (SELECT DISTINCT {listed} FROM {table}) AS g"
+
+
+def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression, Expression]]) -> str:
+    """For each pair of columns: its number, rows in which both have a value, their distinct pairs, and equal ones."""
+    parts = []
+    for i, (left, right) in enumerate(pairs):
+        a, b = _exact(dialect, left), _exact(dialect, right)
+        inner = (
+            f"SELECT {a} AS a, {b} AS b, count(*) AS f FROM {table} "
+            f"WHERE {left.sql} IS NOT NULL AND {right.sql} IS NOT NULL GROUP BY 1, 2"
+        )
+        equal = "a = b" if left.family == right.family else "1 = 0"
+        parts.append(
+            f"SELECT {i} AS position, sum(f) AS n, count(*) AS pairs, count(DISTINCT a) AS a, count(DISTINCT b) AS b, "
+            f"sum(CASE WHEN {equal} THEN f ELSE 0 END) AS same FROM ({inner}) AS g{i}"
+        )
+    return " UNION ALL ".join(parts)
+
+
+def containment_of(dialect: str, pairs: Sequence[tuple[str, Expression, str, Expression]]) -> str:
+    """For each pair (table, column, table, column): its number, distinct values, and those found on the other side."""
+    parts = []
+    for i, (table, column, other, target) in enumerate(pairs):
+        child = f"SELECT DISTINCT {_exact(dialect, column)} AS v FROM {table} WHERE {column.sql} IS NOT NULL"
+        parent = f"SELECT DISTINCT {_exact(dialect, target)} AS v FROM {other}"
+        parts.append(
+            f"SELECT {i} AS position, count(*) AS d, count(p{i}.v) AS found "
+            f"FROM ({child}) AS k{i} LEFT JOIN ({parent}) AS p{i} ON k{i}.v = p{i}.v"
+        )
+    return " UNION ALL ".join(parts)
+
+
+def _compares_loosely(dialect: str, column: Expression) -> bool:
+    """Whether the column's collation may take different texts for one."""
+    return dialect == "mysql" and column.family in ("text", "uuid", "json", "time", "other")
+
+
+def _exact(dialect: str, column: Expression) -> str:
+    """The column with equality and order by bytes."""
+    if _compares_loosely(dialect, column):
+        return f"CAST({column.sql} AS binary)"
+    return column.sql
+
+
+def _shown(dialect: str, column: Expression, value: str) -> str:
+    """Text cut to what is shown; other values as they are."""
+    if column.family in ("text", "json", "nested", "other"):
+        if dialect == "sqlite":
+            # A number among the texts stays a number.
+            return f"CASE WHEN typeof({value}) = 'text' THEN substr({value}, 1, {SHOWN + 1}) ELSE {value} END"
+        return f"left({value}, {SHOWN + 1})"
+    if column.family == "binary":
+        return f"array_slice({value}, 1, {SHOWN})" if dialect == "duckdb" else f"substr({value}, 1, {SHOWN})"
+    return value
+
+
+def _when(condition: str, value: str) -> str:
+    return f"CASE WHEN {condition} THEN {value} END" if condition else value
+
+
+def _is_finite(dialect: str, family: str, value: str) -> str:
+    """A condition that leaves out NaN, infinities and null; empty where there are none."""
+    if family == "decimal" and dialect == "postgres":
+        return f"{value} <> 'NaN'"
+    if family != "float" or dialect == "mysql":
+        return ""
+    if dialect == "duckdb":
+        return f"isfinite({value})"
+    if dialect == "sqlite":
+        return f"typeof({value}) IN ('integer', 'real') AND {value} BETWEEN -{_LARGEST} AND {_LARGEST}"
+    return f"{value} BETWEEN '-{_LARGEST}' AND '{_LARGEST}'"
+
+
+def _is_nan(dialect: str, value: str) -> str:
+    if dialect == "duckdb":
+        return f"isnan({value})"
+    return f"{value} = 'NaN'" if dialect == "postgres" else "1 = 0"
+
+
+def _and(condition: str) -> str:
+    return f"({condition}) AND " if condition else ""
+
+
+def _length(dialect: str, family: str, value: str) -> str:
+    if family == "binary":
+        return f"octet_length({value})" if dialect != "sqlite" else f"length({value})"
+    return f"char_length({value})" if dialect == "mysql" else f"length({value})"
+
+
+def _as_double(dialect: str, value: str) -> str:
+    if dialect == "duckdb":
+        return f"CAST({value} AS DOUBLE)"
+    if dialect == "postgres":
+        return f"CAST({value} AS double precision)"
+    return f"({value} * 1e0)" if dialect == "mysql" else f"CAST({value} AS real)"
+
+
+def _whole_sum(dialect: str, value: str) -> str:
+    if dialect == "duckdb":
+        return f"sum(CAST(round({value}) AS BIGINT))"
+    if dialect == "postgres":
+        return f"sum(CAST(round({value}) AS numeric))"
+    return f"sum(round({value}))"  # one thread, one order
+
+
+def _in_first_bucket(dialect: str, column: Expression) -> str:
+    if dialect == "duckdb":
+        return f"hash({column.sql}) % {BUCKETS} = 0"
+    text = f"CAST({column.sql} AS {'char' if dialect == 'mysql' else 'text'})"
+    # A hexadecimal digit is one bucket of sixteen. SQLite has no hash: there every distinct value is counted.
+    return "1 = 1" if dialect == "sqlite" else f"left(md5({text}), 1) = '0'"

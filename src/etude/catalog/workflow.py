@@ -1,0 +1,662 @@
+"""The flow of a catalog: find what worked before, play it in a session, improve what failed or changed, keep it all.
+
+Scripts are played in the sandbox alone, whoever wrote them, and what they hand out is checked: `catalog.json` must be
+a profile of this source, and the pages that are kept are made of it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from etude import __version__
+from etude.catalog import scripts
+from etude.catalog.annotations import annotate
+from etude.catalog.drift import Change
+from etude.catalog.history import (
+    CATALOG,
+    CHANGE_LIST,
+    CHANGES,
+    EARLIER,
+    PAGE,
+    SUMMARY,
+    find_changes,
+    read_history,
+    to_line,
+)
+from etude.catalog.improve import Task, improve
+from etude.catalog.model import SourceProfile, TableProfile, from_json
+from etude.catalog.profiles import data_mark_of, keep_profile, open_root, place_of
+from etude.catalog.report import render_catalog
+from etude.catalog.scripts import (
+    CATALOG_SCRIPT,
+    SUMMARY_SCRIPT,
+    Pattern,
+    find_patterns,
+    generalise,
+    make_script,
+    set_tables,
+)
+from etude.catalog.shelf import HISTORY, Shelf, Shelved, run_name
+from etude.catalog.summary import render_summary
+from etude.entities import Entity
+from etude.errors import Cancelled, EtudeError, Invalid, NotFound, SandboxError, Unavailable
+from etude.events import (
+    ArtifactCreated,
+    Note,
+    RunFinished,
+    RunQueued,
+    RunRequested,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+)
+from etude.ids import new_id
+from etude.runtime.control import Control
+from etude.runtime.notebook import Notebook, as_problem
+from etude.runtime.query import Ledger, RunLog
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.entities import Catalog
+    from etude.models.base import Model
+    from etude.sessions.base import Cell, Output
+    from etude.sources.source import Source
+
+T = TypeVar("T")
+Tell = Callable[[str], None]
+AT_ONCE = 4
+"""Catalogs that are made in the background at once."""
+GRACE_S = 10.0
+LOOK_S = 0.5
+"""How often requests to cancel are looked for."""
+EARLIER_BYTES = 64 << 20
+"""Bytes of earlier catalogs that a script is given; the oldest are left out."""
+
+
+class Lineage(Entity):
+    """Where a script comes from."""
+
+    origin: Literal["run", "dialect", "generator"]
+    """An earlier run of this catalog, another database of the kind, or etude's own."""
+    previous: str | None = None
+    """The earlier run, by its name on the shelf."""
+    previous_sha256: str | None = None
+    """Of the script that was played first."""
+    improved_by: str | None = None
+    """The model that changed it."""
+    agent_run: str | None = None
+
+
+class Metrics(Entity):
+    """What a run took and gave: `metrics.json`."""
+
+    shelved: Shelved
+    started_at: datetime
+    seconds: float
+    model: str
+    model_calls: int
+    tokens_in: int
+    tokens_out: int
+    cost_usd: float
+    cells: int
+    queries: int
+    rows_read: int
+    """Rows that came to the session."""
+    tables: int
+    changes: int
+    errors: tuple[str, ...]
+    lineage: dict[str, Lineage]
+    """By script."""
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Cataloged:
+    """A catalog that was made."""
+
+    run_id: str
+    url: str
+    """Where its files are."""
+    profile: SourceProfile
+    changes: tuple[Change, ...]
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One run of the flow."""
+
+    source: Source
+    catalog: Catalog
+    """What the source held when the run began."""
+    tables: tuple[str, ...] | None
+    shelf: Shelf
+    model: Model | None
+    log: RunLog
+    control: Control
+    tell: Tell
+    note: Tell
+    """Tell something that a reader of the run should know too."""
+    borrowed: bool
+    """Whether the model is the caller's, to be left open."""
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    clock: float = field(default_factory=time.monotonic)
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What is known from earlier."""
+
+    latest: Shelved | None
+    lines: bytes
+    history: list[SourceProfile]
+
+
+@dataclass(frozen=True)
+class _Part(Generic[T]):
+    """One of the two scripts: its name, what it hands out, and how that is read."""
+
+    script: str
+    output: str
+    read: Callable[[bytes], T]
+    task: Callable[[T, str], Task | None]
+    """What a model has to do, given what the script made; None where there is nothing."""
+
+
+@dataclass(frozen=True)
+class _Made(Generic[T]):
+    """What came of a part."""
+
+    script: str
+    value: T
+    lineage: Lineage
+
+
+class Cataloger:
+    """Makes catalogs for an app, in the caller's thread or in its own."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._live: dict[str, tuple[Control, threading.Thread | None]] = {}
+
+    def run(
+        self,
+        source: str | Source,
+        *,
+        tables: Sequence[str] | None = None,
+        store: str = "",
+        prefix: str = "",
+        model: str | Model | None = None,
+        on_progress: Tell | None = None,
+        control: Control | None = None,
+    ) -> Cataloged:
+        """Make the catalog of a source and keep it; `on_progress` is told what is being done.
+
+        It is kept below `prefix` in the object store `store`; by default in that of the app, below `catalogs/` and
+        the name of the source, to which one that is not registered has a mark of its address added.
+        """
+        job = self._open(source, tables, store, prefix, model, on_progress, control)
+        return self._work(job)
+
+    def start(
+        self,
+        source: str | Source,
+        *,
+        tables: Sequence[str] | None = None,
+        prefix: str = "",
+        model: str | None = None,
+    ) -> str:
+        """Make a catalog in a thread of its own; the id of its run."""
+        if not self._room.acquire(blocking=False):
+            raise Unavailable(f"{AT_ONCE} catalogs are being made.", hint="Wait for one to end.", retry_after_s=10)
+        try:
+            job = self._open(source, tables, "", prefix, model, None, None)
+        except BaseException:
+            self._room.release()
+            raise
+        thread = threading.Thread(target=self._work_quietly, args=(job,), name=job.log.run_id, daemon=True)
+        with self._lock:
+            self._live[job.log.run_id] = (job.control, thread)
+        thread.start()
+        return job.log.run_id
+
+    def close(self) -> None:
+        """Stop the catalogs that are being made; nothing of them stays."""
+        with self._lock:
+            live = list(self._live.values())
+        for control, _ in live:
+            control.cancel(by="shutdown")
+        for _, thread in live:
+            if thread is not None:
+                thread.join(GRACE_S)
+
+    def _open(
+        self,
+        source: str | Source,
+        tables: Sequence[str] | None,
+        store: str,
+        prefix: str,
+        model: str | Model | None,
+        on_progress: Tell | None,
+        control: Control | None,
+    ) -> _Job:
+        app = self._app
+        opened = app.source(source)
+        catalog = app.catalog(opened)
+        chosen = check_tables(catalog, tables)
+        objects, root = open_root(app, store)
+        log, tell = RunLog(Ledger(app.store, app.objects)), on_progress or (lambda _: None)
+
+        def note(text: str) -> None:
+            log.add(Note(text=text))
+            tell(text)
+
+        shelf = Shelf(objects, prefix or place_of(app, opened), root, note)
+        own = _open_model(model, app)
+        job = _Job(
+            opened, catalog, chosen, shelf, own, log, control or Control(), tell, note, not isinstance(model, str)
+        )
+        log.add(
+            RunQueued(
+                kind="catalog",
+                text=f"catalog {opened.name}" + (f" ({', '.join(chosen)})" if chosen else ""),
+                source=opened.name,
+                location=None if opened.network or opened.name in app.sources() else opened.url,
+                model=own.name if own else "offline",
+            )
+        )
+        log.commit()
+        return job
+
+    def _work_quietly(self, job: _Job) -> None:
+        try:
+            with contextlib.suppress(EtudeError):  # it is on the run's record
+                self._work(job)
+        finally:
+            self._room.release()
+
+    def _work(self, job: _Job) -> Cataloged:
+        """The whole flow; its end is on record, whatever it is."""
+        with self._living(job), job.log.closing():
+            job.log.claim(RunStarted(worker=self._app.store.worker_id))
+            job.log.commit()
+            before = self._look_back(job)
+            with self._session(job) as notebook:
+                notebook.files[EARLIER] = before.lines
+                catalog = self._make(job, notebook, before, self._catalog_part(job, before))
+                profile = self._checked(job, catalog.value)
+                notebook.files[CATALOG] = to_line(profile)
+                notebook.reset()
+                summary = self._summarise(job, notebook, before, profile)
+            made = self._keep(job, before, catalog, profile, summary)
+            failed = len(made.metrics.shelved.failed)
+            told = f", {failed} of them could not be read" if failed else ""
+            answer = f"{len(profile.tables)} tables{told}, {len(made.changes)} changes: {made.url}"
+            job.log.add(RunFinished(answer=answer, code=catalog.script))
+        return made
+
+    @contextlib.contextmanager
+    def _living(self, job: _Job) -> Iterator[None]:
+        """While the block runs, a request to cancel the run reaches it."""
+        run_id, done = job.log.run_id, threading.Event()
+        with self._lock:
+            self._live.setdefault(run_id, (job.control, None))
+        watcher = threading.Thread(target=self._watch, args=(job, done), name=f"{run_id}-requests", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            with self._lock:
+                self._live.pop(run_id, None)
+            if job.model is not None and not job.borrowed:
+                job.model.close()
+
+    def _watch(self, job: _Job, done: threading.Event) -> None:
+        """Pass on a request to cancel, whichever process it comes from."""
+        seen = 0
+        while not done.wait(LOOK_S):
+            with contextlib.suppress(EtudeError):
+                for entry in self._app.store.entries(job.log.run_id, after=seen):
+                    seen = entry.seq
+                    if isinstance(entry.event, RunRequested) and entry.event.what == "cancel":
+                        job.control.cancel()
+
+    # Looking back.
+
+    def _look_back(self, job: _Job) -> _Before:
+        """The newest complete run and the catalogs before this one, as far as they asked for the same tables."""
+        latest = job.shelf.latest()
+        if latest is None or latest.tables != job.tables:
+            return _Before(latest, b"", [])
+        lines: list[bytes] = []
+        for data in job.shelf.history(latest):
+            with contextlib.suppress(ValidationError):
+                lines.insert(0, to_line(from_json(data)))
+            if sum(map(len, lines)) > EARLIER_BYTES:
+                break
+        joined = b"".join(lines)
+        return _Before(latest, joined, read_history(joined))
+
+    def _scripts(self, job: _Job, before: _Before, name: str) -> Iterator[tuple[str, Lineage]]:
+        """Scripts to try, the best first: what worked here, what worked for the kind, etude's own."""
+        dialect = job.catalog.dialect
+        found = self._previous_script(job, before, name)
+        if found is not None:
+            script, origin = found
+            yield set_tables(script, job.tables), Lineage(origin="run", previous=origin, previous_sha256=_hash(script))
+        else:
+            shared = job.shelf.script_of(dialect, name)
+            if shared is not None:
+                yield set_tables(shared, job.tables), Lineage(origin="dialect", previous_sha256=_hash(shared))
+        own = make_script(name, dialect)
+        yield set_tables(own, job.tables), Lineage(origin="generator")
+
+    def _previous_script(self, job: _Job, before: _Before, name: str) -> tuple[str, str] | None:
+        """The script of the latest run, or of one of the last ten where that one cannot be read."""
+        if before.latest is None:
+            return None
+        for run in _first_then(before.latest, job.shelf.recent):
+            try:
+                return job.shelf.read(run, name).decode(), run.name
+            except (NotFound, Invalid, UnicodeDecodeError) as error:
+                job.note(f"The script of `{run.name}` cannot be used: {error}")
+        return None
+
+    # The session.
+
+    def _session(self, job: _Job) -> Notebook:
+        settings = self._app.settings
+        limits = settings.limits.model_copy(update={"timeout_s": settings.catalog.timeout_s})
+        return self._app.open_session(job.source, alone=True, record=True, keep=False, query_limits=limits)
+
+    def _make(self, job: _Job, notebook: Notebook, before: _Before, part: _Part[T]) -> _Made[T]:
+        """Play the scripts until one gives what it should; where a model is there, have it improve the first."""
+        failure = ""
+        for number, (script, lineage) in enumerate(self._scripts(job, before, part.script)):
+            try:
+                value = self._play(job, notebook, part, script)
+                task = part.task(value, script) if job.model and not number else None
+                better = self._improve(job, notebook, part, task, lineage) if task else None
+                return better or _Made(script, value, lineage)
+            except Invalid as error:
+                failure = f"`{part.script}` ({lineage.origin}): {error.message}"
+                job.errors.append(failure)
+            if job.model is not None and not number:
+                better = self._improve(job, notebook, part, Task(part.script, script, failure), lineage)
+                if better is not None:
+                    return better
+            notebook.reset()
+        raise Invalid(failure, hint="Look at the steps of the run.")
+
+    def _play(self, job: _Job, notebook: Notebook, part: _Part[T], script: str) -> T:
+        """Run a script, a cell at a time: what it handed out, or `Invalid` that says why it did not."""
+        notebook.files.pop(part.output, None)
+        for code in scripts.split_cells(script):
+            cell = self._execute(job, notebook, code)
+            if not cell.ok:
+                raise Invalid(_told(cell))
+        return self._output(notebook, part)
+
+    def _execute(self, job: _Job, notebook: Notebook, code: str) -> Cell:
+        def show(output: Output) -> None:
+            for line in output.text.splitlines():
+                job.tell(line)
+
+        with job.control.step.stopping(notebook.interrupt):
+            cell = notebook.execute(code, wall_s=self._app.settings.catalog.wall_s, on_output=show, log=job.log)
+            job.log.commit()
+        if cell.outcome == "interrupted" or job.control.wish == "cancel":
+            raise Cancelled("The catalog was cancelled.")
+        return cell
+
+    def _output(self, notebook: Notebook, part: _Part[T]) -> T:
+        data = notebook.files.get(part.output)
+        if data is None:
+            raise Invalid(f"`{part.script}` did not hand out `{part.output}`.", hint="etude.save(name, data)")
+        try:
+            return part.read(data)
+        except (ValidationError, ValueError) as error:
+            raise Invalid(f"`{part.output}` is not what it should be: {str(error)[:500]}") from None
+
+    def _improve(self, job: _Job, notebook: Notebook, part: _Part[T], task: Task, lineage: Lineage) -> _Made[T] | None:
+        """Have the model improve the script; what it made is taken once it has run from its beginning."""
+        assert job.model is not None  # noqa: S101 - the caller looked
+        job.tell(f"{job.model.name} works at {part.script}")
+
+        def complaint() -> str | None:
+            try:
+                self._output(notebook, part)
+            except Invalid as error:
+                return error.message
+            return None
+
+        run = improve(self._app, job.source, job.model, notebook, task, job.log.run_id, job.control, complaint)
+        if run.status == "cancelled":
+            raise Cancelled("The catalog was cancelled.")
+        # What the model used is on this run's account too.
+        step = new_id("step")
+        job.log.add(
+            StepStarted(step_id=step, kind="model", code=job.model.name, params={"run": run.id, "script": part.script}),
+            StepFinished(step_id=step, outcome="ok" if run.status == "succeeded" else "error", usage=run.usage),
+        )
+        if run.status != "succeeded":
+            job.errors.append(f"{part.script}: the model did not help: {(run.error or {}).get('detail', run.status)}")
+            return None
+        script = scripts.tidy(notebook.script())
+        notebook.reset()
+        try:
+            value = self._play(job, notebook, part, script)
+        except Invalid as error:
+            job.errors.append(f"{part.script}: the model's script does not run alone: {error.message}")
+            return None
+        by = {"improved_by": job.model.name, "agent_run": run.id}
+        return _Made(script, value, lineage.model_copy(update=by))
+
+    # The two parts.
+
+    def _catalog_part(self, job: _Job, before: _Before) -> _Part[SourceProfile]:
+        def read(data: bytes) -> SourceProfile:
+            profile = from_json(data)
+            wanted = job.tables or [t.name for t in job.catalog.tables]
+            missing = {name for name in wanted if profile.table(name) is None}
+            if missing:
+                # One that was dropped since the run began is not missed.
+                missing &= {t.name for t in self._app.catalog(job.source).tables}
+            if missing:
+                raise ValueError(f"`{min(missing)}` is missing")
+            return profile
+
+        return _Part(CATALOG_SCRIPT, CATALOG, read, lambda profile, script: _catalog_task(profile, script, before))
+
+    def _checked(self, job: _Job, profile: SourceProfile) -> SourceProfile:
+        """The profile under the names of this source: what a script says of those is not taken."""
+        catalog = job.catalog
+        known = {t.name for t in catalog.tables}
+        update = {
+            "source": catalog.source,
+            "kind": catalog.kind,
+            "dialect": catalog.dialect,
+            "fingerprint": catalog.fingerprint,
+            "tables": tuple({t.name: t for t in profile.tables if t.name in known}.values()),
+            "made_at": profile.made_at or job.started,
+        }
+        job.errors.extend(f"`{t.name}`: {t.error}" for t in profile.tables if t.plan == "failed")
+        return annotate(profile.model_copy(update=update), self._app.annotations(job.source))
+
+    def _summarise(
+        self, job: _Job, notebook: Notebook, before: _Before, profile: SourceProfile
+    ) -> _Made[tuple[Change, ...]]:
+        """What changed; where no script can tell, etude itself does."""
+
+        def task(changes: tuple[Change, ...], script: str) -> Task | None:
+            if not changes:
+                return None
+            told = "\n".join(f"- {c.text}" for c in changes[:40])
+            return Task(SUMMARY_SCRIPT, script, "", f"These changes were found since the last run:\n{told}")
+
+        part = _Part(SUMMARY_SCRIPT, CHANGES, CHANGE_LIST.validate_json, task)
+        try:
+            return self._make(job, notebook, before, part)
+        except (Invalid, SandboxError) as error:
+            job.note(f"The summary is etude's own: {error.message}")
+            script = make_script(SUMMARY_SCRIPT, profile.dialect)
+            return _Made(script, find_changes(profile, before.history), Lineage(origin="generator"))
+
+    # Keeping.
+
+    def _keep(
+        self,
+        job: _Job,
+        before: _Before,
+        catalog: _Made[SourceProfile],
+        profile: SourceProfile,
+        summary: _Made[tuple[Change, ...]],
+    ) -> Cataloged:
+        """Write the run to the shelf: its files, its metrics, then the pointer to it."""
+        name, made = run_name(job.started), {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
+        about = {"run": job.log.run_id, "script": f"{name}/{CATALOG_SCRIPT}", "from": catalog.lineage.origin}
+        files = {
+            CATALOG: to_line(profile),
+            PAGE: render_catalog(profile, summary.value, before.history, about).encode(),
+            SUMMARY: render_summary(profile, summary.value, before.history).encode(),
+            CATALOG_SCRIPT: catalog.script.encode(),
+            SUMMARY_SCRIPT: summary.script.encode(),
+        }
+        same = before.latest is not None and before.latest.tables == job.tables
+        earlier = (before.latest.name, *before.latest.history)[:HISTORY] if before.latest and same else ()
+        shelved = Shelved(
+            name=name,
+            run_id=job.log.run_id,
+            source=profile.source,
+            dialect=profile.dialect,
+            fingerprint=profile.fingerprint,
+            data=data_mark_of(job.catalog),
+            tables=job.tables,
+            failed={t.name: t.error or "" for t in profile.tables if t.plan == "failed"},
+            tried_by=job.model.name if job.model else before.latest.tried_by if before.latest else None,
+            history=earlier,
+        )
+        metrics: list[Metrics] = []
+
+        def measure(run: Shelved) -> bytes:
+            metrics.append(self._measure(job, run, profile, summary.value, made))
+            return metrics[0].model_dump_json(indent=1).encode()
+
+        job.tell("writing")
+        for page in (files[PAGE], files[SUMMARY]):
+            job.log.add(ArtifactCreated(artifact=self._app.objects.put(page, "text/html")))
+        job.control.step.check()
+        job.shelf.publish(shelved, files, measure)
+        self._keep_for_others(job, catalog, summary, profile)
+        return Cataloged(job.log.run_id, f"{job.shelf.url}/{name}", profile, summary.value, metrics[0])
+
+    def _keep_for_others(
+        self, job: _Job, catalog: _Made[SourceProfile], summary: _Made[Any], profile: SourceProfile
+    ) -> None:
+        """Keep the scripts for other databases of the kind, and the profile for those who ask for it."""
+        try:
+            for name, script in ((CATALOG_SCRIPT, catalog.script), (SUMMARY_SCRIPT, summary.script)):
+                job.shelf.keep_script(profile.dialect, name, generalise(script, [t.name for t in job.catalog.tables]))
+        except Unavailable as error:  # the run itself is kept
+            job.note(error.message)
+        if job.tables is None:
+            keep_profile(self._app, job.source, job.catalog, profile)
+
+    def _measure(
+        self,
+        job: _Job,
+        shelved: Shelved,
+        profile: SourceProfile,
+        changes: tuple[Change, ...],
+        lineage: dict[str, Lineage],
+    ) -> Metrics:
+        job.log.commit()
+        run = job.log.run
+        helpers = [s.params["run"] for s in run.steps if s.kind == "model"]
+        steps = [*run.steps, *(step for helper in helpers for step in self._app.store.run(helper).steps)]
+        return Metrics(
+            shelved=shelved,
+            started_at=job.started,
+            seconds=round(time.monotonic() - job.clock, 3),
+            model=job.model.name if job.model else "offline",
+            **run.usage.model_dump(),
+            cells=sum(s.kind == "python" for s in steps),
+            queries=sum(s.kind == "sql" for s in steps),
+            rows_read=sum(s.result.row_count for s in steps if s.kind == "sql" and s.result is not None),
+            tables=len(profile.tables),
+            changes=len(changes),
+            errors=tuple(job.errors),
+            lineage=lineage,
+            versions={"etude": __version__},
+        )
+
+
+def check_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, ...] | None:
+    """The tables as the source calls them, in the order given; `NotFound` that names one that is not there."""
+    if tables is None:
+        return None
+    found = []
+    for name in dict.fromkeys(tables):
+        table = catalog.table(name)
+        if table is None:
+            known = ", ".join(f"`{t.name}`" for t in catalog.tables[:8])
+            raise NotFound(f"There is no table `{name}`.", hint=f"There are: {known}.")
+        found.append(table.name)
+    return tuple(found)
+
+
+def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> Task | None:
+    """What a model should do about the catalog: what fails anew, what is new; None where all is as it was."""
+    last = before.history[-1] if before.history else None
+    # What a model could not mend before, it is not asked for again.
+    known = before.latest.failed if before.latest and before.latest.tried_by else {}
+    failed = [t for t in profile.tables if t.plan == "failed" and known.get(t.name) != (t.error or "")]
+    new = [t for t in profile.tables if last is None or _columns(last.table(t.name)) != _columns(t)]
+    if not failed and not new:
+        return None
+    lines = [f"- `{t.name}` could not be profiled: {t.error}" for t in failed]
+    said = "is there for the first time, or has other columns than before"
+    lines += [f"- `{t.name}` {said}" for t in new[:200] if t not in failed]
+    patterns: Sequence[Pattern] = find_patterns(script, last or profile, [*failed, *new][:50])
+    return Task(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))
+
+
+def _columns(table: TableProfile | None) -> tuple[tuple[str, str], ...] | None:
+    return None if table is None else tuple((c.name, c.type) for c in table.columns)
+
+
+def _first_then(first: Shelved, others: Callable[[], list[Shelved]]) -> Iterator[Shelved]:
+    yield first
+    yield from (run for run in others() if run.name != first.name)
+
+
+def _told(cell: Cell) -> str:
+    return str(as_problem(cell).get("detail", cell.outcome))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _open_model(model: str | Model | None, app: App) -> Model | None:
+    if model is None or model == "offline":
+        return None
+    if not isinstance(model, str):
+        return model
+    from etude.models.open import open_model
+
+    return open_model(model, app.settings)

@@ -1,0 +1,617 @@
+"""From the parts of a question to a QueryPlan: every noun resolved, tables joined along keys, no row counted twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from etude.offline.index import Meaning
+from etude.offline.joins import find_paths, to_one
+from etude.offline.measures import Measured
+from etude.offline.parts import Condition, Measure, Name, Question, Rank
+from etude.offline.prepare import prepare
+from etude.offline.ratios import Ratios
+from etude.offline.resolve import Ambiguous, NotUnderstood, numeric
+from etude.offline.tree import Tree, fit, ref, short
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.words import base_form
+from etude.sources.plan.model import (
+    Aggregate,
+    Arithmetic,
+    Case,
+    ColumnRef,
+    Compare,
+    DaysBetween,
+    Expr,
+    Filter,
+    Named,
+    NullTest,
+    Order,
+    PlanRef,
+    QueryPlan,
+    Single,
+    TimeGrain,
+    Top,
+    When,
+    Window,
+)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A plan, and how the question was understood."""
+
+    plan: QueryPlan
+    reading: str
+    notes: tuple[str, ...] = ()
+
+
+def assemble(question: Question, vocabulary: Vocabulary) -> Assembled:
+    """The plan for the question, or `NotUnderstood` or `Ambiguous`."""
+    question = prepare(question, vocabulary)
+    if question.unknown:
+        shown = ", ".join(f"`{word}`" for word in dict.fromkeys(question.unknown))
+        raise NotUnderstood(f"It is not clear what {shown} means here.")
+    return _Builder(question, vocabulary).build()
+
+
+_LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
+"""Days from the start of a period to the start of the next."""
+
+
+class _Builder(Ratios):
+    """The kinds of plans: groups, lists, averages of counts; ratios come from above."""
+
+    def build(self) -> Assembled:
+        question = self.question
+        self._check_compounds()
+        if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
+            raise NotUnderstood("A change is understood per period; say, for example, per month.")
+        if question.ratio is not None:
+            self._refuse(rank=question.rank, condition=question.thresholds)
+            over = question.ratio.upper.thresholds or question.ratio.lower.thresholds
+            plan = self._ratio_over() if over else self._ratio()
+        elif any(m.of_count and m.name.tables for m in question.requested if isinstance(m, Measure)):
+            plan = self._average_of_counts()
+        elif self._counts_entities():
+            plan = self._entities_over()
+        elif self._is_grouped():
+            plan = self._grouped()
+        else:
+            plan = self._listing()
+        return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.told))
+
+    def _reading(self) -> str:
+        text = ", ".join(piece for piece in self.said if piece)
+        return text[:1].upper() + text[1:] + "."
+
+    def _is_grouped(self) -> bool:
+        question = self.question
+        parts = [p for p in (*question.requested, *question.asked) if isinstance(p, Measure)]
+        rank = question.rank.by if question.rank else None
+        if isinstance(rank, Measure):
+            parts.append(rank)
+        if question.ordering is not None and isinstance(question.ordering.by, Measure):
+            parts.append(question.ordering.by)
+        grouped = bool(question.thresholds) or any(not self._measured(part).raw for part in parts)
+        if not grouped and parts and question.groups:
+            grouped = not self._keyed_groups()
+        alone = all(isinstance(part, Measure) for part in question.requested) and not question.rank
+        if not grouped and parts and alone and not question.groups and not question.ordering:
+            # "How many units were sold" asks for their sum, not for a list of quantities.
+            return True
+        return grouped or (bool(question.groups) and not parts and not question.requested)
+
+    def _counts_entities(self) -> bool:
+        """`How many customers have more than 5 orders`."""
+        question = self.question
+        asked = question.asked
+        return bool(
+            question.thresholds and not question.groups and len(asked) == 1 and isinstance(asked[0], Measure)
+            and asked[0].fn == "count" and asked[0].name.tables and not question.rank
+        )  # fmt: skip
+
+    def _entities_over(self) -> QueryPlan:
+        question = self.question
+        self._refuse(order=question.ordering, number=question.top, noun=question.listed and question.requested)
+        (asked,) = question.asked
+        assert isinstance(asked, Measure)  # noqa: S101 - for the type checker
+        inner = self._over(asked.name, question.thresholds)
+        self.said.insert(0, "number of these")
+        count = Aggregate(fn="count", alias=fit(f"number_of_{short(self.resolver.anchor)}"))
+        return QueryPlan(source=PlanRef(plan=inner, alias="groups"), aggregate=(count,))
+
+    def _over(self, name: Name, thresholds: Sequence[Any], conditions: Sequence[Condition] | None = None) -> QueryPlan:
+        """The keys of things of which a measure passes."""
+        question = self.question
+        part = Question(
+            requested=(name,), asked=(name,), subject=name, plural=True, thresholds=tuple(thresholds),
+            conditions=question.conditions if conditions is None else tuple(conditions), context=question.context,
+            absences=question.absences, loose=question.loose, verbs=question.verbs, prefer=question.prefer,
+        )  # fmt: skip
+        made = _Builder(part, self.vocabulary)
+        plan = made.build().plan
+        self.said.extend(made.said)
+        return plan
+
+    def _grouped(self) -> QueryPlan:
+        question = self.question
+        shown = [self._measured(p) for p in question.requested if isinstance(p, Measure)]
+        asked = [self._measured(p) for p in question.asked if isinstance(p, Measure)]
+        rank = question.rank
+        ranked = self._measured(rank.by) if rank and isinstance(rank.by, Measure) else None
+        after = self._measured(rank.then) if rank and rank.then else None
+        ordering = question.ordering
+        ordered = self._measured(ordering.by) if ordering and isinstance(ordering.by, Measure) else None
+        limits = [(self._measured(t.measure), t.op, t.number) for t in question.thresholds]
+        measures = list(
+            dict.fromkeys(
+                [
+                    *shown,
+                    *asked,
+                    *([ranked] if ranked else []),
+                    *([after] if after else []),
+                    *([ordered] if ordered else []),
+                ]
+            )
+        )
+        visible = list(dict.fromkeys([*shown, *asked])) if question.listed else measures
+        if question.listed and shown:
+            visible = shown
+        base = self._base([*measures, *(m for m, _, _ in limits)])
+        self._check_average(measures)
+        self.resolver = replace(self.resolver, anchor=base)
+        question = self.question = self._without_unit(base)
+        keys, hidden = self._keys()
+        tree = self._tree(base)
+        grains = [group for group in question.groups if group.name is None]
+        for column in [*keys, *hidden]:
+            tree.add(column.table)
+        for measured in [*measures, *(m for m, _, _ in limits)]:
+            tree.add(measured.table)
+            for dated in (measured.column, measured.until):
+                if dated is not None:
+                    tree.add(dated.table)
+        where = self._where(tree)
+        group_by: list[Any] = [ref(column) for column in dict.fromkeys([*keys, *hidden])]
+        dates = []
+        for group in grains:
+            column = self.resolver.date_column(self._dated_tables(tree))
+            tree.add(column.table)
+            dates.append(Named(expr=TimeGrain(grain=group.grain, of=ref(column)), alias=group.grain))
+        aggregates: list[Aggregate] = []
+        names: dict[Measured, str] = {}
+        for measured in dict.fromkeys([*measures, *(m for m, _, _ in limits)]):
+            alias = self._free(measured.alias, [*keys, *hidden], names.values())
+            names[measured] = alias
+            aggregates.append(self._aggregate(measured, tree, alias))
+        self.notes.extend(f"Those with no `{m.table}` at all are left out." for m, op, _ in limits if op in ("<", "<="))
+        having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
+        order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
+        if after is not None and ordering is None:
+            order.append(Order(by=names[after], desc=True))
+        if (rank or limits or limit) and not (keys or dates):
+            raise NotUnderstood("It is not clear among what to choose.")
+        if limit is not None:
+            where.extend(NullTest(column=ref(key), op="is not null") for key in keys if key.nulls)
+        select: tuple[Any, ...] = ()
+        hide = [m for m in names if m not in visible]
+        if hidden or hide:
+            select = (*dates, *(ref(column) for column in keys), *(names[m] for m in names if m in visible))
+        plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
+        if (question.shares or question.change) and hidden:
+            raise NotUnderstood("It is not clear what to show besides the change.")
+        if question.shares:
+            return self._share(plan, names, dates, keys)
+        if question.change:
+            return self._changes(plan, names, dates, keys)
+        if hide:
+            plan = self._project(plan, dates, keys, [names[m] for m in names if m in visible])
+        self._say_groups(names, visible, keys, dates, limits)
+        self._say_order(order, limit)
+        return plan
+
+    def _without_unit(self, base: str) -> Question:
+        """`average amount per order` of something else is the average over orders."""
+        kept = []
+        for group in self.question.groups:
+            found = self._group_meaning(group.name) if group.name is not None else None
+            whole = found is not None and found.column is None and found.table == base
+            if not (
+                whole and group.text.startswith("per ") and len(self.question.asked) + len(self.question.groups) > 1
+            ):
+                kept.append(group)
+        return replace(self.question, groups=tuple(kept))
+
+    def _check_average(self, measures: Sequence[Measured]) -> None:
+        """`average rating of businesses`, where each has many: of all ratings, or of each one's average?"""
+        named = [n for n in (self.question.subject, *self.question.context) if n is not None and n.tables]
+        about = self.resolver.table_of(self.question.subject) if self.question.subject else None
+        told = {
+            base_form(w) for p in self.question.requested if isinstance(p, Measure) for w in p.name.text.lower().split()
+        }
+        if any(told & {*self.vocabulary.table(measured.table).words} for measured in measures):
+            return
+        if about is not None and any(measured.table == about.name for measured in measures):
+            return
+        for name in named:
+            subject = self.resolver.table_of(name)
+            if subject is not None and (subject.name, "") not in self.prefer:
+                self._check_average_of(subject, measures)
+
+    def _check_average_of(self, subject: KnownTable, measures: Sequence[Measured]) -> None:
+        grouped = {m.table for group in self.question.groups if group.name for m in group.name.tables}
+        nouns = {m.table for p in self.question.requested if isinstance(p, Name) for m in p.meanings}
+        for measured in measures:
+            apart = measured.table != subject.name and self._refers_to(measured.table, subject.name)
+            if measured.fn in ("avg", "median") and apart and subject.name not in grouped | nouns:
+                raise NotUnderstood(
+                    f"The average may be over all `{measured.table}`, or over the averages of each `{subject.name}`."
+                )
+
+    def _project(
+        self, plan: QueryPlan, dates: Sequence[Named], keys: Sequence[KnownColumn], shown: Sequence[str]
+    ) -> QueryPlan:
+        """Measures follow the columns of `select`; those that only sort or limit are dropped by a plan around it."""
+        inner = plan.model_copy(update={"select": ()})
+        columns = [*(d.alias for d in dates), *(key.name for key in keys), *shown]
+        if len({c.lower() for c in columns}) < len(columns):
+            raise NotUnderstood("Two columns of the answer would have one name.")
+        outer_order = [
+            Order(by=o.by.column if isinstance(o.by, ColumnRef) else o.by, desc=o.desc)
+            for o in plan.order_by
+            if isinstance(o, Order)
+        ]
+        return QueryPlan(
+            source=PlanRef(plan=inner, alias="groups"),
+            select=tuple(columns),
+            order_by=tuple(outer_order),
+        )
+
+    def _share(
+        self, plan: QueryPlan, names: dict[Measured, str], dates: Sequence[Named], keys: Sequence[KnownColumn]
+    ) -> QueryPlan:
+        """Each group's part of the whole."""
+        self._refuse(condition=plan.having, number=plan.limit)
+        if len(names) != 1:
+            raise NotUnderstood("It is not clear of which number the share is meant.")
+        ((measured, alias),) = names.items()
+        part: Expr = Arithmetic(op="/", args=(alias, Window(window="total", of=alias)))
+        if self.question.shares != 1:
+            part = Arithmetic(op="*", args=(part, self.question.shares))
+        columns = (*(d.alias for d in dates), *(key.name for key in keys))
+        if len({*columns}) < len(columns):
+            raise NotUnderstood("Two columns of the answer would have one name.")
+        self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")
+        inner = plan.model_copy(update={"order_by": (), "select": ()})
+        return QueryPlan(
+            source=PlanRef(plan=inner, alias="groups"),
+            select=(*columns, Named(expr=part, alias="share")),
+            order_by=tuple(Order(by=column) for column in columns[:1]),
+        )
+
+    def _changes(
+        self, plan: QueryPlan, names: dict[Measured, str], dates: Sequence[Named], keys: Sequence[KnownColumn]
+    ) -> QueryPlan:
+        """Each period beside the one before."""
+        self._refuse(condition=plan.having, number=plan.limit)
+        if len(names) != 1 or len(dates) != 1:
+            raise NotUnderstood(
+                "A change is understood for one number per period, such as the growth of sales per month."
+            )
+        ((measured, alias),) = names.items()
+        period = dates[0].alias
+        columns = (period, *(key.name for key in keys))
+        if len({*columns}) < len(columns):
+            raise NotUnderstood("Two columns of the answer would have one name.")
+        before = Window(window="previous", of=alias, per=tuple(key.name for key in keys), by=period)
+        value: Expr = Arithmetic(op="-", args=(alias, before))
+        if self.question.change == "percent":
+            value = Arithmetic(op="*", args=(Arithmetic(op="/", args=(value, before)), 100))
+        # Where a period has no rows, the row before is not the period before.
+        last = Window(window="previous", of=period, per=tuple(key.name for key in keys), by=period)
+        gap = Compare(column=DaysBetween(days_between=(last, period)), op="<=", value=_LONGEST[period])
+        value = Case(case=(When(when=gap, then=value),))
+        self.said.insert(0, f"{measured.label}{self._per(keys, dates)}, and its change since the {period} before")
+        name = "growth_percent" if self.question.change == "percent" else "change"
+        inner = plan.model_copy(update={"order_by": (), "select": ()})
+        return QueryPlan(
+            source=PlanRef(plan=inner, alias="periods"),
+            select=(*columns, alias, Named(expr=value, alias=name)),
+            order_by=tuple(Order(by=column) for column in columns),
+        )
+
+    def _free(self, alias: str, keys: Iterable[KnownColumn], taken: Iterable[str]) -> str:
+        used = {key.name.lower() for key in keys} | {name.lower() for name in taken}
+        while alias.lower() in used:
+            alias += "_"
+        return alias
+
+    def _base(self, measures: Sequence[Measured]) -> str:
+        """The measured table with the finest rows: from it every other one is met at most once."""
+        tables = list(dict.fromkeys(m.table for m in measures)) or [self.resolver.anchor]
+        for table in tables:
+            ways = [find_paths(self.vocabulary, table, other)[1] for other in tables]
+            if all(paths and any(to_one(path) for path in paths) for paths in ways):
+                return table
+        raise NotUnderstood("It measures things that do not share rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
+
+    def _order_groups(
+        self, rank: Rank | None, ranked: Measured | None, ordered: Measured | None, keys: Sequence[KnownColumn],
+        names: dict[Measured, str], dates: Sequence[Named], visible: Sequence[Measured],
+    ) -> tuple[list[Order], int | None]:  # fmt: skip
+        question = self.question
+        ordering, limit = question.ordering, question.top
+        order: list[Order] = []
+        if ordering is not None:
+            by: Any = None
+            if ordered is not None:
+                by = names[ordered]
+            elif isinstance(ordering.by, Name):
+                by = self._order_name(ordering.by, keys, names)
+            elif ranked is not None:
+                by = names[ranked]
+            elif visible:
+                by = names[visible[-1]]
+            else:
+                by = ref(keys[0])
+            order.append(
+                Order(
+                    by=by,
+                    desc=ordering.direction == "desc"
+                    or (ordering.direction is None and by in names.values() and bool(limit)),
+                )
+            )
+        elif ranked is not None and rank is not None:
+            order.append(Order(by=names[ranked], desc=rank.direction == "desc"))
+        elif limit and visible:
+            order.append(Order(by=names[visible[-1]], desc=not question.lowest))
+        elif dates:
+            order.extend(Order(by=date.alias) for date in dates)
+        if limit is None and rank is not None and ordering is None:
+            limit = self._one_or_ask(rank)
+        return order, limit
+
+    def _one_or_ask(self, rank: Rank) -> int | None:
+        if self.question.plural and self.question.groups:
+            return None
+        if self.question.plural:
+            raise NotUnderstood(
+                f"It asks for several with `{rank.text}`, but not for how many; say, for example, top 5."
+            )
+        return 1
+
+    def _order_name(self, name: Name, keys: Sequence[KnownColumn], names: dict[Measured, str]) -> Any:
+        for column in keys:
+            if any((m.table, m.column) == (column.table, column.name) for m in name.columns):
+                return ref(column)
+        for measured, alias in names.items():
+            if measured.column is not None and any(m.column == measured.column.name for m in name.columns):
+                return alias
+            if measured.column is None and any(m.table == measured.table for m in name.tables):
+                return alias
+        for column in keys:
+            if any(m.table == column.table for m in name.tables):
+                return ref(column)
+        raise NotUnderstood(f"The answer has no `{name.text}` to sort by.")
+
+    def _listing(self) -> QueryPlan:
+        question, resolver = self.question, self.resolver
+        base = resolver.anchor
+        table = self.vocabulary.table(base)
+        columns: list[KnownColumn] = []
+        whole = False
+        for part in question.requested:
+            if isinstance(part, Measure):
+                column = self._measured(part).column
+                assert column is not None  # noqa: S101 - for the type checker
+                columns.append(column)
+                continue
+            found = self._listed_meaning(part)
+            owner = self.vocabulary.table(found.table)
+            if found.label:
+                columns.extend(owner.column(n) for n in owner.label)
+            elif found.column is not None:
+                columns.append(owner.column(found.column))
+            else:
+                whole = True
+                columns.extend(self._display(owner) or owner.columns)
+        for group in question.groups:
+            if group.name is None:
+                raise NotUnderstood("There is nothing to compute for each period.")
+            keys = self._columns_of(group.name)[1]
+            columns = [*(key for key in keys if key not in columns), *columns]
+        if not columns:
+            raise NotUnderstood("It is not clear what to show.")
+        tree = self._tree(base)
+        sort, limit = self._sort_rows(table)
+        explicit = question.listed or not whole
+        if sort is not None and not explicit and sort[0] not in columns:
+            columns.append(sort[0])
+        for column in columns:
+            tree.add(column.table)
+        if sort is not None and not tree.reaches_one(sort[0].table):
+            raise NotUnderstood(
+                f"There may be several `{sort[0].name}` for each; say whether their sum or the highest counts."
+            )
+        if sort is not None:
+            tree.add(sort[0].table)
+        where = self._where(tree)
+        columns = list(dict.fromkeys(columns))
+        order = [Order(by=ref(sort[0]), desc=sort[1])] if sort else []
+        self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
+        self._say_order(order, limit)
+        if sort is not None and limit is not None and sort[0].nulls:
+            where.append(NullTest(column=ref(sort[0]), op="is not null"))
+        select = tuple(ref(column) for column in columns)
+        if question.rank is not None and question.groups and sort is not None:
+            return self._best_of_each(tree, columns, where, sort)
+        if self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
+            return self._plan(tree, (), where, select, [], [], order, limit)
+        return self._plan(tree, select, where, (), [], [], order, limit)
+
+    def _best_of_each(
+        self, tree: Tree, columns: Sequence[KnownColumn], where: list[Filter], sort: tuple[KnownColumn, bool]
+    ) -> QueryPlan:
+        """`the most expensive product in each category`."""
+        shown = [*columns, *([sort[0]] if sort[0] not in columns else [])]
+        names = {column.name.lower() for column in shown}
+        groups = [c for group in self.question.groups if group.name for c in self._columns_of(group.name)[1]]
+        if len(names) < len(shown) or tree.fans() or self.question.ordering is not None or self._keyed_groups():
+            raise NotUnderstood("It is not clear which one of each group is meant.")
+        per = tuple(column.name for column in groups)
+        top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1])
+        self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
+        where.append(NullTest(column=ref(sort[0]), op="is not null"))
+        plan = self._plan(tree, tuple(ref(column) for column in shown), where, (), [], [], [], None)
+        return plan.model_copy(update={"top": top})
+
+    def _listed_meaning(self, name: Name) -> Meaning:
+        if name is self.question.subject and name.tables:
+            return Meaning(self.resolver.anchor)
+        if name.tables and (not name.columns or name.tables[0].cost < name.columns[0].cost):
+            table = self.resolver.table_of(name)
+            assert table is not None  # noqa: S101 - for the type checker
+            return Meaning(table.name)
+        return self.resolver.meaning(name)
+
+    def _repeats(self, tree: Tree, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
+        """Whether the same row could be listed twice."""
+        if self.question.distinct or tree.fans():
+            return True
+        keyed = all(table.column(key) in columns for key in table.key) and bool(table.key)
+        if keyed:
+            return False
+        if len(columns) == 1 and columns[0].kind == "text" and columns[0].name not in table.label:
+            return True
+        # Without a subject it asks for the values of a column, and each of them once.
+        return self.question.subject is None or columns[0].table != table.name
+
+    def _sort_rows(self, table: KnownTable) -> tuple[tuple[KnownColumn, bool] | None, int | None]:
+        question = self.question
+        rank, ordering, limit = question.rank, question.ordering, question.top
+        by = ordering.by if ordering is not None else None
+        column: KnownColumn | None = None
+        if isinstance(by, Name):
+            column = self._order_column(by, table)
+        elif isinstance(by, Measure):
+            column = self._measured(by).column
+        ranked = self._rank_column(rank, table) if rank is not None else None
+        if column is None:
+            column = ranked
+        desc = ordering.direction == "desc" if ordering is not None and ordering.direction else False
+        if ordering is not None and ordering.direction is None and rank is not None and column == ranked:
+            desc = rank.direction == "desc"
+        raw = [self._measured(p).column for p in (*question.requested, *question.asked) if isinstance(p, Measure)]
+        if ordering is not None and column is None and raw:
+            column = raw[0]
+        if ordering is not None and column is None:
+            names = [p for p in question.requested if isinstance(p, Name)]
+            found = self._listed_meaning(names[0]) if names else Meaning(table.name)
+            owner = self.vocabulary.table(found.table)
+            shown = [owner.column(found.column)] if found.column else self._display(owner)
+            if not shown:
+                raise NotUnderstood("It is not clear what to sort by.")
+            column = shown[0]
+        if rank is not None and limit is None and ordering is None:
+            limit = self._one_or_ask(rank)
+        if rank is not None and ordering is None:
+            desc = rank.direction == "desc"
+        if rank is not None and ordering is not None and limit is not None and ranked is not None and column != ranked:
+            raise NotUnderstood("It ranks by one thing and sorts by another.")
+        if limit is not None and column is None:
+            raise NotUnderstood("It is not clear by what the first ones are chosen.")
+        if rank is not None and ordering is not None and limit is None and not question.plural:
+            limit = 1
+        if rank is not None and limit is not None and ordering is not None and desc != (rank.direction == "desc"):
+            raise NotUnderstood("It ranks one way and sorts the other.")
+        return (column, desc) if column is not None else None, limit
+
+    def _order_column(self, name: Name, table: KnownTable) -> KnownColumn:
+        if name.tables and not name.columns:
+            shown = self._display(self.vocabulary.table(self._group_meaning(name).table))
+            if shown:
+                return shown[0]
+        return self.resolver.column(name)
+
+    def _rank_column(self, rank: Rank, table: KnownTable) -> KnownColumn:
+        if isinstance(rank.by, Name):
+            return self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
+        if isinstance(rank.by, Measure):
+            column = self._measured(rank.by).column
+            assert column is not None  # noqa: S101 - for the type checker
+            return column
+        for word in rank.implied:
+            fitting = [
+                c for c in table.columns
+                if word in c.words and (numeric(c) or c.kind in ("date", "timestamp") or c.words[-1:] == ("year",))
+                and not {"created", "updated"} & {*c.words}
+            ]  # fmt: skip
+            if len(fitting) == 1:
+                return fitting[0]
+            if len(fitting) > 1:
+                raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
+        raise NotUnderstood(f"It is not clear which column of `{table.name}` makes it the `{rank.text}`.")
+
+    def _ratio_over(self) -> QueryPlan:
+        """`authors with 3 or more papers to authors with less than 3`."""
+        question, ratio = self.question, self.question.ratio
+        assert ratio is not None  # noqa: S101 - for the type checker
+        self._refuse(condition=question.conditions or question.loose or question.absences, group=question.groups)
+        self._refuse(noun=question.context)
+        plans = []
+        for alias, side in (("upper", ratio.upper), ("lower", ratio.lower)):
+            name = side.subject.name if isinstance(side.subject, Measure) else side.subject
+            if name is None or not name.tables or side.context or side.loose:
+                raise NotUnderstood("It is not clear what the ratio compares.")
+            if side.thresholds:
+                inner = self._over(name, side.thresholds, side.conditions)
+                count = Aggregate(fn="count", alias=alias)
+                plans.append(QueryPlan(source=PlanRef(plan=inner, alias="groups"), aggregate=(count,)))
+            elif not side.conditions:
+                table = self.resolver.table_of(name)
+                assert table is not None  # noqa: S101 - for the type checker
+                plans.append(QueryPlan(source=table.name, aggregate=(Aggregate(fn="count", alias=alias),)))
+            else:
+                raise NotUnderstood("It is not clear what the ratio compares.")
+        value = self._scaled(Arithmetic(op="/", args=("upper", Single(plan=plans[1]))))
+        return QueryPlan(source=PlanRef(plan=plans[0], alias="parts"), select=(Named(expr=value, alias="ratio"),))
+
+    def _average_of_counts(self) -> QueryPlan:
+        """`average number of orders per customer`: counted for each, then averaged."""
+        question = self.question
+        measures = [p for p in question.requested if isinstance(p, Measure)]
+        if len(measures) != 1 or len(question.requested) != 1 or len(question.groups) != 1 or question.rank:
+            raise NotUnderstood("It is not clear for what the number is averaged; say, for example, per customer.")
+        self._refuse(condition=question.thresholds, order=question.ordering, number=question.top)
+        counted = self._measured(Measure("count", measures[0].name, measures[0].distinct))
+        self.resolver = replace(self.resolver, anchor=counted.table)
+        tree = self._tree(counted.table)
+        dates = self._dates(tree)
+        name = question.groups[0].name
+        keys = self._columns_of(name)[1] if name is not None else []
+        for column in keys:
+            tree.add(column.table)
+        where = self._where(tree)
+        aggregate = self._aggregate(counted, tree, "counted")
+        inner = self._plan(tree, (), where, (*dates, *(ref(c) for c in keys)), [aggregate], [], [], None)
+        fn = measures[0].fn
+        self.said.insert(0, f"{fn} over{self._per(keys, dates).removeprefix(' per')} of the {counted.label}")
+        outer = Aggregate(fn=fn, of="counted", alias=fit(f"{fn}_{counted.alias}"))
+        return QueryPlan(source=PlanRef(plan=inner, alias="counts"), aggregate=(outer,))
+
+    def _say_groups(self, names: dict[Measured, str], visible: Sequence[Measured], keys: Sequence[KnownColumn],
+                    dates: Sequence[Named], limits: Sequence[tuple[Measured, str, float]]) -> None:  # fmt: skip
+        head = " and ".join(m.label for m in names if m in visible) or "list"
+        per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
+        self.said.insert(0, head + (f" per {', '.join(per)}" if per else ""))
+        self.said.extend(f"with {m.label} {op} {number:,}" for m, op, number in limits)
+
+    def _say_order(self, order: Sequence[Order], limit: int | None) -> None:
+        if order:
+            by = order[0].by
+            name = by.column if isinstance(by, ColumnRef) else by
+            self.said.append(f"{'highest' if order[0].desc else 'lowest'} `{name}` first")
+        if limit:
+            self.said.append(f"the first {limit}" if limit > 1 else "only the first")

@@ -1,0 +1,453 @@
+"""Conditions as filters of a plan: on the rows themselves, on what they refer to, on what refers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from etude.offline.index import Hit
+from etude.offline.joins import distance, find_paths, hops_of, to_one
+from etude.offline.parts import Absence, Condition, Name, Question
+from etude.offline.resolve import MONEY, NotUnderstood, Resolver, choose_anchor, countable, nouns_of, numeric
+from etude.offline.tree import Tree, ref
+from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.words import root
+from etude.sources.plan.model import (
+    Aggregate,
+    AggregateFn,
+    And,
+    Between,
+    ColumnRef,
+    Compare,
+    DatePart,
+    Filter,
+    InList,
+    Match,
+    Member,
+    Not,
+    NullTest,
+    Or,
+    Order,
+    QueryPlan,
+    Single,
+)
+
+
+@dataclass
+class Conditions:
+    """A question being made into a plan: what its nouns mean so far, and what there is to say about it."""
+
+    question: Question
+    vocabulary: Vocabulary
+    notes: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """The reading, piece by piece."""
+
+    def __post_init__(self) -> None:
+        anchor = choose_anchor(self.question, self.vocabulary)
+        named = tuple(t for t in (self._loose_table(name) for name in self.question.context) if t)
+        self.prefer = frozenset(self.question.prefer)
+        self.verbs = frozenset(root(verb) for verb in self.question.verbs)
+        self.nouns = {m.table for name in nouns_of(self.question) for m in name.tables if m.cost < 3}
+        self.mentioned = self.nouns | {anchor}
+        self.resolver = Resolver(self.vocabulary, anchor, named, self.prefer)
+
+    def _tree(self, base: str) -> Tree:
+        return Tree(self.vocabulary, base, self.prefer, self.verbs)
+
+    def _check_compounds(self) -> None:
+        """`customer orders` are orders of customers; two nouns side by side that no key connects are not understood."""
+        for name in nouns_of(self.question):
+            owner = name.owner
+            if owner is None or not owner.tables or not name.tables:
+                continue
+            ways = [distance(self.vocabulary, o.table, m.table) for o in owner.tables for m in name.tables]
+            if min(ways) > 1:
+                raise NotUnderstood(f"It is not clear what `{owner.text}` says of `{name.text}`.")
+
+    def _refuse(self, **parts: object) -> None:
+        """What is there but has no place in this kind of answer."""
+        for what, part in parts.items():
+            if part:
+                raise NotUnderstood(f"It is not clear what the {what} is about here.")
+
+    def _loose_table(self, name: Name) -> str | None:
+        return min(name.tables, key=lambda m: m.cost).table if name.tables else None
+
+    def _where(self, tree: Tree) -> list[Filter]:
+        """Conditions that hold for a row of the base: on itself, on what it refers to, or on what refers to it."""
+        question = self.question
+        where: list[Filter] = []
+        far: list[tuple[Condition, list[str]]] = []
+        needed: list[str] = []
+        before: list[str] = []
+        for name in question.context:
+            table = self._context_table(name)
+            if table is None or table in tree.single:
+                continue
+            if needed or not tree.reaches_one(table, before):
+                needed.append(table)
+            else:
+                tree.add(table, before)
+            before = [table]
+        loose = tuple(Condition("flag", name.text, name, after=question.subject) for name in question.loose)
+        for condition in (*question.conditions, *loose):
+            tables = self._condition_tables(condition, tree)
+            if all(
+                tree.reaches_one(t, self._near(condition), condition.said) or t in tree.single for t in tables
+            ) and not ({*tables} & {*needed}):
+                for table in tables:
+                    tree.add(table, self._near(condition), condition.said)
+                where.append(self._filter(condition, tree))
+            elif condition.said == "counted":
+                raise NotUnderstood(
+                    f"It is not clear whether `{condition.text}` is meant of one row or of all together."
+                )
+            elif condition.kind == "flag" and any(self._kept_over_time(t) for t in tables):
+                raise NotUnderstood(f"`{condition.text}` changes over time; it is not clear when it is meant.")
+            elif condition.negated:
+                where.append(self._never(condition, tables, tree))
+            elif condition.op == "and" and condition.either and not question.both:
+                raise NotUnderstood(f"It is not clear whether `{condition.text}` means one of them or all.")
+            else:
+                far.append((condition, tables))
+        if far or needed:
+            where.extend(self._exists(tree, far, needed))
+        where.extend(self._absent(absence, tree) for absence in question.absences)
+        return where
+
+    def _kept_over_time(self, table: str) -> bool:
+        return any(c.kind in ("date", "timestamp") for c in self.vocabulary.table(table).columns)
+
+    def _context_table(self, name: Name) -> str | None:
+        table = self.resolver.table_of(name)
+        return table.name if table is not None else None
+
+    def _flag_column(self, name: Name) -> KnownColumn:
+        """A noun that only says something of the subject: a flag, or a number that may be zero."""
+        column = self.resolver.column(name, lambda c: c.flag is not None or countable(c))
+        exact = any((m.table, m.column, m.cost) == (column.table, column.name, 0) for m in name.meanings)
+        if column.flag is None and not (exact and countable(column) and column.low == 0):
+            raise NotUnderstood(f"It is not clear what `{name.text}` says here.")
+        return column
+
+    def _loose(self, name: Name, tree: Tree) -> Filter:
+        column = self._flag_column(name)
+        if not tree.reaches_one(column.table):
+            raise NotUnderstood(f"It is not clear what `{name.text}` says here.")
+        tree.add(column.table)
+        return self._one_filter(Condition("flag", name.text, name), tree)
+
+    def _near(self, condition: Condition) -> list[str]:
+        """The table of the noun before a condition."""
+        if condition.after is None or not condition.after.tables:
+            return []
+        return [m.table for m in condition.after.tables]
+
+    def _exists(self, tree: Tree, far: list[tuple[Condition, list[str]]], needed: list[str]) -> list[Filter]:
+        """Rows of the base that have at least one row elsewhere for which the conditions hold."""
+        base = self.vocabulary.table(tree.base)
+        if self.question.both and len(base.key) == 1 and len(far) > 1:
+            once = replace(self.question, both=False)
+            whole, self.question = self.question, once
+            made = [f for part in far for f in self._exists(tree, [part], needed)]
+            self.question = whole
+            return made
+        if self.question.both:
+            raise NotUnderstood("It asks for things that have both.")
+        if len(base.key) != 1:
+            # Without a key the rows are joined; a list of columns then shows each combination once.
+            for table in needed:
+                tree.add(table)
+            filters = []
+            for condition, tables in far:
+                for table in tables:
+                    tree.add(table, self._near(condition), condition.said)
+                filters.append(self._filter(condition, tree))
+            return filters
+        inner = self._tree(tree.base)
+        before: list[str] = []
+        for table in needed:
+            inner.add(table, before)
+            before = [table]
+        filters = []
+        for condition, tables in far:
+            for table in tables:
+                inner.add(table, self._near(condition), condition.said)
+            filters.append(self._filter(condition, inner))
+        key = ref(base.column(base.key[0]))
+        for hop in tree.hops:
+            if hop in inner.hops and not hop.to_one:
+                raise NotUnderstood("It restricts the same related rows twice.")
+        self._check_ways(inner, exists=True)
+        plan = QueryPlan(source=tree.base, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
+        return [Member(column=key, op="in", plan=plan)]
+
+    def _never(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter:
+        """`customers who did not buy tea`: none of their rows, not one that is another."""
+        (made,) = self._exists(tree, [(replace(condition, negated=False), list(tables))], [])
+        if not isinstance(made, Member):
+            raise NotUnderstood(f"It is not clear what `{condition.text}` means here.")
+        return Member(column=made.column, op="not in", plan=made.plan)
+
+    def _absent(self, absence: Absence, tree: Tree) -> Filter:
+        base = self.vocabulary.table(self.resolver.anchor if self.resolver.anchor in tree.single else tree.base)
+        table = self.resolver.table_of(absence.name)
+        if table is None or len(base.key) != 1:
+            raise NotUnderstood(f"It is not clear what having no `{absence.name.text}` means.")
+        inner = self._tree(table.name)
+        inner.add(base.name)
+        filters = []
+        for condition in absence.conditions:
+            for other in self._condition_tables(condition, inner):
+                inner.add(other, self._near(condition), condition.said)
+            filters.append(self._filter(condition, inner))
+        key = ref(base.column(base.key[0]))
+        self.said.append(f"that have no `{table.name}`")
+        self.mentioned.add(base.name)
+        self._check_ways(inner, exists=True)
+        plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
+        return Member(column=key, op="not in", plan=plan)
+
+    def _condition_tables(self, condition: Condition, tree: Tree) -> list[str]:
+        return list(dict.fromkeys(self._condition_column(c, tree)[0].table for c in (condition, *condition.either)))
+
+    def _condition_column(self, condition: Condition, tree: Tree) -> tuple[KnownColumn, Hit | None]:
+        match condition.kind:
+            case "value":
+                near = self._near(condition)
+                hit = self.resolver.hit(condition, near[0] if near else None)
+                self.mentioned.add(hit.table)
+                return self.vocabulary.table(hit.table).column(hit.column), hit
+            case "span":
+                return self._span_column(condition, tree), None
+            case "weekday":
+                near = [t for t in dict.fromkeys([*self._near(condition), *self._dated_tables(tree)])]
+                return self.resolver.date_column(near, condition.near), None
+            case "compare" if condition.name is None:
+                return self._worth_column(condition), None
+            case "compare" | "between" | "average":
+                assert condition.name is not None  # noqa: S101 - for the type checker
+                return self.resolver.column(self._close_to(condition), lambda c: c.kind == "number"), None
+        name = self._close_to(condition) if condition.name is not None else None
+        if name is not None and condition.kind == "flag":
+            return self._flag_column(name), None
+        if name is None:
+            raise NotUnderstood(f"It is not clear which column `{condition.text}` is about.")
+        if not name.columns:
+            table = self.resolver.table_of(name)
+            if table is None or not table.label:
+                raise NotUnderstood(f"It is not clear which column `{condition.text}` is about.")
+            return table.column(table.label[0]), None
+        return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
+
+    def _worth_column(self, condition: Condition) -> KnownColumn:
+        """What a row is worth, if it has one number for that."""
+        name = next(iter(self._near(condition)), self.resolver.anchor)
+        money = [c for c in self.vocabulary.table(name).columns if numeric(c) and MONEY & {*c.words}]
+        if len(money) != 1:
+            raise NotUnderstood(f"It is not clear which number of `{name}` is `{condition.text}`.")
+        self.notes.append(f"`{condition.text}` is read of `{name}.{money[0].name}`.")
+        return money[0]
+
+    def _close_to(self, condition: Condition) -> Name:
+        """The condition's noun, narrowed to the table it follows: `states with an area over 1000`."""
+        name = condition.name
+        assert name is not None  # noqa: S101 - for the type checker
+        near = self._near(condition)
+        own = tuple(m for m in name.columns if m.table in near)
+        return replace(name, meanings=own) if own and name.owner is None else name
+
+    def _dated_tables(self, tree: Tree) -> list[str]:
+        return list(dict.fromkeys([tree.base, self.resolver.anchor, *tree.single]))
+
+    def _span_column(self, condition: Condition, tree: Tree) -> KnownColumn:
+        span = condition.span
+        assert span is not None  # noqa: S101 - for the type checker
+        near = [t for t in self._near(condition) if not self._refers_to(tree.base, t)]
+        context = [t for t in (self._loose_table(name) for name in self.question.context) if t]
+        tables = [t for t in dict.fromkeys([*near, *self._dated_tables(tree), *self._near(condition), *context])]
+        if condition.name is not None:
+            column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
+            if not _dated(column, span.year):
+                raise NotUnderstood(f"`{condition.name.text}` is no date.")
+            return column
+        try:
+            column = self.resolver.date_column(tables, condition.near)
+        except NotUnderstood:
+            year = self.resolver.year_column(tables) if span.year is not None else None
+            if year is None:
+                raise
+            return year
+        if condition.said == "must" and not self._hinted(column, condition.near):
+            raise NotUnderstood(f"It is not clear what `{' '.join(condition.near)}` means here.")
+        if span.year is not None and column.table != tables[0]:
+            year = self.resolver.year_column(tables[:1])
+            return year or column
+        return column
+
+    def _refers_to(self, base: str, table: str) -> bool:
+        """Whether a row of the base has one row of the table: then a date is rather the base's own."""
+        paths = find_paths(self.vocabulary, base, table)[1]
+        return base != table and bool(paths) and all(to_one(path) for path in paths)
+
+    def _hinted(self, column: KnownColumn, near: Sequence[str]) -> bool:
+        return bool({root(word.lower()) for word in near} & {root(word) for word in column.words})
+
+    def _filter(self, condition: Condition, tree: Tree) -> Filter:
+        """The condition as the plan says it."""
+        if not condition.either:
+            return self._one_filter(condition, tree)
+        parts = [replace(condition, either=()), *condition.either]
+        if condition.op == "and" and self.question.both:
+            raise NotUnderstood("It asks for things that have both.")
+        parts = [replace(part, op="=") if part.op == "and" else part for part in parts]
+        parts = [replace(part, after=condition.after, negated=False) for part in parts]
+        any_of = Or(filters=tuple(self._one_filter(part, tree) for part in parts))
+        if condition.negated:
+            self.said.append("none of these")
+        return Not(filter=any_of) if condition.negated else any_of
+
+    def _one_filter(self, condition: Condition, tree: Tree) -> Filter:
+        column, hit = self._condition_column(condition, tree)
+        place = ref(column)
+        made: Filter
+        match condition.kind:
+            case "value":
+                assert hit is not None  # noqa: S101 - for the type checker
+                if condition.near and hit.values:
+                    self.notes.append(f"`{condition.near[0]}` is read as `{hit.values[0]}`.")
+                made = _one_of(place, hit.values)
+            case "span":
+                made = self._span_filter(place, column, condition)
+            case "weekday":
+                made = InList(column=DatePart(part="weekday", of=place), op="in", value=condition.values)
+            case "between":
+                made = Between(column=place, op="between", value=condition.values)
+            case "compare":
+                if column.kind != "number":
+                    raise NotUnderstood(f"`{column.name}` is no number to compare.")
+                made = Compare(column=place, op=condition.op, value=condition.values[0])
+            case "average":
+                if not numeric(column):
+                    raise NotUnderstood(f"`{column.name}` has no average.")
+                fn: AggregateFn = "median" if condition.values == ("median",) else "avg"
+                whole = QueryPlan(source=column.table, aggregate=(Aggregate(fn=fn, of=place),))
+                made = Compare(column=place, op=condition.op, value=Single(plan=whole))
+            case "match":
+                made = _pattern(place, condition.op, str(condition.values[0]))
+            case "null" if column.flag is not None:
+                made = Compare(column=place, op="=", value=column.flag[1])
+            case "flag" if column.flag is not None:
+                made = Compare(column=place, op="=", value=column.flag[0])
+            case "flag":
+                made = Compare(column=place, op=">", value=0)
+            case _:
+                made = NullTest(column=place, op="is null")
+        self.said.append(
+            f"where `{column.table}.{column.name}` {'not ' if condition.negated else ''}{_told(condition, hit)}"
+        )
+        return Not(filter=made) if condition.negated else made
+
+    def _span_filter(self, place: ColumnRef, column: KnownColumn, condition: Condition) -> Filter:
+        span = condition.span
+        assert span is not None  # noqa: S101 - for the type checker
+        if column.kind == "number":
+            if span.year is not None:
+                return Compare(column=place, op="=", value=span.year)
+            bounds: list[Filter] = []
+            if span.start:
+                bounds.append(Compare(column=place, op=">=", value=span.start.year))
+            if span.end:
+                bounds.append(Compare(column=place, op="<", value=span.end.year))
+            return _all(bounds)
+        bounds = []
+        if span.start:
+            bounds.append(Compare(column=place, op=">=", value=span.start.isoformat()))
+        if span.end:
+            bounds.append(Compare(column=place, op="<", value=span.end.isoformat()))
+        return _all(bounds)
+
+    def _check_ways(self, tree: Tree, exists: bool = False) -> None:
+        """Rows of a table that the question does not name may relate others only if that is all they do."""
+        verbs = {root(verb) for verb in self.question.verbs}
+        if all(hop.back for hop in tree.hops):
+            return
+        for at, hop in enumerate(tree.hops):
+            following = tree.hops[at + 1] if at + 1 < len(tree.hops) else None
+            if following is not None and following.back and following.to_table in self.nouns:
+                # The tracks of an artist, by way of the albums.
+                continue
+            if exists and verbs and tree.hops[-1].to_table in self.nouns:
+                # Two things that the question names and a verb between them: the tables that relate them.
+                continue
+            between = following is not None and following.table == hop.to_table and not following.back
+            if verbs and between and following is not None and following.to_table in self.nouns:
+                continue
+            named = hop.to_table in self.mentioned or verbs & {
+                root(w) for w in self.vocabulary.table(hop.to_table).words
+            }
+            if hop.back and not named and not self._pairs(hop.to_table):
+                raise NotUnderstood(f"It would lead through `{hop.to_table}`, which the question does not name.")
+
+    def _pairs(self, table: str) -> bool:
+        links = [hop for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one]
+        return len(links) >= 2 and len(self.vocabulary.table(table).columns) <= 4
+
+    def _plan(
+        self, tree: Tree, select: tuple[Any, ...], where: Sequence[Filter], group_by: Sequence[Any],
+        aggregates: Sequence[Aggregate], having: Sequence[Filter], order: Sequence[Order], limit: int | None,
+    ) -> QueryPlan:  # fmt: skip
+        self._check_ways(tree)
+        return QueryPlan(
+            source=tree.base,
+            joins=tree.joins(),
+            select=select,
+            where=tuple(where) or None,
+            group_by=tuple(group_by),
+            aggregate=tuple(aggregates),
+            having=tuple(having) or None,
+            order_by=tuple(order),
+            limit=limit,
+        )
+
+
+def _dated(column: KnownColumn, year: int | None) -> bool:
+    return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] == ("year",))
+
+
+def _all(filters: Sequence[Filter]) -> Filter:
+    return filters[0] if len(filters) == 1 else And(filters=tuple(filters))
+
+
+def _one_of(place: ColumnRef, values: Sequence[str]) -> Filter:
+    return (
+        Compare(column=place, op="=", value=values[0])
+        if len(values) == 1
+        else InList(column=place, op="in", value=tuple(values))
+    )
+
+
+def _pattern(place: ColumnRef, op: str, text: str) -> Filter:
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    pattern = {"starts_with": f"{escaped}%", "ends_with": f"%{escaped}", "is": escaped}.get(op, f"%{escaped}%")
+    return Match(column=place, op="ilike", value=pattern)
+
+
+def _told(condition: Condition, hit: Hit | None) -> str:
+    if hit is not None:
+        return "is " + " or ".join(f"`{value}`" for value in hit.values[:4])
+    if condition.span is not None:
+        return f"is {condition.span.text}"
+    if condition.kind == "match":
+        return f"{condition.op.replace('_', ' ').removeprefix('i')} `{condition.values[0]}`"
+    if condition.kind == "average":
+        return f"{condition.op} the {'median' if condition.values == ('median',) else 'average'} of all"
+    if condition.kind == "weekday":
+        return f"is {condition.text}"
+    if condition.kind == "flag":
+        return "is set"
+    if condition.kind == "null":
+        return "is missing"
+    return f"{condition.op} " + " and ".join(str(value) for value in condition.values)

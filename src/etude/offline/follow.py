@@ -1,0 +1,158 @@
+"""Follow-ups: `the same by region`, `only 2025`, `and for Germany?`, `top 5`, `as a share`, `per month instead`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+
+from etude.offline.dates import Span
+from etude.offline.grammar import read_question
+from etude.offline.parts import Condition, Group, Measure, Name, Question, Rank
+from etude.offline.tags import Item
+from etude.offline.words import Token
+
+_LEANING = (
+    "the same", "same again", "same", "and what about", "what about", "and how about", "how about", "only", "just",
+    "now", "those again", "those", "these", "them", "again", "but only", "but", "instead", "as a", "also", "show it",
+    "show them", "show that", "do that", "make it",
+)  # fmt: skip
+"""Openings that lean on what was said before, whatever follows."""
+_OPENINGS = (
+    "and", "then", "with", "without", "excluding", "top", "bottom", "sorted", "sort", "order", "ordered", "by", "per",
+    "for", "in", "since", "before", "after", "last", "this", "split", "broken", "group", "grouped", "not", "except",
+    "monthly", "yearly", "weekly", "daily", "quarterly",
+)  # fmt: skip
+"""Openings of questions as well as of follow-ups: the latter name nothing to list or to count."""
+_FILLERS = frozenset(
+    [
+        "same",
+        "only",
+        "just",
+        "now",
+        "again",
+        "instead",
+        "those",
+        "these",
+        "them",
+        "please",
+        "also",
+        "too",
+        "but",
+        "then",
+        "as",
+        "share",
+        "it",
+        "that",
+        "about",
+        "make",
+        "ones",
+    ]
+)
+
+
+def follow_up(items: Sequence[Item], tokens: Sequence[Token], before: Question) -> Question | None:
+    """The question before, changed by this one; None if this one stands for itself."""
+    words = [token.low for token in tokens if token.kind != "mark"]
+    leaning = any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
+    opening = any(words[: len(o.split())] == o.split() for o in _OPENINGS)
+    share = _asks_share(words)
+    rest = [item for item in items if not (item.tag == "u" and str(item.data) in _FILLERS)]
+    rest = [item for item in rest if item.tag != "R"] if share else rest
+    rest = [_year(item) for item in rest]
+    parts = read_question(rest)
+    alone = parts.ratio is not None or any(isinstance(part, Measure) or part.tables for part in parts.asked)
+    if not (leaning or share or (opening and not alone)):
+        return None
+    return _merge(before, parts, words, share)
+
+
+def _year(item: Item) -> Item:
+    """`only 2025`: a bare year."""
+    if item.tag != "N" or not isinstance(item.data, int) or not 1900 <= item.data <= 2100:
+        return item
+    span = Span(date(item.data, 1, 1), date(item.data + 1, 1, 1), item.text, item.data)
+    return Item("D", item.text, Condition("span", item.text, span=span))
+
+
+def _asks_share(words: Sequence[str]) -> int:
+    text = " ".join(words)
+    if any(phrase in text for phrase in ("as a percentage", "as percentage", "in percent", "as percent")):
+        return 100
+    return 1 if any(phrase in text for phrase in ("as a share", "as shares", "as a proportion", "as share")) else 0
+
+
+def _merge(before: Question, new: Question, words: Sequence[str], share: int) -> Question:
+    unknown = tuple(word for word in new.unknown if word.lower() not in _FILLERS)
+    changed = replace(before, unknown=unknown, shares=share or before.shares, distinct=before.distinct or new.distinct)
+    changed = replace(changed, conditions=_conditions(before, new), absences=(*before.absences, *new.absences))
+    changed = replace(changed, thresholds=(*before.thresholds, *new.thresholds))
+    if new.groups:
+        added = "also" in words or words[:1] == ["and"]
+        changed = _regroup(changed, new.groups, added)
+    if new.top is not None:
+        changed = replace(changed, top=new.top, lowest=new.lowest, rank=new.rank or _rank_of(before))
+    elif new.rank is not None:
+        changed = replace(changed, rank=new.rank)
+    if new.ordering is not None:
+        changed = replace(changed, ordering=new.ordering)
+    changed = _add_names(changed, [part for part in new.requested if isinstance(part, Name)], before)
+    measures = tuple(part for part in new.requested if isinstance(part, Measure))
+    if measures:
+        names = tuple(part for part in before.requested if isinstance(part, Name))
+        changed = replace(changed, requested=(*names, *measures), asked=(*names, *measures))
+    return replace(changed, context=(*changed.context, *new.context), loose=(*before.loose, *new.loose))
+
+
+def _conditions(before: Question, new: Question) -> tuple[Condition, ...]:
+    """A new condition takes the place of one on the same column, or the same kind of time."""
+    kept = [old for old in before.conditions if not any(_same_place(old, other) for other in new.conditions)]
+    after = before.subject
+    fresh = [other if other.after is not None else replace(other, after=after) for other in new.conditions]
+    return (*kept, *fresh)
+
+
+def _same_place(left: Condition, right: Condition) -> bool:
+    if left.kind != right.kind:
+        return False
+    if left.kind == "span":
+        return left.name == right.name
+    if left.hits and right.hits:
+        columns = {(hit.table, hit.column) for hit in left.hits}
+        return any((hit.table, hit.column) in columns for hit in right.hits)
+    return left.name is not None and right.name is not None and left.name.meanings == right.name.meanings
+
+
+def _regroup(question: Question, groups: tuple[Group, ...], added: bool) -> Question:
+    if added:
+        return replace(question, groups=(*question.groups, *groups))
+    # What was listed by a noun is now grouped by another one.
+    measures = tuple(part for part in question.requested if isinstance(part, Measure))
+    if measures:
+        return replace(question, groups=groups, requested=measures, asked=measures, listed=False)
+    return replace(question, groups=groups)
+
+
+def _rank_of(before: Question) -> Rank | None:
+    if before.rank is not None:
+        return before.rank
+    measures = [part for part in before.requested if isinstance(part, Measure)]
+    return Rank("desc", measures[-1], text=measures[-1].text) if measures else None
+
+
+def _things(question: Question) -> list[Name]:
+    """The nouns that a question counts or lists: to name them again changes nothing."""
+    parts = [part.name if isinstance(part, Measure) else part for part in question.requested]
+    return [name for name in (question.subject, *parts) if name is not None]
+
+
+def _add_names(question: Question, names: Sequence[Name], before: Question) -> Question:
+    """`those again with product names`: more columns; where rows are grouped, more of what tells groups apart."""
+    about = {m.table for name in _things(before) for m in name.tables}
+    names = [name for name in names if not any(m.table in about for m in name.tables)]
+    if not names:
+        return question
+    if any(isinstance(part, Measure) for part in before.requested):
+        groups = tuple(Group(name, None, f"with {name.text}") for name in names)
+        return replace(question, groups=(*question.groups, *groups))
+    return replace(question, requested=(*question.requested, *names), asked=(*question.asked, *names))

@@ -1,0 +1,814 @@
+"""From tagged items to the parts of a question, by a cascade of small rules over their tags.
+
+Each rule is a pattern over tags, as a regular expression, and what it makes of the items it finds. A rule never skips
+an item, so a word is either part of something or still there at the end, and then the question is not understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from etude.offline.parts import (
+    Absence,
+    Condition,
+    Direction,
+    Fn,
+    Group,
+    Measure,
+    Name,
+    Ordering,
+    Question,
+    Rank,
+    Ratio,
+    Side,
+    Threshold,
+)
+from etude.offline.tags import Item
+from etude.offline.words import base_form
+
+_OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
+"""Nouns that nearly every table has a column for: they are of the noun they belong to, or not understood."""
+Action = Callable[[list[Item]], list[Item] | None]
+
+
+def read_question(items: Sequence[Item]) -> Question:
+    """The parts of the question that the items make."""
+    reader = _Reader()
+    for number, sentence in enumerate(_sentences(_defined(list(items)))):
+        reader.read(sentence, first=number == 0)
+    return reader.question()
+
+
+def _defined(items: list[Item]) -> list[Item]:
+    """`revenue (based on sale price)` says what revenue is, wherever it stands."""
+    tags = "".join(item.tag for item in items)
+    for match in re.finditer(r"[uC]\(p+C\)", tags):
+        word, column = items[match.start()], items[match.end() - 2]
+        name: Name = replace(column.data, text=f"{word.text} ({column.text})")
+        items = [*items[: match.start()], Item("C", word.text, name), *items[match.end() :]]
+        return _defined(
+            [
+                Item("C", i.text, name, joined=i.joined) if i.tag == word.tag and i.text == word.text else i
+                for i in items
+            ]
+        )
+    return items
+
+
+def _sentences(items: Sequence[Item]) -> list[list[Item]]:
+    sentences: list[list[Item]] = [[]]
+    for item in items:
+        if item.tag == ".":
+            sentences.append([])
+        else:
+            sentences[-1].append(item)
+    return [sentence for sentence in sentences if sentence]
+
+
+def _reduce(items: list[Item], pattern: str, action: Action) -> list[Item]:
+    """Apply a rule from left to right, again where it changed something, until it finds nothing new."""
+    compiled = re.compile(pattern)
+    at = 0
+    for _ in range(500):
+        tags = "".join(item.tag for item in items)
+        match = compiled.search(tags, at)
+        if match is None or match.start() == match.end():
+            break
+        made = action(items[match.start() : match.end()])
+        if made is None:
+            at = match.start() + 1
+            continue
+        items = items[: match.start()] + made + items[match.end() :]
+        at = match.start()
+        if [item.tag for item in made] == list(tags[match.start() : match.end()]):
+            at = match.start() + 1
+    return items
+
+
+def _text(items: Sequence[Item]) -> str:
+    return " ".join(item.text for item in items)
+
+
+def _pick(items: Sequence[Item], tags: str) -> list[Item]:
+    return [item for item in items if item.tag in tags]
+
+
+def _one(items: Sequence[Item], tags: str) -> Item:
+    return next(item for item in items if item.tag in tags)
+
+
+# --- rules
+
+
+def _inner(items: list[Item]) -> list[Item]:
+    return [replace(items[2], text=_text(items))]
+
+
+def _match(items: list[Item]) -> list[Item]:
+    name = items[0].data if items[0].tag in "CT" else None
+    op, text = _one(items, "l").data, items[-1].text
+    return [Item("F", _text(items), Condition("match", _text(items), name, op, (text,)))]
+
+
+def _match_again(items: list[Item]) -> list[Item] | None:
+    first: Condition = items[0].data
+    if first.kind != "match":
+        return None
+    second = Condition("match", _text(items[2:]), first.name, items[2].data, (items[3].text,))
+    return [Item("F", _text(items), replace(first, text=_text(items), either=(*first.either, second)))]
+
+
+def _held_in(items: list[Item]) -> list[Item] | None:
+    """`'M5' in its VIN number`: a quoted text inside a column."""
+    value, inside, column = items[0], items[1], items[2]
+    if inside.text != "in" or not (value.tag == "Q" or value.plural):
+        return None
+    condition = Condition("match", _text(items), column.data, "icontains", (value.text,))
+    return [Item("F", _text(items), condition)]
+
+
+def _compare(items: list[Item]) -> list[Item]:
+    column, number = _one(items, "CE"), _one(items, "N")
+    ops = _pick(items, "ce")
+    op = ops[0].data if ops else "="
+    if column.tag == "E":
+        return [Item("H", _text(items), Threshold(column.data, op, number.data))]
+    condition = Condition("compare", _text(items), column.data, op, (number.data,))
+    return [Item("F", _text(items), condition)]
+
+
+def _between(items: list[Item]) -> list[Item]:
+    low, high = _pick(items, "N")
+    values = (low.data, high.data)
+    return [Item("F", _text(items), Condition("between", _text(items), items[0].data, "between", values))]
+
+
+def _at_least(items: list[Item]) -> list[Item]:
+    op, number, thing = _one(items, "ce"), _one(items, "N"), items[-1]
+    if thing.tag == "C":
+        condition = Condition("compare", _text(items), thing.data, op.data, (number.data,), said="counted")
+        return [Item("F", _text(items), condition)]
+    return [Item("H", _text(items), Threshold(Measure("count", thing.data, text=_text(items)), op.data, number.data))]
+
+
+def _count(items: list[Item]) -> list[Item]:
+    distinct = items[0].data == "distinct" or bool(_pick(items, "U"))
+    thing = _one(items, "TC")
+    return [Item("E", _text(items), Measure("count", thing.data, distinct, text=_text(items)))]
+
+
+def _aggregate(items: list[Item]) -> list[Item]:
+    thing = _one(items, "TC")
+    counted = bool(_pick(items, "#"))
+    measure = Measure(items[0].data, thing.data, bool(_pick(items, "U")), of_count=counted, text=_text(items))
+    return [Item("E", _text(items), measure)]
+
+
+def _rank(items: list[Item]) -> list[Item]:
+    first, last = items[0], items[-1]
+    direction: Direction = first.data[0] if first.tag == "S" else first.data
+    by = last.data
+    if first.tag == "M" and last.tag in "TC":
+        by = Measure("count", last.data, text=_text(items))
+    return [Item("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
+
+
+def _rank_by(items: list[Item]) -> list[Item] | None:
+    """`top 5 customers by total amount`."""
+    if items[0].text not in ("by", "in terms of"):
+        return None
+    then = items[3].data if len(items) > 2 else None
+    return [Item("Z", _text(items), Rank("desc", items[1].data, text=items[1].text, then=then), plural=True)]
+
+
+def _distribute(items: list[Item]) -> list[Item]:
+    """`lowest and highest price` is both of the price."""
+    made: list[Item] = []
+    for item in items[:-1]:
+        if item.tag in "AS":
+            made += [Item("&", "and"), item, items[-1]]
+    return made[1:]
+
+
+def _ordered(items: list[Item]) -> list[Item] | None:
+    """`customers who ordered tea`: a verb, not an order."""
+    return [Item("r", "ordered", "order")] if items[0].text == "ordered" else None
+
+
+def _number_of(items: list[Item]) -> list[Item] | None:
+    """`3 cities with the most customers`."""
+    number = items[0].data
+    if not isinstance(number, int) or not 1 <= number <= 10_000 or not items[1].plural:
+        return None
+    return [Item("K", items[0].text, (number, "", "", "")), *items[1:]]
+
+
+def _first(items: list[Item]) -> list[Item] | None:
+    """`highest first`."""
+    return [items[0]] if items[1].data == "first" else None
+
+
+def _most_common(items: list[Item]) -> list[Item]:
+    """`most common statuses`: by how many rows have each."""
+    measure = Measure("count", items[1].data, rows=True, text=_text(items))
+    return [
+        items[1],
+        Item("Z", items[0].text, Rank(items[0].data, measure, text=items[0].text), plural=items[1].plural),
+    ]
+
+
+def _columns_in_brackets(items: list[Item]) -> list[Item]:
+    """`users (id and name)`: the columns to show of them."""
+    return [*items[2:-1], Item("p", "of", "of"), items[0]]
+
+
+def _exactly(items: list[Item]) -> list[Item] | None:
+    """`papers that have 1 keyphrase`."""
+    if not isinstance(items[0].data, int):
+        return None
+    return [Item("H", _text(items), Threshold(Measure("count", items[1].data, text=_text(items)), "=", items[0].data))]
+
+
+def _above_average(items: list[Item]) -> list[Item] | None:
+    """`price above the average`."""
+    column, op, average = items[0], _one(items, "c"), _one(items, "A")
+    if average.data not in ("avg", "median"):
+        return None
+    if items[-1].tag == "C" and not _part_of([column, Item("p", "of"), items[-1]]):
+        return None
+    return [Item("F", _text(items), Condition("average", _text(items), column.data, op.data, (average.data,)))]
+
+
+def _days(items: list[Item]) -> list[Item] | None:
+    """`average number of days between ordering and shipping`."""
+    if _one(items, "t").data != "day":
+        return None
+    first, second = _pick(items, "C")
+    return [Item("E", _text(items), Measure(items[0].data, first.data, until=second.data, text=_text(items)))]
+
+
+def _swap(items: list[Item]) -> list[Item]:
+    return [items[1], items[0]]
+
+
+def _part_of(items: list[Item]) -> list[Item] | None:
+    """`cost of round-trip fares`: what both nouns can mean."""
+    first, of, second = items
+    if of.text != "of":
+        return None
+    shared = tuple(
+        m for m in first.data.columns if any((m.table, m.column) == (o.table, o.column) for o in second.data.columns)
+    )
+    if not shared:
+        return None
+    return [replace(first, text=_text(items), data=Name(_text(items), shared))]
+
+
+def _rank_implied(items: list[Item]) -> list[Item]:
+    direction, implied = items[0].data
+    rank = Rank(direction, None, tuple(implied.split()), items[0].text)
+    return [items[1], Item("Z", items[0].text, rank)]
+
+
+def _top(items: list[Item]) -> list[Item] | None:
+    """`5 highest`, `3 most expensive`: the number goes before the adjective."""
+    number, adjective = items
+    if not isinstance(number.data, int) or not 1 <= number.data <= 10_000:
+        return None
+    return [Item("K", number.text, (number.data, "", "", "")), adjective]
+
+
+def _order(items: list[Item]) -> list[Item]:
+    by, way = _pick(items, "ECTZ"), _pick(items, "dS")
+    direction = way[-1].data if way and way[-1].tag == "d" else way[0].data[0] if way else None
+    thing = by[0].data if by else None
+    if by and by[0].tag == "Z":
+        thing, direction = by[0].data.by, direction or by[0].data.direction
+    return [Item("Y", _text(items), Ordering(thing, direction))]
+
+
+def _groups(items: list[Item]) -> list[Item]:
+    groups = []
+    for item in _pick(items, "CTt"):
+        name = item.data if item.tag != "t" else None
+        groups.append(Group(name, item.data if item.tag == "t" else None, f"{items[0].text} {item.text}"))
+    return [Item("B", _text(items), tuple(groups))]
+
+
+def _grain(items: list[Item]) -> list[Item]:
+    return [Item("B", items[0].text, (Group(None, items[0].data, items[0].text),))]
+
+
+def _named_value(items: list[Item]) -> list[Item] | None:
+    """A value beside the name of its column: `the city of New York`, `Italian food`."""
+    column, value = _one(items, "CT"), _one(items, "V")
+    condition: Condition = value.data
+    wanted = {(m.table, m.column) for m in column.data.columns}
+    hits = tuple(hit for hit in condition.hits if (hit.table, hit.column) in wanted)
+    if not hits:
+        return None
+    return [Item("F", _text(items), replace(condition, text=_text(items), hits=hits, name=column.data))]
+
+
+def _named_not(items: list[Item]) -> list[Item] | None:
+    """`status is not completed`."""
+    made = _named_value([items[0], items[2]])
+    return _not([items[1], *made]) if made else None
+
+
+def _worth(items: list[Item]) -> list[Item] | None:
+    """`orders over 500`: of what each is worth, if that is one number."""
+    thing, op, number = items[0], _one(items, "c"), _one(items, "N")
+    if thing.tag == "E" and not thing.text.startswith("how many"):
+        return None
+    condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,))
+    return [thing, Item("F", condition.text, condition)]
+
+
+def _value_of_table(items: list[Item]) -> list[Item] | None:
+    """A value beside a table: it is one of that table's, if it can be."""
+    table = _one(items, "T")
+    tables = {m.table for m in table.data.tables}
+    made = []
+    for item in items:
+        hits = tuple(hit for hit in item.data.hits if hit.table in tables) if item.tag == "V" else ()
+        made.append(replace(item, data=replace(item.data, hits=hits)) if hits else item)
+    return made if made != items else None
+
+
+def _values(items: list[Item]) -> list[Item]:
+    first, *others = _pick(items, "V")
+    both = bool(_pick(items, "&")) and not _pick(items, "|")
+    condition = replace(first.data, text=_text(items), either=tuple(v.data for v in others), op="and" if both else "=")
+    return [Item("F", _text(items), condition)]
+
+
+def _value(items: list[Item]) -> list[Item]:
+    return [Item("F", items[0].text, items[0].data)]
+
+
+def _said(items: list[Item]) -> list[Item]:
+    condition: Condition = items[1].data
+    if items[1].tag == "D" or condition.said:
+        return [items[1]]
+    return [Item(items[1].tag, _text(items), replace(condition, said=items[0].text))]
+
+
+def _either(items: list[Item]) -> list[Item] | None:
+    first, second = items[0].data, items[-1].data
+    if first.negated or second.negated:
+        return None
+    merged = replace(first, text=_text(items), either=(*first.either, second, *second.either))
+    return [Item("F", _text(items), merged)]
+
+
+def _not(items: list[Item]) -> list[Item]:
+    condition: Condition = items[-1].data
+    return [Item("F", _text(items), replace(condition, negated=not condition.negated, text=_text(items)))]
+
+
+def _absent(items: list[Item]) -> list[Item]:
+    things = _pick(items, "T")
+    return [Item("X", _text(items), Absence(things[-1].data))]
+
+
+def _absent_where(items: list[Item]) -> list[Item]:
+    absence: Absence = items[0].data
+    return [Item("X", _text(items), replace(absence, conditions=(*absence.conditions, items[-1].data)))]
+
+
+def _missing(items: list[Item]) -> list[Item]:
+    return [Item("F", _text(items), Condition("null", _text(items), items[-1].data, "is null"))]
+
+
+def _dated(items: list[Item]) -> list[Item] | None:
+    hint, span = items[0], items[-1]
+    condition: Condition = span.data
+    if hint.tag == "C":
+        return [Item("D", _text(items), replace(condition, name=hint.data, text=_text(items)))]
+    must = "must" if hint.tag == "u" else ""
+    return [Item("D", _text(items), replace(condition, near=(hint.text,), said=must, text=_text(items)))]
+
+
+def _weekday(items: list[Item]) -> list[Item]:
+    return [Item("D", _text(items), items[-1].data)]
+
+
+def _compound(items: list[Item]) -> list[Item] | None:
+    """Two nouns side by side are one: the last says what it is, the first of what."""
+    first, second = items
+    if not second.joined or (first.tag == "T" and first.plural and first.text.lower() != "sales"):
+        return None
+    if first.tag == "C" and second.tag == "T" and all(m.flag for m in first.data.meanings):
+        own = tuple(m for m in first.data.meanings if any(m.table == t.table for t in second.data.tables))
+        if own:
+            name = replace(first.data, meanings=own)
+            return [Item("F", first.text, Condition("flag", first.text, name)), second]
+    held = tuple(hit for hit in first.hits if any(hit.table == m.table for m in second.data.tables))
+    if second.tag == "T" and held:
+        return [Item("V", first.text, Condition("value", first.text, hits=held), joined=first.joined), second]
+    if first.tag == "C" and second.text.lower() in ("name", "names", "title", "titles"):
+        return [replace(first, text=_text(items))]
+    if first.tag == second.tag == "C" and (shared := _part_of([first, Item("p", "of"), second])):
+        return shared
+    owned = replace(second.data, text=_text(items), owner=first.data)
+    return [replace(second, text=_text(items), data=owned, joined=first.joined)]
+
+
+def _move_value(items: list[Item]) -> list[Item]:
+    """`number of Italian restaurants`: the adjective steps out of the way."""
+    return [items[-1], *items[:-1]]
+
+
+def _agent(items: list[Item]) -> list[Item] | None:
+    """`written by authors`: who did it; `sold by genre` is a grouping, for the noun is one and bare."""
+    if items[1].text != "by" or (items[2].joined and not items[2].plural):
+        return None
+    return [items[0], Item("p", "by", "by"), items[2]]
+
+
+def _by_value(items: list[Item]) -> list[Item] | None:
+    """`albums by Queen`, `tracks by the artist Queen`: of that one, not for each."""
+    if items[0].text != "by":
+        return None
+    if len(items) == 3:
+        tables = {m.table for m in items[1].data.meanings}
+        if not any(hit.table in tables for hit in items[2].data.hits):
+            return None
+    return [Item("p", "by", "by"), *items[1:]]
+
+
+def _quoted_name(items: list[Item]) -> list[Item]:
+    """`the track 'Black Dog'`: a name in quotes, though it is not among the known values."""
+    condition = Condition("match", _text(items), items[0].data, "is", (items[1].text,))
+    return (
+        [items[0], Item("F", _text(items), condition)] if items[0].tag == "T" else [Item("F", _text(items), condition)]
+    )
+
+
+_RULES: tuple[tuple[str, Action], ...] = (
+    (r"[VTC]\(V\)", _inner),
+    (r"T\(C(?:(?:,?&|,)C)*\)", _columns_in_brackets),
+    (r"TV|V+T", _value_of_table),
+    (r"rg[TC]", _agent),
+    (r"gV|g[TC]V", _by_value),
+    (r"[TC][CT]", _compound),
+    (r"[CT]l[QVuCTN]", _match),
+    (r"F\|l[QVuCTN]", _match_again),
+    (r"l[QVu]", _match),
+    (r"[QV]pC", _held_in),
+    (r"CpC", _part_of),
+    (r"CxV", _named_not),
+    (r"Vp?C|Cp?V", _named_value),
+    (r"[#AUMSK][VF]", _move_value),
+    (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
+    (r"Cp?cA(?:C|(?![#UpTC]))", _above_average),
+    (r"A#?twC&C", _days),
+    (r"cN[A#]?[TC]", _at_least),
+    (r"Ne[TC]", _at_least),
+    (r"AG", _swap),
+    (r"A#?U?p?[TC](?!n)", _aggregate),
+    (r"#U?[TC]", _count),
+    (r"A?[TC]n", lambda items: _count([Item("#", items[-1].text, ""), items[-2]])),
+    (r"P[TC]", _most_common),
+    (r"[TC]P", lambda items: _most_common(items[::-1])),
+    (r"EcN|TcN", _worth),
+    (r"[EC]p?cN", _compare),
+    (r"CwN&N", _between),
+    (r"Cp?Ne?", _compare),
+    (r"N[SM]", _top),
+    (r"Op?SCpS", _order),
+    (r"S[EC]", _rank),
+    (r"M#?[TCE]", _rank),
+    (r"ST", _rank_implied),
+    (r"Od[gp][ECT]", _order),
+    (r"O[gp]?[ECTZ]r*d?", _order),
+    (r"O?d[EC]?", _order),
+    (r"Yu", _first),
+    (r"N[TC](?=.*Z)", _number_of),
+    (r"NT", _exactly),
+    (r"O", _ordered),
+    (r"gE(?:&E)?", _rank_by),
+    (r"g(?:[CTt])(?:(?:,?&|,)g?[CTt])*(?![a-zA-Z]*\|)", _groups),
+    (r"G", _grain),
+    (r"[TC]Q", _quoted_name),
+    (r"VT|TV", _value_of_table),
+    (r"V(?:(?:,?[&|]|,)V)+", _values),
+    (r"V", _value),
+    (r"xr?p?F", _not),
+    (r"xr*p?T", _absent),
+    (r"xC", _missing),
+    (r"p?W", _weekday),
+    (r"[ruC]D", _dated),
+    (r"p[FD]", _said),
+    (r"F,?\|r?F", _either),
+    (r"Xr?[FD]", _absent_where),
+)
+
+
+def _extremes(items: list[Item]) -> list[Item]:
+    """`the highest price of ...` before any other noun asks for the price itself."""
+    for at, item in enumerate(items):
+        if item.tag in "TCEK":
+            break
+        if item.tag == "Z" and isinstance(item.data.by, Name):
+            fn: Fn = "max" if item.data.direction == "desc" else "min"
+            items = [*items[:at], Item("E", item.text, Measure(fn, item.data.by, text=item.text)), *items[at + 1 :]]
+    return items
+
+
+def _attach(items: list[Item]) -> list[Item]:
+    """Each condition with the noun it follows."""
+    noun: Name | None = None
+    made = []
+    for item in items:
+        if item.tag == "T":
+            noun = item.data
+        elif item.tag == "E" and item.data.name.tables:
+            noun = item.data.name
+        elif item.tag == "B" and item.data and item.data[-1].name and item.data[-1].name.tables:
+            noun = item.data[-1].name
+        elif item.tag == "Z" and isinstance(item.data.by, Measure) and item.data.by.name.tables:
+            noun = item.data.by.name
+        elif item.tag == "H" and item.data.measure.name.tables:
+            noun = item.data.measure.name
+        bound = item.tag in "FD" and noun is not None
+        made.append(replace(item, data=replace(item.data, after=noun)) if bound else item)
+    return made
+
+
+@dataclass
+class _Reader:
+    """Collects the parts of all sentences."""
+
+    requested: list[Name | Measure] = field(default_factory=list)
+    returned: list[Name | Measure] = field(default_factory=list)
+    subject: Item | None = None
+    context: list[Name] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    ranks: list[Rank] = field(default_factory=list)
+    plural_rank: bool = False
+    top: tuple[int, str, str, str] | None = None
+    orderings: list[Ordering] = field(default_factory=list)
+    thresholds: list[Threshold] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    ratio: Ratio | None = None
+    distinct: bool = False
+    both: bool = False
+    change: Literal["", "percent", "difference"] = ""
+    averaged: bool = False
+    shares: int = 0
+    joining: bool = False
+    several: bool = False
+    typical: bool = False
+    loose: list[Name] = field(default_factory=list)
+    verbs: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    def read(self, items: list[Item], first: bool) -> None:
+        """Take one sentence in."""
+        if re.fullmatch(r"u[Cuc]*", "".join(item.tag for item in items)) and items[0].data in ("match", "filter"):
+            return
+        self.verbs.extend(item.text.lower() for item in items if item.tag == "r")
+        if any(item.tag == "R" for item in items):
+            items = self._read_ratio(items)
+        for pattern, action in _RULES:
+            items = _reduce(items, pattern, action)
+        items = _attach(_extremes(items))
+        items = [item for item in items if not self._take(item)]
+        self._read_rest(items, first)
+
+    def _take(self, item: Item) -> bool:
+        """Whether the item is a part that stands for itself."""
+        match item.tag:
+            case "F" | "D":
+                self.conditions.append(item.data)
+            case "B":
+                self.groups.extend(item.data)
+            case "H":
+                self.thresholds.append(item.data)
+            case "X":
+                self.absences.append(item.data)
+            case "Y":
+                self.orderings.append(item.data)
+            case "Z":
+                self.ranks.append(item.data)
+            case "K":
+                if self.top is not None and self.top != item.data:
+                    self.unknown.append(item.text)
+                self.top = item.data
+            case "U":
+                self.distinct = True
+            case "r":
+                self.verbs.append(item.text.lower())
+            case "a":
+                self.typical = True
+            case "b":
+                self.both = True
+            case "i":
+                self.change, grain = item.data
+                self.groups.extend([Group(None, grain, item.text)] if grain else [])
+            case _:
+                return False
+        return True
+
+    def _read_rest(self, items: list[Item], first: bool) -> None:
+        """Nouns and measures: what is asked for, and of what."""
+        listed = self.requested if first else self.returned
+        before, loose = "", False
+        for item in items:
+            if item.tag == "j":
+                self.joining = True
+            elif item.tag == "E":
+                listed.append(item.data)
+                counted = item.data.name
+                if first and self.subject is None and item.data.fn == "count" and counted.tables:
+                    self.subject = replace(item, data=counted, plural=True)
+            elif item.tag == "C":
+                apart = self.subject is not None or (listed and before == "p")
+                if first and apart and (before not in (",", "&") or loose):
+                    self.loose.append(item.data)
+                    loose = True
+                else:
+                    self.several = self.several or (first and not listed and item.plural)
+                    listed.append(item.data)
+            elif item.tag == "T":
+                self._take_table(item, before, first, listed)
+            elif item.tag == "n" and any(isinstance(rank.by, Measure) for rank in self.ranks):
+                pass
+            elif item.tag == "t" and first and not listed and self.subject is None:
+                # "Which month had the most orders": one row for each month, and the best of them.
+                self.groups.append(Group(None, item.data, item.text))
+            elif item.tag not in (",", "&", "p", "(", ")"):
+                self.unknown.append(item.text)
+            before = item.tag
+
+    def _take_table(self, item: Item, before: str, first: bool, listed: list[Name | Measure]) -> None:
+        if self.joining and self.absences:
+            return
+        if not first:
+            if before in ("", ",", "&") and not listed:
+                listed.append(item.data)
+            elif self.subject is None or item.data.tables[:1] != self.subject.data.tables[:1]:
+                self.context.append(item.data)
+            return
+        if self.subject is None and (before == "p" or not listed or isinstance(listed[-1], Measure)):
+            self.subject = item
+            if not listed:
+                listed.append(item.data)
+            elif before == "p":
+                self._own(listed, item.data)
+        elif self.subject is None or item.data.tables[:1] != self.subject.data.tables[:1]:
+            self.context.append(item.data)
+
+    def _own(self, listed: list[Name | Measure], owner: Name) -> None:
+        """`the name and city of the customer`: both are the customer's, if it has them."""
+        tables = {m.table for m in owner.tables}
+        for at, part in enumerate(listed):
+            if isinstance(part, Name) and part.owner is None:
+                generic = base_form(part.text.lower().split()[-1]) in _OWNED
+                if generic or any(m.table in tables for m in part.columns):
+                    listed[at] = replace(part, owner=owner)
+
+    # --- ratios
+
+    def _read_ratio(self, items: list[Item]) -> list[Item]:
+        """`ratio of A to B`, `percentage of A that are F`: two sides, and what is left for both."""
+        tags = "".join(item.tag for item in items)
+        at = tags.index("R")
+        before, rest = items[:at], items[at + 1 :]
+        if before and before[-1].tag == "A" and before[-1].data == "avg":
+            before, self.averaged = before[:-1], True
+        middle = next((n for n, i in enumerate(rest) if n and _divides(i, rest[n - 1])), None)
+        if middle is None:
+            return self._read_part(items, before, rest, items[at].data)
+        end = next((n for n, i in enumerate(rest) if n > middle and i.tag in "gGO,"), len(rest))
+        inner = next((n for n, i in enumerate(rest[:middle]) if i.tag == "g"), None)
+        if inner is not None and rest[middle].tag == "f":
+            return self._read_share(items, before, rest[:inner], rest[inner:middle], rest[middle + 1 :], items[at].data)
+        # "to the total number of restaurants" counts the restaurants.
+        upper, lower = self._side(rest[:middle]), self._side(rest[middle + 1 : end])
+        if upper is None or lower is None:
+            return items
+        used = {_column_key(condition) for condition in upper.conditions}
+        shared = [c for c in lower.conditions if _column_key(c) not in used]
+        if not upper.conditions and lower.conditions:
+            shared = []
+        lower = replace(lower, conditions=tuple(c for c in lower.conditions if c not in shared))
+        self.conditions.extend(shared)
+        self.ratio = Ratio(upper, lower, items[at].data)
+        return before + rest[end:]
+
+    def _read_share(
+        self, items: list[Item], before: list[Item], upper: list[Item], group: list[Item], lower: list[Item], scale: int
+    ) -> list[Item]:
+        """`ratio of the number of shops in each state to the total number of shops`."""
+        part, whole = self._side(upper), self._side(lower)
+        if part is None or whole is None or part.conditions or whole.conditions or part.thresholds or part.loose:
+            return items
+        name = part.subject.name if isinstance(part.subject, Measure) else part.subject
+        total = whole.subject.name if isinstance(whole.subject, Measure) else whole.subject
+        if name is None or total is None or name.tables[:1] != total.tables[:1] or not name.tables:
+            return items
+        self.shares = scale
+        self.requested.append(Measure("count", name, text="share"))
+        return before + group
+
+    def _read_part(self, items: list[Item], before: list[Item], rest: list[Item], scale: int) -> list[Item]:
+        """`percentage of customers that are active`: those under the condition, out of all."""
+        end = next((n for n, i in enumerate(rest) if i.tag in "gGO,"), len(rest))
+        side = self._side(rest[:end])
+        if side is None:
+            return items
+        own = [c for c in side.conditions if c.kind != "span"]
+        if not own and end < len(rest) and rest[end].tag in "gG" and not side.context and not side.loose:
+            self.shares = scale
+            listed = side.subject if isinstance(side.subject, Measure) else Measure("count", side.subject, text="share")  # type: ignore[arg-type]
+            self.requested.append(listed)
+            self.conditions.extend(side.conditions)
+            return before + rest[end:]
+        if len(own) != 1:
+            return items
+        self.conditions.extend(c for c in side.conditions if c.kind == "span")
+        self.ratio = Ratio(Side(side.subject, tuple(own)), Side(side.subject), scale)
+        return before + rest[end:]
+
+    def _side(self, items: list[Item]) -> Side | None:
+        for pattern, action in _RULES:
+            items = _reduce(items, pattern, action)
+        items = _attach(_extremes(items))
+        conditions = tuple(item.data for item in items if item.tag in "FD")
+        nouns = [item for item in items if item.tag in "TCE"]
+        limits = tuple(item.data for item in items if item.tag == "H")
+        rest = [item for item in items if item.tag not in "TCEFDHrp"]
+        if len(nouns) == 2 and nouns[0].tag in "CE" and nouns[1].tag == "T":
+            # The payload of an aircraft.
+            owned = nouns[0].data
+            if isinstance(owned, Name):
+                nouns = [replace(nouns[0], data=replace(owned, owner=nouns[1].data))]
+        context: list[Name] = []
+        loose: list[Name] = []
+        if len(nouns) == 2 and (nouns[0].tag == "T" or (nouns[0].tag == "E" and nouns[1].tag == "C")):
+            (context if nouns[1].tag == "T" else loose).append(nouns[1].data)
+            nouns = nouns[:1]
+        if rest or len(nouns) != 1:
+            return None
+        return Side(nouns[0].data, conditions, tuple(context), tuple(loose), limits)
+
+    # --- the whole
+
+    def question(self) -> Question:
+        """All parts together."""
+        unknown = list(self.unknown)
+        rank = self.ranks[0] if self.ranks else None
+        for other in self.ranks[1:]:
+            if other.by != getattr(rank, "by", None):
+                unknown.append(other.text)
+        if len(self.orderings) > 1:
+            unknown.append("ordering")
+        requested = tuple(self.requested)
+        if self.typical:
+            counts = [p for p in requested if isinstance(p, Measure) and p.fn == "count" and p.name.tables]
+            unknown += [] if len(counts) == len(requested) == 1 else ["on average"]
+            requested = tuple(replace(p, fn="avg", of_count=True) for p in counts) or requested
+        plural = bool(self.subject and self.subject.plural) or self.several
+        return Question(
+            requested=tuple(self.returned) or requested,
+            listed=bool(self.returned),
+            subject=self.subject.data if self.subject else None,
+            plural=plural,
+            context=tuple(self.context),
+            conditions=tuple(self.conditions),
+            groups=tuple(dict.fromkeys(self.groups)),
+            rank=rank,
+            top=self.top[0] if self.top else None,
+            ordering=self.orderings[0] if self.orderings else None,
+            thresholds=tuple(self.thresholds),
+            absences=tuple(self.absences),
+            ratio=self.ratio,
+            distinct=self.distinct,
+            both=self.both,
+            change=self.change,
+            averaged=self.averaged,
+            shares=self.shares,
+            loose=tuple(self.loose),
+            verbs=tuple(self.verbs),
+            unknown=tuple(unknown),
+            asked=requested,
+            lowest=bool(self.top and self.top[1] == "asc"),
+        )
+
+
+def _divides(item: Item, before: Item) -> bool:
+    """`to`, `out of`, `per` between the two numbers of a ratio; not the `to` of `belong to`."""
+    return item.tag == "f" or (item.tag in "pg" and item.text in ("to", "per") and before.tag != "r")
+
+
+def _column_key(condition: Condition) -> object:
+    if condition.hits:
+        return frozenset((hit.table, hit.column) for hit in condition.hits)
+    return condition.name.meanings if condition.name else condition.kind

@@ -1,0 +1,229 @@
+"""Which words mean which table, column or value: looked up by phrase."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from etude.offline.places import names_of
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, root
+
+Phrase = tuple[str, ...]
+
+SYNONYM, HEAD, SUFFIX = 2, 3, 1
+"""What a reading costs: another word for it, only its last word, without the word for its kind."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A table (no column), a column, or the columns that name a row (`label`)."""
+
+    table: str
+    column: str | None = None
+    cost: int = 0
+    label: bool = False
+    flag: bool = False
+    """The column says yes or no."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Values of a column that a text means."""
+
+    table: str
+    column: str
+    values: tuple[str, ...]
+    cost: int = 0
+
+
+@dataclass(frozen=True)
+class Index:
+    """The phrases of a vocabulary."""
+
+    names: dict[Phrase, tuple[Meaning, ...]]
+    values: dict[Phrase, tuple[Hit, ...]]
+    roots: dict[str, tuple[Hit, ...]]
+    parts: dict[str, tuple[tuple[Phrase, Hit], ...]]
+    """Values of several words by each of their words."""
+    longest: int
+
+
+@lru_cache(maxsize=8)
+def index_of(vocabulary: Vocabulary) -> Index:
+    """The index of a vocabulary; made once."""
+    names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = defaultdict(dict)
+    for table in vocabulary.tables:
+        for phrase, cost in _table_phrases(table):
+            _add(names, phrase, Meaning(table.name, cost=cost))
+        for column in table.columns:
+            for phrase, cost in _column_phrases(table, column):
+                _add(names, phrase, Meaning(table.name, column.name, cost, flag=column.flag is not None))
+        _add_key_and_label(names, table)
+    values, roots, parts = _index_values(vocabulary)
+    longest = max((len(phrase) for phrase in (*names, *values)), default=1)
+    listed = {phrase: tuple(sorted(found.values(), key=lambda m: m.cost)) for phrase, found in names.items()}
+    return Index(listed, values, roots, parts, min(longest, 8))
+
+
+def _add(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], phrase: Phrase, meaning: Meaning) -> None:
+    if not phrase or not all(phrase):
+        return
+    slot = (meaning.table, meaning.column, meaning.label)
+    known = names[phrase].get(slot)
+    if known is None or meaning.cost < known.cost:
+        names[phrase][slot] = meaning
+
+
+def _respelled(phrase: Phrase) -> Iterator[tuple[Phrase, int]]:
+    """The phrase, as one word, and with one word replaced."""
+    yield phrase, 0
+    if len(phrase) > 1:
+        yield ("".join(phrase),), 0
+    for at, word in enumerate(phrase):
+        for other in alternatives(word):
+            yield (*phrase[:at], other, *phrase[at + 1 :]), SYNONYM
+
+
+def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
+    for phrase, cost in _respelled(table.words):
+        # Another word for a price or an amount is never another word for a table.
+        if cost == 0 or not QUANTITIES & {*phrase}:
+            yield phrase, cost
+    for alias in table.aliases:
+        yield alias, 0
+    if len(table.words) > 1:
+        yield table.words[-1:], HEAD
+        if table.words[-1] in TRAILING:
+            yield table.words[:-1], SUFFIX
+            yield table.words[-2:-1], SYNONYM
+        # In `payments received` the first word is the noun.
+        yield table.words[:1], SUFFIX if table.words[-1].endswith(("ed", "made", "sent")) else HEAD
+        yield tuple(reversed(table.words)), 0
+
+
+def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Phrase, int]]:
+    words = column.words
+    own = [table.words, *table.aliases]
+    short = next(
+        (words[len(o) :] for o in (*own, table.words[-1:]) if words[: len(o)] == o and len(words) > len(o)), words
+    )
+    for name in {words, short}:
+        yield from _respelled(name)
+        yield from _abbreviated(name)
+        if len(name) == 2 and name[1] not in ("number", "count"):
+            yield (name[1], "of", name[0]), 0
+    for owner in own:
+        if owner and short != owner:
+            yield from _respelled((*owner, *short))
+    if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES:
+        yield short[-1:], HEAD
+        for other in alternatives(short[-1]):
+            yield (other,), HEAD + SYNONYM
+    for word in re.findall(r"[^\W_]+", fold(column.comment))[:3] if len(column.comment) < 25 else ():
+        if len(word) > 3 and (word,) == tuple(re.findall(r"[^\W_]+", fold(column.comment))):
+            yield (base_form(word),), SUFFIX
+
+
+def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
+    """Without the word for its kind: `city_name` is the city, `citation_num` the citations."""
+    if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES):
+        for phrase, cost in _respelled(name[:-1]):
+            yield phrase, cost + SUFFIX
+    if len(name) > 1 and name[0] in ("number", "total", "is", "has", "count", "n"):
+        rest = name[2:] if name[1] == "of" else name[1:]
+        for phrase, cost in _respelled(rest):
+            yield phrase, cost + SUFFIX
+    if len(name) > 1 and name[-1] == "id":
+        yield (name[-2], "identifier"), 0
+
+
+def _add_key_and_label(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], table: KnownTable) -> None:
+    owners = [table.words, *table.aliases, *([table.words[-1:]] if len(table.words) > 1 else [])]
+    if len(table.key) == 1:
+        words = table.column(table.key[0]).words
+        if words[-1:] and words[-1].endswith("id"):
+            for phrase in (("id",), ("identifier",), *((*owner, "id") for owner in owners)):
+                _add(names, phrase, Meaning(table.name, table.key[0], 0 if len(phrase) > 1 else SUFFIX))
+    if (table.label and not any(table.column(name).words[-1:] == ("name",) for name in table.label[:1])) or len(
+        table.label
+    ) > 1:
+        for phrase in (("name",), ("full", "name"), *((*owner, "name") for owner in owners)):
+            _add(names, phrase, Meaning(table.name, None, SUFFIX, label=True))
+
+
+def _index_values(
+    vocabulary: Vocabulary,
+) -> tuple[dict[Phrase, tuple[Hit, ...]], dict[str, tuple[Hit, ...]], dict[str, tuple[tuple[Phrase, Hit], ...]]]:
+    values: dict[Phrase, list[Hit]] = defaultdict(list)
+    roots: dict[str, list[Hit]] = defaultdict(list)
+    parts: dict[str, list[tuple[Phrase, Hit]]] = defaultdict(list)
+    for table in vocabulary.tables:
+        for column in table.columns:
+            spelled: dict[Phrase, list[str]] = defaultdict(list)
+            for value in column.values:
+                spelled[value_phrase(value)].append(value)
+            for phrase, texts in spelled.items():
+                if not phrase:
+                    continue
+                hit = Hit(table.name, column.name, tuple(texts))
+                values[phrase].append(hit)
+                for name in names_of(texts[0], column.words) if len(phrase) < 5 else ():
+                    if value_phrase(name) not in spelled:
+                        values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
+                if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
+                    roots[root(phrase[0])].append(hit)
+                if 1 < len(phrase) <= 12:
+                    for word in {*phrase}:
+                        parts[word].append((phrase, hit))
+    return (
+        {k: tuple(v) for k, v in values.items()},
+        {k: tuple(v) for k, v in roots.items()},
+        {k: tuple(v) for k, v in parts.items()},
+    )
+
+
+def value_phrase(text: str) -> Phrase:
+    """A value as the words a question would write."""
+    return tuple(re.findall(r"[^\W_]+", fold(text).replace("'", "")))
+
+
+def find_parts(index: Index, phrase: Phrase) -> list[Hit]:
+    """Columns with values that hold the phrase as whole words, each with all such values."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    size = len(phrase)
+    for words, hit in index.parts.get(phrase[0], ()) if phrase else ():
+        if any(words[n : n + size] == phrase for n in range(len(words) - size + 1)):
+            found[hit.table, hit.column].extend(hit.values)
+    return [Hit(table, column, tuple(sorted(texts)), HEAD) for (table, column), texts in found.items()]
+
+
+def near_values(index: Index, phrase: Phrase) -> list[Hit]:
+    """Values that differ from the phrase by one slip of the keyboard."""
+    text = " ".join(phrase)
+    if len(text) < 6:
+        return []
+    return [hit for words, hits in index.values.items() if _one_slip(text, " ".join(words)) for hit in hits]
+
+
+def _one_slip(left: str, right: str) -> bool:
+    """One letter more, less or other, or two swapped; the first letter stays."""
+    if left == right or left[0] != right[:1] or abs(len(left) - len(right)) > 1:
+        return False
+    if len(left) == len(right):
+        differ = [n for n, (a, b) in enumerate(zip(left, right, strict=True)) if a != b]
+        if len(differ) == 2 and differ[1] == differ[0] + 1:
+            return left[differ[0]] == right[differ[1]] and left[differ[1]] == right[differ[0]]
+        return len(differ) == 1
+    longer, shorter = (left, right) if len(left) > len(right) else (right, left)
+    return any(longer[:n] + longer[n + 1 :] == shorter for n in range(len(longer)))
+
+
+def phrases_of(bases: Sequence[str]) -> Iterator[Phrase]:
+    """A run of words as it stands, and as one word."""
+    yield tuple(bases)
+    if 1 < len(bases) <= 3:
+        yield ("".join(bases),)

@@ -1,0 +1,234 @@
+"""English words that say what to do: count, average, group, compare, order. None of them is a name in the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STOP = frozenset(
+    """
+    the a an is are was were be been being am there here me us we i you my our your their its his her he she it they
+    them these those this that which who whom whose what where please can could would will shall should may might
+    do does did done doing so also too very just all any some either such as well about
+    currently corresponding respective respectively various actually overall
+    record records row rows entry entries data dataset database table tables list result results
+    information info details detail exist exists existing available
+    then than ever yet still have has had having with want need like know see tell let help using use based
+    column columns along together up down off if into onto themselves itself
+    associated related relevant given particular specific certain combination combinations
+    named called titled known text string letter word phrase following part vary varies differ differs
+    """.split()  # noqa: SIM905 - a list of words reads best as text
+)
+
+ASKING = frozenset(
+    """
+    what which who whom whose list show give return get find display tell provide fetch retrieve select
+    name report identify determine calculate compute output print view include
+    """.split()  # noqa: SIM905
+)
+
+LINKING = frozenset(
+    """
+    make makes made making placed placing write writes wrote written writing publish publishes published
+    serve serves served serving offer offers offered offering belong belongs belonged belonging worked
+    working receive receives received receiving give gives gave given own owns owned contain contains contained
+    presented presenting appear appears appeared hold holds held associated affiliated
+    flow flows flowed operate operates operated operating locate located live lives lived living reside
+    happen happened occur occurred take takes took taken taking teach teaches taught teaching
+    attend attends attended attending enroll enrolled enrol participate participated assign assigned
+    get gets got carry carries carried provide provides provided link linked connect connected
+    come comes came go goes went reach reached earn earned gain gained recorded
+    found finds used authored accept accepts accepted generate generated obtain obtained
+    perform performed conduct conducted handle handled covered involve involved require requires required
+    released submit submitted posted played sing sang sung direct directed produce produced
+    exist exists included featured represent represented lie lies stayed
+    purchased buy buys bought ordered sell sells sold selling shipped pay paid spend spent
+    visited reviewed rated treat treated prescribe prescribed diagnose diagnosed
+    experienced issued opened reported involving involve involves occured registered send sends sent sending cite cites
+    cited manage managed describe described
+    """.split()  # noqa: SIM905
+)
+"""Verbs that say no more than that two things belong together; the keys say how."""
+
+VERBS = frozenset(
+    """
+    release order review visit play work use post rate purchase place record experience cover feature author run stay
+    cost ship
+    """.split()  # noqa: SIM905
+)
+"""Verbs that are nouns as well: verbs only after `do`, `does` or `did`."""
+
+UNITS = frozenset(
+    """
+    cm mm centimeter centimeters meter meters metre metres kilometer kilometers km mile miles foot feet inch inches mph
+    kmh kph kg kilogram kilograms pound pounds lb lbs gram grams ton
+    tons tonne tonnes dollar dollars usd euro euros eur cent cents percent
+    year years day days hour hours minute minutes seconds square cubic star stars point points people person
+    persons time times unit units degree degrees liter liters litre litres
+    """.split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class Word:
+    """What an operator word does: its tag for the grammar, and the detail."""
+
+    tag: str
+    data: object = None
+
+
+def _operators() -> dict[tuple[str, ...], Word]:
+    words: dict[tuple[str, ...], Word] = {}
+
+    def put(tag: str, data: object, *phrases: str) -> None:
+        for phrase in phrases:
+            words[tuple(phrase.split())] = Word(tag, data)
+
+    put("#", "", "how many", "number of", "numbers of", "total number of", "count of", "counts of", "total count of",
+        "count the number of", "overall number of", "total numbers of", "how many of", "amount of times",
+        "frequency of", "quantity of")  # fmt: skip
+    put("#", "distinct", "number of distinct", "number of unique", "number of different", "how many distinct",
+        "how many different", "how many unique", "count of distinct", "count of unique", "distinct count of",
+        "total number of unique", "total number of distinct", "total number of different",
+        "unique number of")  # fmt: skip
+    put(
+        "U",
+        None,
+        "distinct",
+        "unique",
+        "different",
+        "distinct list of",
+        "list of distinct",
+        "unique list of",
+        "list of unique",
+    )
+    put("A", "avg", "average", "avg", "mean", "typical")
+    put("A", "sum", "total", "sum of", "sum", "combined", "total sum of", "overall total", "cumulative", "how much",
+        "total of")  # fmt: skip
+    put("A", "median", "median")
+    put("A", "max", "maximum", "max")
+    put("A", "min", "minimum", "min")
+
+    put("S", ("desc", "altitude height elevation"), "highest")
+    put("S", ("desc", "area size population"), "largest", "biggest")
+    put("S", ("desc", ""), "greatest", "maximal", "top")
+    put("S", ("asc", "altitude height elevation"), "lowest")
+    put("S", ("asc", "area size population"), "smallest")
+    put("S", ("asc", ""), "least", "minimal")
+    put("n", None, "count", "counts")
+    put("M", "desc", "most", "most number of", "highest number of", "largest number of",
+        "greatest number of", "maximum number of", "highest count of", "biggest number of",
+        "highest total number of")  # fmt: skip
+    put("P", "desc", "most frequent", "most common", "most frequently used", "most commonly used", "most popular",
+        "most used", "most frequently occurring")  # fmt: skip
+    put("P", "asc", "least frequent", "least common", "least popular", "least frequently used")
+    put("M", "asc", "fewest", "least number of", "lowest number of", "smallest number of", "minimum number of")
+    put("S", ("desc", "length duration distance"), "longest")
+    put("S", ("asc", "length duration distance"), "shortest")
+    put("S", ("desc", "altitude height elevation"), "tallest")
+    put("S", ("asc", "price cost fare"), "cheapest", "least expensive")
+    put("S", ("desc", "price cost fare"), "most expensive", "priciest", "costliest")
+    put("S", ("desc", "rating score grade"), "best", "best rated", "top rated", "highest rated", "highest - rated",
+        "top - rated", "best - rated")  # fmt: skip
+    put("S", ("asc", "rating score grade"), "worst", "worst rated", "lowest rated", "lowest - rated")
+    put("S", ("asc", "birthdate date year time joined created"), "oldest", "earliest")
+    put("S", ("desc", "date year time joined created birthdate"), "newest", "latest", "most recent", "youngest")
+    put("S", ("desc", "speed"), "fastest")
+    put("S", ("asc", "speed"), "slowest")
+    put("S", ("desc", "weight"), "heaviest")
+    put("S", ("asc", "weight"), "lightest")
+    put("S", ("desc", "population"), "most populous", "most populated")
+    put("S", ("asc", "population"), "least populous", "least populated")
+    put("S", ("desc", "citation"), "most cited", "most - cited")
+
+    put("g", None, "for each", "per", "by", "in each", "each", "every", "across", "of each", "grouped by", "group by",
+        "broken down by", "split by", "for every", "within each", "in every", "by each", "at each", "on each",
+        "from each", "to each", "per each", "for each of", "with each", "under each", "through each", "for different",
+        "across different", "separately for each", "breakdown by", "across each", "into each",
+        "for each unique", "for each distinct", "over the", "over each", "over", "in terms of")  # fmt: skip
+    for grain, phrases in {
+        "month": ("monthly", "month by month"),
+        "year": ("yearly", "annual", "annually", "year by year"),
+        "day": ("daily",),
+        "week": ("weekly",),
+        "quarter": ("quarterly",),
+    }.items():
+        put("G", grain, *phrases)
+    for unit in ("day", "week", "month", "quarter", "year"):
+        put("t", unit, unit, f"{unit}s")
+
+    put("i", ("percent", None), "growth", "growth rate", "percentage change", "percent change", "relative change")
+    put("i", ("difference", None), "change", "changes", "change in", "absolute change")
+    for unit in ("day", "week", "month", "quarter", "year"):
+        for over in (f"{unit} over {unit}", f"{unit} - over - {unit}", f"{unit[0]}o{unit[0]}"):
+            put("i", ("percent", unit), f"{over} growth", f"{over} growth of", f"{over} percentage change")
+            put("i", ("difference", unit), f"{over} change", f"{over} change in", f"{over} difference")
+
+    put("c", ">", "more than", "greater than", "over", "above", "higher than", "exceeding", "exceeds", "exceed",
+        "larger than", "bigger than", "longer than", "in excess of", "more expensive than", ">", "older than",
+        "better than", "greater", "heavier than", "taller than")  # fmt: skip
+    put("c", "<", "less than", "fewer than", "under", "below", "lower than", "smaller than", "shorter than", "<",
+        "cheaper than", "worse than", "lighter than")  # fmt: skip
+    put("c", ">=", "at least", "no less than", "no fewer than", "a minimum of", ">=", "greater than or equal to",
+        "not less than", "minimum of", "more than or equal to", "not fewer than")  # fmt: skip
+    put("c", "<=", "at most", "no more than", "up to", "a maximum of", "<=", "less than or equal to", "not more than",
+        "maximum of", "fewer than or equal to")  # fmt: skip
+    put("c", "=", "equal to", "exactly", "equals", "=", "equal", "is exactly")
+    put("c", "!=", "!=", "<>", "not equal to", "other than")
+    put("e", ">=", "or more", "or higher", "or greater", "or above", "and above", "or over", "and up", "and higher")
+    put("e", "<=", "or less", "or fewer", "or lower", "or below", "and below", "or under")
+    put("w", None, "between")
+
+    put("x", None, "no", "not", "without", "never", "not any", "without any", "have no", "has no", "do not have any",
+        "do not have", "does not have any", "does not have", "did not", "have not", "has not", "have never",
+        "has never", "had no", "with no", "are not", "is not", "were not", "was not", "do not", "does not", "not have",
+        "not have any", "excluding", "except", "except for", "not in", "lacking", "lack", "non", "have not made any",
+        "no longer", "not part of any", "none", "neither", "aren not", "cannot", "not been")  # fmt: skip
+    put("O", None, "ordered by", "sorted by", "order by", "sort by", "order the results by", "sort the results by",
+        "ordered", "sorted", "order", "sort", "rank by", "ranked by", "in order of", "order them by", "sort them by",
+        "order it by", "order results by", "sort results by", "order the result by", "sort the result by",
+        "order the output by", "arranged by", "ordered from", "sorted from", "starting from the", "starting from",
+        "starting with the", "sort the", "order the", "sorted in order of")  # fmt: skip
+    put("d", "desc", "in descending order", "descending", "desc", "from highest to lowest", "highest to lowest",
+        "from most to least", "largest first", "highest first", "most first", "descending order", "in decreasing order",
+        "from largest to smallest", "largest to smallest", "longest to shortest", "from longest to shortest",
+        "highest to the lowest", "best to the lowest", "in reverse order", "newest first", "latest first",
+        "from best to worst", "from most recent to least recent", "most recent first", "in desc order",
+        "starting from the top",
+        "from the highest to the lowest", "in reverse alphabetical order", "best to worst", "from latest to earliest",
+        "from most recent to oldest", "from newest to oldest")  # fmt: skip
+    put("d", "asc", "in ascending order", "ascending", "asc", "from lowest to highest", "lowest to highest",
+        "alphabetically", "in alphabetical order", "smallest first", "lowest first", "ascending order",
+        "in increasing order", "from smallest to largest", "from shortest to longest", "from least to most",
+        "oldest first", "earliest first", "chronologically", "in chronological order", "shortest to longest",
+        "smallest to largest", "from the lowest to the highest", "from earliest to latest", "in asc order",
+        "by alphabetical order", "from oldest to newest", "from oldest to most recent")  # fmt: skip
+    put("R", 1, "ratio of", "ratio", "proportion of", "proportion", "share of", "fraction of",
+        "ratio between")  # fmt: skip
+    put("R", 100, "percentage of", "percent of", "percentage", "% of", "as a percentage of")
+    put("l", "starts_with", "starts with", "starting with", "start with", "begins with", "begin with",
+        "beginning with", "starts with the letter", "start with the letter", "starting with the letter")  # fmt: skip
+    put("l", "ends_with", "ends with", "ending with", "end with", "ending in", "ends in", "end in")
+    put("l", "contains", "contains", "containing", "contain", "includes the word", "with the word")
+    put("|", None, "or", "nor")
+    put("&", None, "and", "as well as", "along with", "&", "together with", "plus", "showing", "returning", "listing",
+        "with their", "with its", "with his", "with her", "alongside")  # fmt: skip
+    put("a", None, "on average")
+    put("b", None, "both")
+    put("-", None, "case insensitive", "case - insensitive", "case insensitively", "case - insensitively")
+    put("j", None, "by doing a left join", "by doing an inner join", "using a left join", "using an inner join",
+        "based on joining", "by joining", "by doing a join", "left join", "inner join")  # fmt: skip
+    put("p", "for", "for all", "across all", "for all of")
+    put("f", None, "out of", "to the total number of", "to the number of", "out of all",
+        "out of the total number of", "among all",
+        "out of total", "relative to", "compared to", "to total", "among")  # fmt: skip
+    for word in ("in", "of", "for", "from", "to", "at", "on", "within", "during", "into", "through", "via", "among",
+                 "around", "near", "towards", "against", "under"):  # fmt: skip
+        put("p", word, word)
+    words[("under",)] = Word("c", "<")
+    words[("over",)] = Word("c", ">")
+    words[("among",)] = Word("p", "among")
+    return words
+
+
+OPERATORS = _operators()
+LONGEST = max(len(phrase) for phrase in OPERATORS)

@@ -1,0 +1,304 @@
+"""Measures and groups of a question: which column is measured how, and by what the groups are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from etude.offline.conditions import Conditions
+from etude.offline.index import Meaning
+from etude.offline.joins import FAR, distance
+from etude.offline.parts import Measure, Name
+from etude.offline.resolve import MONEY, Ambiguous, NotUnderstood, countable, numeric
+from etude.offline.tree import Tree, fit, ref, short
+from etude.offline.vocabulary import KnownColumn, KnownTable
+from etude.offline.words import root
+from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
+
+SUMMED = frozenset(
+    ["sale", "payment", "expense", "donation", "deposit", "refund", "revenue", "earning", "spending", "purchase"]
+)
+"""Tables whose total is a sum of money rather than a count."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measure with its column found; without a column it counts rows of the table."""
+
+    fn: str
+    table: str
+    column: KnownColumn | None = None
+    distinct: bool = False
+    until: KnownColumn | None = None
+    """The second of two dates, of which the days between are measured."""
+    raw: bool = False
+    """The column holds the number itself; where rows are grouped it is added up."""
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        if self.column is None:
+            return f"number of {'distinct ' if self.distinct else ''}`{self.table}`"
+        if self.until is not None:
+            return f"{self.fn} of the days from `{self.column.name}` to `{self.until.name}`"
+        words = {"avg": "average", "sum": "sum", "min": "lowest", "max": "highest", "median": "median"}
+        what = f"`{self.column.table}.{self.column.name}`"
+        return f"number of different {what}" if self.fn == "count" else f"{words[self.fn]} {what}"
+
+    @property
+    def alias(self) -> str:
+        """The name of its column in the result."""
+        if self.column is None:
+            return fit(f"number_of_{short(self.table)}")
+        if self.until is not None:
+            return f"{self.fn}_days"
+        return fit(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
+
+
+class Measures(Conditions):
+    """Adds what is measured, and for what."""
+
+    def _measured(self, measure: Measure) -> Measured:
+        name = measure.name
+        if measure.until is not None:
+            return self._days_between(measure, measure.until)
+        if measure.fn == "count" or (measure.of_count and not name.tables):
+            return self._counted(measure)
+        if name.columns and (not name.tables or name.tables[0].cost > name.columns[0].cost):
+            dated = measure.fn in ("min", "max")
+            column = self.resolver.column(name, lambda c: numeric(c) or (dated and c.kind in ("date", "timestamp")))
+            if not numeric(column) and not (dated and column.kind in ("date", "timestamp")):
+                raise NotUnderstood(f"`{name.text}` is no number to take the {measure.fn} of.")
+            return Measured(measure.fn, column.table, column)
+        return self._total_of(measure)
+
+    def _days_between(self, measure: Measure, until: Name) -> Measured:
+        first, second = (
+            self.resolver.column(n, lambda c: c.kind in ("date", "timestamp")) for n in (measure.name, until)
+        )
+        if not {first.kind, second.kind} <= {"date", "timestamp"}:
+            raise NotUnderstood(f"`{measure.text}` needs two dates.")
+        finest = second if self._refers_to(second.table, first.table) else first
+        return Measured(measure.fn, finest.table, first, until=second)
+
+    def _counted(self, measure: Measure) -> Measured:
+        name = measure.name
+        if measure.rows:
+            found = self._group_meaning(name)
+            if found.column is None:
+                raise NotUnderstood(f"It is not clear what is counted for each `{name.text}`.")
+            return Measured("count", found.table)
+        if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost):
+            table = self.resolver.table_of(name)
+            assert table is not None  # noqa: S101 - for the type checker
+            held = [c for c in table.columns if c.kind == "number" and c.words == ("count",)]
+            if held and not measure.distinct and (table.name, "") not in self.prefer:
+                self.notes.append(f"Each row of `{table.name}` has a `{held[0].name}`; these are added up.")
+                return Measured("sum", table.name, held[0])
+            self._check_counted(table, measure)
+            return Measured("count", table.name, distinct=measure.distinct)
+        column = self.resolver.column(name)
+        if countable(column) and not measure.distinct:
+            fn = measure.fn if measure.of_count else "sum"
+            return Measured(fn, column.table, column, raw=not measure.of_count)
+        table = self.vocabulary.table(column.table)
+        if (column.name,) == table.key:
+            return Measured("count", table.name)
+        return Measured("count", column.table, column, distinct=True)
+
+    def _check_counted(self, table: KnownTable, measure: Measure) -> None:
+        """A count of rows is not sure where the data holds such a number itself."""
+        if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
+            return
+        verbs = {root(verb) for verb in self.question.verbs}
+        own = {root(word) for word in table.words}
+        held: list[KnownColumn] = []
+        for other in self.vocabulary.tables:
+            for column in other.columns if other.name != table.name else ():
+                if not {"number", "count"} & {*column.words} or not countable(column):
+                    continue
+                about = {root(word) for word in column.words} - {"number", "count", "of", "total"}
+                near = other.name in self.mentioned or other.name == self.resolver.anchor
+                parent = self._refers_to(table.name, other.name)
+                told = (about <= own and (near or parent)) or (about <= verbs and near)
+                if about and told:
+                    held.append(column)
+        if held:
+            meanings = [Meaning(table.name), *(Meaning(c.table, c.name) for c in held)]
+            raise Ambiguous(measure.text or measure.name.text, meanings)
+
+    def _restricts(self, table: KnownTable) -> bool:
+        """Whether a condition is about the rows themselves; then a number kept elsewhere cannot be meant."""
+        dated = any(c.kind in ("date", "timestamp") or c.words[-1:] == ("year",) for c in table.columns)
+        for condition in self.question.conditions:
+            if (condition.kind == "span" and dated) or any(hit.table == table.name for hit in condition.hits):
+                return True
+        return False
+
+    def _total_of(self, measure: Measure) -> Measured:
+        """`total sales`: the sum of the money if that is what the table is about, the count if it has none."""
+        table = self.resolver.table_of(measure.name)
+        assert table is not None  # noqa: S101 - for the type checker
+        if measure.fn != "sum":
+            raise NotUnderstood(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
+        money = [c for c in table.columns if numeric(c) and MONEY & {*c.words}]
+        if table.words and {*table.words} & SUMMED and len(money) == 1:
+            self.notes.append(f"`{measure.text}` is read as the sum of `{money[0].name}`.")
+            return Measured("sum", table.name, money[0])
+        if not money:
+            return Measured("count", table.name)
+        raise NotUnderstood(f"`{measure.text}` may be a count, or a sum of `{money[0].name}`.")
+
+    def _aggregate(self, measured: Measured, tree: Tree, alias: str | None = None, **more: Any) -> Aggregate:
+        fans = tree.fans()
+        alias = alias or measured.alias
+        if measured.column is None:
+            table = self.vocabulary.table(measured.table)
+            if measured.table == tree.base and not fans:
+                return Aggregate(fn="count", alias=alias, **more)
+            if len(table.key) != 1:
+                raise NotUnderstood(f"Rows of `{table.name}` cannot be told apart, so they would be counted twice.")
+            return Aggregate(fn="count", of=ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
+        column = measured.column
+        if measured.until is not None:
+            if fans:
+                raise NotUnderstood("Joining would count rows more than once.")
+            days = DaysBetween(days_between=(ref(column), ref(measured.until)))
+            return Aggregate(fn=measured.fn, of=days, alias=alias, **more)
+        fn = "sum" if measured.raw else measured.fn
+        if (
+            fn in ("sum", "avg", "median")
+            and (column.table != tree.base or fans)
+            and not self._joins_once(column, tree)
+        ):
+            raise NotUnderstood(f"Joining would count rows of `{column.table}` more than once.")
+        return Aggregate(fn=fn, of=ref(column), distinct=measured.distinct, alias=alias, **more)
+
+    def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
+        """Whether rows meet others only through a table that does nothing but pair them."""
+        fans = tree.fans()
+        return column.table == tree.base and len(fans) == 1 and self._pairs(fans[0].to_table)
+
+    def _group_meaning(self, name: Name) -> Meaning:
+        """A table, or a column; the anchor's own column before a table of that name."""
+        costs = {m: 3 * m.cost + 4 * distance(self.vocabulary, self.resolver.anchor, m.table) for m in name.meanings}
+        if name.owner is not None:
+            owned = [m for m in name.columns if any(m.table == o.table for o in name.owner.tables)]
+            costs = {m: costs[m] for m in owned} or costs
+        low = min(costs.values())
+        if low >= 4 * FAR:
+            raise NotUnderstood(f"Nothing connects `{name.text}` to `{self.resolver.anchor}`.")
+        best = [m for m, cost in costs.items() if cost == low]
+        if len(best) == 1:
+            return self._referred(best[0], name)
+        tables = [m for m in best if m.column is None and not m.label]
+        if len(tables) == 1:
+            return tables[0]
+        return self.resolver.meaning(replace(name, meanings=tuple(best))) if not tables else self._unsure(name, tables)
+
+    def _referred(self, meaning: Meaning, name: Name) -> Meaning:
+        """A column that refers to a table of that name stands for the table, where that has a name to show."""
+        for link in self.vocabulary.links:
+            if meaning.column is None or (link.table, link.columns) != (meaning.table, (meaning.column,)):
+                continue
+            target = self.vocabulary.table(link.to_table)
+            if any(m.table == target.name for m in name.tables) and target.label and target.label != link.to_columns:
+                return Meaning(target.name)
+        return meaning
+
+    def _unsure(self, name: Name, meanings: Sequence[Meaning]) -> Meaning:
+        raise Ambiguous(name.text, meanings)
+
+    def _display(self, table: KnownTable) -> list[KnownColumn]:
+        """What tells people which row it is: its name and its key."""
+        names = [*table.label, *(key for key in table.key if key not in table.label)]
+        for column in table.columns:
+            known = column.words in (("number",), ("symbol",), (*table.words, "number"), (*table.words, "symbol"))
+            if known and column.kind == "text" and column.distinct == table.rows and column.name not in names:
+                names.append(column.name)
+        return [table.column(name) for name in names]
+
+    def _columns_of(self, name: Name) -> tuple[str, list[KnownColumn]]:
+        """The table of a noun and the columns that show it."""
+        found = self._group_meaning(name)
+        table = self.vocabulary.table(found.table)
+        if found.label:
+            return table.name, [table.column(n) for n in table.label]
+        if found.column is not None:
+            return table.name, [table.column(found.column)]
+        shown = self._display(table)
+        if not shown:
+            raise NotUnderstood(f"`{table.name}` has no name or key to show.")
+        return table.name, shown
+
+    def _keyed_groups(self) -> bool:
+        """Whether each row is a group of its own."""
+        table = self.vocabulary.table(self.resolver.anchor)
+        for group in self.question.groups:
+            if group.name is None:
+                continue
+            found = self._group_meaning(group.name)
+            if found.table == table.name and (found.column is None or (found.column,) == table.key):
+                return True
+        return False
+
+    def _keys(self) -> tuple[list[KnownColumn], list[KnownColumn]]:
+        """What the groups are shown by, and what else tells them apart."""
+        question = self.question
+        keys: list[KnownColumn] = []
+        hidden: list[KnownColumn] = []
+        nouns = [p for p in question.requested if isinstance(p, Name)]
+        entities: list[str] = []
+        for group in question.groups:
+            if group.name is None:
+                continue
+            table, columns = self._columns_of(group.name)
+            if self._group_meaning(group.name).column is None:
+                entities.append(table)
+                (hidden if question.listed or nouns else keys).extend(columns)
+            else:
+                keys.extend(columns)
+        asked = [p for p in question.asked if isinstance(p, Name)]
+        if question.listed:
+            for name in asked:
+                table, columns = self._columns_of(name)
+                hidden.extend(columns)
+                entities.append(table)
+        for name in nouns:
+            owner = self._owned(name, entities)
+            table, columns = self._columns_of(owner)
+            if not question.listed and self._group_meaning(owner).column is not None and question.subject is not None:
+                # The names of customers are one each, even where two are called the same.
+                self._hide_key(name, hidden)
+            keys.extend(columns)
+        keys = list(dict.fromkeys(keys))
+        if question.listed and not nouns:
+            keys, hidden = [*hidden, *keys], []
+        return keys, [column for column in dict.fromkeys(hidden) if column not in keys]
+
+    def _owned(self, name: Name, entities: Sequence[str]) -> Name:
+        """A column that one of the grouped things has is that thing's."""
+        if name.tables:
+            return name
+        own = tuple(m for m in name.columns if m.table in entities)
+        return replace(name, meanings=own) if own and name.owner is None else name
+
+    def _hide_key(self, name: Name, hidden: list[KnownColumn]) -> None:
+        subject = self.resolver.table_of(self.question.subject) if self.question.subject else None
+        found = self._group_meaning(name)
+        if subject is not None and found.table == subject.name and (found.label or found.column in subject.label):
+            hidden.extend(subject.column(key) for key in subject.key)
+
+    def _dates(self, tree: Tree) -> list[Named]:
+        dates = []
+        for group in self.question.groups:
+            if group.name is None:
+                column = self.resolver.date_column(self._dated_tables(tree))
+                tree.add(column.table)
+                dates.append(Named(expr=TimeGrain(grain=group.grain, of=ref(column)), alias=group.grain))
+        return dates
+
+    def _per(self, keys: Sequence[KnownColumn], dates: Sequence[Named]) -> str:
+        per = [*(f"`{date.alias}`" for date in dates), *(f"`{key.table}.{key.name}`" for key in keys)]
+        return f" per {', '.join(per)}" if per else ""

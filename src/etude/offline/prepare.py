@@ -1,0 +1,97 @@
+"""Parts of a question that explain each other: what an order, a list of columns or a later mention refers to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from etude.offline.parts import Measure, Name, Question, Rank
+from etude.offline.resolve import numeric
+from etude.offline.vocabulary import KnownTable, Vocabulary
+
+ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number", "volume", "sale", "payment"])
+"""Words of columns whose numbers add up to something that has a meaning."""
+
+
+def prepare(question: Question, vocabulary: Vocabulary) -> Question:
+    """The question with its parts connected."""
+    return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _complete(question: Question, vocabulary: Vocabulary) -> Question:
+    """`Show the price` after a question for products adds to what was asked; with the product's name it replaces it."""
+    asked = [part for part in question.asked if isinstance(part, Name) and part.tables]
+    if not question.listed or not asked or question.groups or question.ratio:
+        return question
+    table = vocabulary.table(min(asked[0].tables, key=lambda m: m.cost).table)
+    shown = {*table.label, *table.key}
+    for part in question.requested:
+        if isinstance(part, Name) and any(
+            m.label or m.column in shown or m.column is None for m in part.meanings if m.table == table.name
+        ):
+            return question
+    if not shown or any(isinstance(part, Name) and not _held(part, table) for part in question.requested):
+        return question
+    return replace(question, requested=(*question.asked, *question.requested), listed=False)
+
+
+def _unify(question: Question) -> Question:
+    """`average cost` after `average cost of round-trip fares` is the same measure."""
+    known: list[Measure] = []
+
+    def same(measure: Measure) -> Measure:
+        own = {(m.table, m.column) for m in measure.name.meanings}
+        for earlier in known:
+            others = {(m.table, m.column) for m in earlier.name.meanings}
+            if (earlier.fn, earlier.of_count) == (measure.fn, measure.of_count) and others and others <= own:
+                return earlier
+        known.append(measure)
+        return measure
+
+    def each(parts: tuple[Name | Measure, ...]) -> tuple[Name | Measure, ...]:
+        return tuple(same(part) if isinstance(part, Measure) else part for part in parts)
+
+    asked = each(question.asked)
+    rank, ordering = question.rank, question.ordering
+    if rank is not None and isinstance(rank.by, Measure):
+        rank = replace(rank, by=same(rank.by))
+    if rank is not None and rank.then is not None:
+        rank = replace(rank, then=same(rank.then))
+    requested = each(question.requested)
+    if ordering is not None and isinstance(ordering.by, Measure):
+        ordering = replace(ordering, by=same(ordering.by))
+    return replace(question, asked=asked, rank=rank, requested=requested, ordering=ordering)
+
+
+def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
+    """`top 5 products by price`: the price ranks, it does not group."""
+    last = question.groups[-1] if question.groups else None
+    if question.top is None or question.rank is not None or last is None or last.name is None:
+        return question
+    numbers = [m for m in last.name.columns if m.column and numeric(vocabulary.table(m.table).column(m.column))]
+    if (
+        not numbers
+        or not last.text.startswith(("by ", "in terms of "))
+        or any(isinstance(p, Measure) for p in question.requested)
+    ):
+        return question
+    rank = Rank("asc" if question.lowest else "desc", last.name, text=last.text)
+    return replace(question, groups=question.groups[:-1], rank=rank)
+
+
+def _summed(question: Question, vocabulary: Vocabulary) -> Question:
+    """`amount per month` is the sum, for an amount adds up; `price per month` is not understood."""
+    if not question.groups or len(question.requested) != 1 or question.listed or question.ratio or question.rank:
+        return question
+    (part,) = question.requested
+    if not isinstance(part, Name) or part.tables or not part.columns:
+        return question
+    columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
+    if not columns or not all(numeric(c) and ADDING & {*c.words} for c in columns):
+        return question
+    measure = Measure("sum", part, text=part.text)
+    notes = (*question.notes, f"`{part.text}` is added up.")
+    return replace(question, requested=(measure,), asked=(measure,), notes=notes)
+
+
+def _held(name: Name, table: KnownTable) -> bool:
+    return any(m.table == table.name for m in name.columns)

@@ -1,0 +1,329 @@
+"""Which table, column or value each noun of a question means: the reading that keeps the question closest together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from etude.offline.index import SYNONYM, Hit, Meaning
+from etude.offline.joins import FAR, distance
+from etude.offline.parts import Condition, Measure, Name, Question
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.words import base_form, root
+
+TECHNICAL = frozenset(["created", "updated", "modified", "inserted", "timestamp", "loaded", "deleted", "epoch"])
+MONEY = frozenset(
+    [
+        "amount",
+        "price",
+        "cost",
+        "revenue",
+        "value",
+        "fare",
+        "fee",
+        "payment",
+        "salary",
+        "total",
+        "balance",
+        "charge",
+        "budget",
+        "spending",
+    ]
+)
+IDENTIFYING = frozenset(["id", "code", "key", "number", "uuid", "no", "zip", "phone", "year"])
+
+
+GENERAL = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
+
+
+class NotUnderstood(Exception):
+    """The question cannot be answered; `reason` says why in plain words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Ambiguous(Exception):
+    """A word has two meanings that are as good; `meanings` are what to choose from."""
+
+    def __init__(self, text: str, meanings: Sequence[Meaning | Hit]) -> None:
+        super().__init__(text)
+        self.text, self.meanings = text, tuple(meanings)
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """Finds meanings near an anchor: the table that the question is about."""
+
+    vocabulary: Vocabulary
+    anchor: str
+    joined: tuple[str, ...] = ()
+    """Tables that the question names besides."""
+    prefer: frozenset[tuple[str, str]] = frozenset()
+    told: list[str] = field(default_factory=list, compare=False)
+    """Words that were read as something of another name."""
+
+    def table_of(self, name: Name) -> KnownTable | None:
+        """The table that a noun means, if it can mean one."""
+        best = self._best(name.text, name.tables) if name.tables else None
+        return self.vocabulary.table(best.table) if best else None
+
+    def column(self, name: Name, fits: Callable[[KnownColumn], bool] | None = None) -> KnownColumn:
+        """The column that a noun means, of those that fit if any does."""
+        found = self.meaning(name, fits)
+        if found.column is None:
+            table = self.vocabulary.table(found.table)
+            if found.label and len(table.label) == 1:
+                return table.column(table.label[0])
+            raise NotUnderstood(f"`{name.text}` is not one column.")
+        return self.vocabulary.table(found.table).column(found.column)
+
+    def meaning(self, name: Name, fits: Callable[[KnownColumn], bool] | None = None) -> Meaning:
+        """The column or label that a noun means."""
+        columns = [m for m in name.columns if self._holds(m, name.owner)]
+        if not columns and name.owner is not None and base_form(name.text.lower().split()[-1]) in GENERAL:
+            raise NotUnderstood(f"`{name.owner.text}` has no `{name.text}`.")
+        columns = columns or list(name.columns)
+        if fits is not None:
+            fitting = [m for m in columns if m.column and fits(self.vocabulary.table(m.table).column(m.column))]
+            if fitting and len(fitting) < len(columns) and self._cost(fitting) - self._cost(columns) > 5:
+                raise NotUnderstood(f"`{name.text}` is not of the kind that is needed here.")
+            columns = fitting or columns
+        if not columns:
+            raise NotUnderstood(f"`{name.text}` is not a column.")
+        return self._best(name.text, columns)
+
+    def _cost(self, meanings: Sequence[Meaning]) -> float:
+        return min(3 * m.cost + 4 * self._away(m.table) for m in meanings)
+
+    def _holds(self, meaning: Meaning, owner: Name | None) -> bool:
+        return owner is None or not owner.tables or any(meaning.table == m.table for m in owner.tables)
+
+    def _best(self, text: str, meanings: Sequence[Meaning]) -> Meaning:
+        costs = {m: 3 * m.cost + 4 * self._away(m.table) for m in meanings}
+        low = min(costs.values())
+        if low >= 4 * FAR:
+            raise NotUnderstood(f"Nothing connects `{text}` to `{self.anchor}`.")
+        best = [m for m in meanings if costs[m] == low]
+        if len(best) > 1 and not self._same(best):
+            chosen = [m for m in best if (m.table, m.column or "") in self.prefer]
+            if chosen:
+                return chosen[0]
+            named = [m for m in best if m.table == self.anchor] or [m for m in best if m.table in self.joined]
+            if len(named) != 1:
+                raise Ambiguous(text, named or best)
+            best = named
+        if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined):
+            # Only the last word of a column's name, and of a table that the question does not name.
+            raise NotUnderstood(f"It is not clear what `{text}` means here.")
+        if best[0].cost > 1:
+            place = f"{best[0].table}.{best[0].column}" if best[0].column else best[0].table
+            self.told.append(f"`{text}` is read as `{place}`.")
+        return best[0]
+
+    def _away(self, table: str) -> float:
+        near = distance(self.vocabulary, self.anchor, table)
+        # A table that the question names is as near as can be.
+        return min(near, 0.5) if table in self.joined and near < FAR else near
+
+    def _same(self, meanings: Sequence[Meaning]) -> bool:
+        """Whether they are columns that a key holds equal."""
+        first, *others = meanings
+        return all(self._linked(first, other) for other in others)
+
+    def _linked(self, left: Meaning, right: Meaning) -> bool:
+        for link in self.vocabulary.links:
+            ends = {(link.table, link.columns), (link.to_table, link.to_columns)}
+            if ends == {(left.table, (left.column,)), (right.table, (right.column,))}:
+                return True
+        return False
+
+    def hit(self, condition: Condition, nearest: str | None = None) -> Hit:
+        """The column whose values the condition means."""
+        hits = list(condition.hits)
+        if condition.name is not None:
+            wanted = {(m.table, m.column) for m in condition.name.columns}
+            hits = [hit for hit in hits if (hit.table, hit.column) in wanted] or hits
+        cost = {hit: self._hit_cost(hit, condition, nearest) for hit in hits}
+        low = min(cost.values())
+        if low >= 4 * FAR:
+            raise NotUnderstood(f"Nothing connects `{condition.text}` to `{self.anchor}`.")
+        best = [hit for hit in hits if cost[hit] == low]
+        rivals = [hit for hit in hits if self._names(hit) and cost[hit] <= low + 4.5 and hit.table != best[0].table]
+        if rivals and self._names(best[0]) and condition.name is None and not self._chosen(best[0]):
+            raise Ambiguous(condition.text, [best[0], *rivals])
+        if best[0].cost > 1 and best[0].table not in (self.anchor, nearest, *self.joined):
+            # A word that only resembles a value is one only where the question looks for it.
+            raise NotUnderstood(f"It is not clear what `{condition.text}` means here.")
+        if len(best) > 1:
+            chosen = [hit for hit in best if (hit.table, hit.column) in self.prefer]
+            if chosen:
+                return chosen[0]
+            meanings = [Meaning(hit.table, hit.column) for hit in best]
+            if not self._same(meanings):
+                raise Ambiguous(condition.text, best)
+        return best[0]
+
+    def _names(self, hit: Hit) -> bool:
+        """Whether the value is what a row is called."""
+        return hit.cost == 0 and hit.column in self.vocabulary.table(hit.table).label
+
+    def _chosen(self, hit: Hit) -> bool:
+        return (hit.table, hit.column) in self.prefer
+
+    def _hit_cost(self, hit: Hit, condition: Condition, nearest: str | None) -> float:
+        away = self._away(hit.table)
+        if nearest is not None:
+            away = min(away, distance(self.vocabulary, nearest, hit.table) + 0.25)
+        table = self.vocabulary.table(hit.table)
+        words = table.column(hit.column).words
+        cost = 3 * hit.cost + 4 * away
+        if condition.said and condition.said.split()[0] in words:
+            cost -= 3
+        if (hit.table, hit.column) in self.prefer:
+            cost -= 100
+        if hit.column in table.label:
+            cost -= 0.5
+        if len(words) == 1 or words[-1:] == ("name",):
+            cost -= 0.25
+        return cost
+
+    # --- dates
+
+    def date_column(self, tables: Iterable[str], near: Sequence[str] = ()) -> KnownColumn:
+        """The date that a span of time is about: the one a verb hints at, else the only one that is not technical."""
+        hints = {root(word.lower()) for word in near} - {""}
+        for name in tables:
+            table = self.vocabulary.table(name)
+            dates = [c for c in table.columns if c.kind in ("date", "timestamp")]
+            hinted = [c for c in dates if hints & {root(word) for word in c.words}]
+            if hinted:
+                return hinted[0]
+        for name in tables:
+            table = self.vocabulary.table(name)
+            dates = [c for c in table.columns if c.kind in ("date", "timestamp")]
+            plain = [c for c in dates if not TECHNICAL & {*c.words}] or dates
+            if len(plain) > 1:
+                own = [c for c in plain if {*c.words} & {*table.words}]
+                plain = own if len(own) == 1 else plain
+            chosen = [c for c in plain if (c.table, c.name) in self.prefer]
+            if chosen:
+                return chosen[0]
+            if len(plain) > 1:
+                raise Ambiguous("date", [Meaning(c.table, c.name) for c in plain])
+            if plain:
+                return plain[0]
+        raise NotUnderstood(f"`{self.anchor}` has no date.")
+
+    def year_column(self, tables: Iterable[str]) -> KnownColumn | None:
+        """A column that holds the year as a number."""
+        for name in tables:
+            for column in self.vocabulary.table(name).columns:
+                if column.kind == "number" and column.words[-1:] == ("year",):
+                    return column
+        return None
+
+
+def numeric(column: KnownColumn) -> bool:
+    """Whether it makes sense to add up or compare the column's numbers."""
+    if column.identifies:
+        return False
+    return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
+
+
+def countable(column: KnownColumn) -> bool:
+    """Whether the column itself holds a number of things, as `stops` or `citation_num`."""
+    if column.identifies:
+        return False
+    told = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
+    return column.kind == "number" and (told or not IDENTIFYING & {*column.words[-1:]})
+
+
+def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
+    """The table that the question is about: the one it counts or lists, else the one nearest to all its nouns."""
+    candidates = _anchor_candidates(question)
+    if not candidates:
+        raise NotUnderstood("No table or column of the data is named in it.")
+    names = [n for n in nouns_of(question) if n.meanings]
+    hits = [c.hits for c in question.conditions if c.hits]
+
+    def total(table: str, own: int) -> float:
+        cost = 3.0 * own
+        for name in names:
+            cost += min((3 * m.cost + 4 * distance(vocabulary, table, m.table) for m in name.meanings), default=0)
+        for found in hits:
+            cost += min(3 * hit.cost + 4 * distance(vocabulary, table, hit.table) for hit in found)
+        return cost
+
+    costs = {table: total(table, own) for table, own in candidates.items()}
+    low = min(costs.values())
+    best = [table for table, cost in costs.items() if cost == low]
+    if len(best) > 1:
+        # Equal so far: a table that tells its rows apart is a thing; one without a key only relates things.
+        keyed = [table for table in best if vocabulary.table(table).key]
+        best = keyed or best
+    if len(best) > 1:
+        # A verb of the question in the name of the table: payments received.
+        told = [table for table in best if {*question.verbs} & {*vocabulary.table(table).words}]
+        best = told if len(told) == 1 else best
+        chosen = [table for table in best if (table, "") in question.prefer]
+        best = chosen or best
+    if len(best) > 1:
+        text = question.subject.text if question.subject else names[0].text
+        raise Ambiguous(text, [Meaning(table) for table in best])
+    return best[0]
+
+
+def _anchor_candidates(question: Question) -> dict[str, int]:
+    name = question.subject
+    if name is None:
+        first = next(iter((*question.asked, *question.requested)), None)
+        if first is None and question.ratio is not None:
+            first = question.ratio.upper.subject
+        if first is None and question.rank is not None:
+            first = question.rank.by
+        name = first.name if isinstance(first, Measure) else first
+    if name is None and question.groups:
+        name = question.groups[0].name
+    if name is None:
+        return {}
+    meanings = name.tables if question.subject is not None and name.tables else name.meanings
+    found: dict[str, int] = {}
+    for meaning in meanings:
+        found[meaning.table] = min(meaning.cost, found.get(meaning.table, FAR))
+    if name.owner is not None:
+        owned = {m.table for m in name.owner.tables}
+        found = {table: cost for table, cost in found.items() if table in owned} or found
+    return found
+
+
+def nouns_of(question: Question) -> list[Name]:
+    """All nouns of the question that name things in the data."""
+    found: list[Name] = []
+
+    def take(part: Measure | Name | None) -> None:
+        if isinstance(part, Measure):
+            found.append(part.name)
+        elif part is not None:
+            found.append(part)
+
+    for part in (*question.requested, *question.asked, question.subject, *question.context):
+        take(part)
+    for group in question.groups:
+        take(group.name)
+    for condition in question.conditions:
+        if not condition.hits:
+            take(condition.name)
+    for threshold in question.thresholds:
+        take(threshold.measure)
+    for absence in question.absences:
+        take(absence.name)
+    if question.rank is not None:
+        take(question.rank.by)
+    if question.ordering is not None:
+        take(question.ordering.by)
+    if question.ratio is not None:
+        take(question.ratio.upper.subject)
+        take(question.ratio.lower.subject)
+    return list(dict.fromkeys(found))

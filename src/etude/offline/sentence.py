@@ -1,0 +1,78 @@
+"""The answer as a sentence: every number in it is one of the result's, or the count of its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from etude.offline.understand import Understanding
+
+SHOWN = 5
+
+
+def say(understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
+    """What the result says, in a sentence or two."""
+    reading = understanding.reading.rstrip(".")
+    if row_count == 0 or not rows:
+        return f"No rows: there is nothing for this. Read as: {reading}."
+    if row_count == 1 and len(columns) == 1:
+        return f"{_title(columns[0])}: {show_value(rows[0][0])}."
+    if row_count == 1:
+        pairs = ", ".join(f"{_words(name)} {show_value(value)}" for name, value in zip(columns, rows[0], strict=True))
+        return f"One row: {pairs}."
+    if len(columns) == 1:
+        listed = ", ".join(show_value(row[0]) for row in rows[:SHOWN])
+        return f"{row_count:,} rows: {listed}{_more(row_count)}."
+    listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
+    return f"{row_count:,} rows of {', '.join(_words(name) for name in columns)}. First: {listed}{_more(row_count, 2)}."
+
+
+def _row(columns: Sequence[str], row: Sequence[Any]) -> str:
+    values = [show_value(value) for value in row]
+    if len(values) == 2:
+        return f"{values[0]}: {values[1]}"
+    return ", ".join(f"{_words(name)} {value}" for name, value in zip(columns, values, strict=True))
+
+
+def _more(row_count: int, fewer: int = 0) -> str:
+    return " and more" if row_count > SHOWN - fewer else ""
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _title(name: str) -> str:
+    words = _words(name)
+    return words[:1].upper() + words[1:]
+
+
+def show_value(value: Any) -> str:
+    """A value as people write it: thousands apart, at most as many digits as matter."""
+    match value:
+        case None:
+            return "no value"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case Decimal() | float():
+            return _number(float(value))
+        case datetime():
+            return value.isoformat(" ", "seconds")
+        case date():
+            return value.isoformat()
+    return str(value)
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    digits = 2 if abs(value) >= 1 else 4
+    text = f"{value:,.{digits}f}".rstrip("0").rstrip(".")
+    return text if float(text.replace(",", "")) != 0 else f"{value:.3g}"

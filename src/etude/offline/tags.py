@@ -1,0 +1,347 @@
+"""From the tokens of a question to tagged items: names, values, numbers, spans of time and operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from etude.offline.dates import find_span
+from etude.offline.index import Hit, Index, Meaning, find_parts, near_values, phrases_of, value_phrase
+from etude.offline.lexicon import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS
+from etude.offline.parts import Condition, Name
+from etude.offline.words import Token, root
+
+_PAST = frozenset(
+    [
+        "made",
+        "wrote",
+        "written",
+        "gave",
+        "given",
+        "held",
+        "took",
+        "taken",
+        "taught",
+        "got",
+        "came",
+        "went",
+        "sang",
+        "sung",
+        "bought",
+        "sold",
+        "paid",
+        "spent",
+        "sent",
+        "ran",
+    ]
+)
+_WEEKDAYS: dict[str, tuple[int, ...]] = {
+    "monday": (1,), "tuesday": (2,), "wednesday": (3,), "thursday": (4,), "friday": (5,), "saturday": (6,),
+    "sunday": (7,), "weekend": (6, 7), "weekday": (1, 2, 3, 4, 5),
+}  # fmt: skip
+_ENDS = frozenset(".?!;")
+_ATTRIBUTES = {"people": "population", "inhabitants": "population", "residents": "population", "stars": "rating"}
+_REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
+_HARD = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "of",
+        "in",
+        "on",
+        "at",
+        "to",
+        "for",
+        "and",
+        "or",
+        "with",
+        "by",
+        "that",
+        "which",
+        "who",
+        "what",
+        "has",
+        "have",
+        "had",
+        "do",
+        "does",
+        "did",
+        "not",
+        "no",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A tag for the grammar, the words it stands for, and what they mean."""
+
+    tag: str
+    text: str
+    data: Any = None
+    plural: bool = False
+    joined: bool = False
+    """It follows the item before it with no word between."""
+    hits: tuple[Hit, ...] = ()
+    """Values that a name may be instead."""
+
+
+def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[Item]:
+    """The items of a question; `u` tags a word that nothing explains."""
+    items: list[Item] = []
+    at, joined = 0, False
+    while at < len(tokens):
+        item, length = _best(tokens, at, index, today, items)
+        if item is not None:
+            items.append(replace(item, joined=joined))
+        joined = item is not None
+        at += length
+    return items
+
+
+def _best(
+    tokens: Sequence[Token], at: int, index: Index, today: date, before: Sequence[Item]
+) -> tuple[Item | None, int]:
+    """The longest reading at this place; of two as long, names go before operators, operators before values."""
+    token = tokens[at]
+    first = at == 0 or tokens[at - 1].text in _ENDS
+    if token.kind == "mark":
+        return _mark(token), 1
+    if token.kind == "quoted":
+        return _quoted(token, index), 1
+    if length := _unit_phrase(tokens, at, index) or _that_again(tokens, at, before):
+        return None, length
+    if [t.low for t in tokens[at : at + 3]] == ["of", "the", "week"] and at and tokens[at - 1].base == "day":
+        return None, 3
+    if first and token.low == "how" and tokens[at + 1 : at + 2] and tokens[at + 1].low in ("do", "does", "did"):
+        return None, 2
+    if token.low in ("change", "changes") and tokens[0].low == "how":
+        # "How does the price change over the years" asks for the price.
+        return None, 1
+    if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
+        return Item("c", token.text, "="), 1
+    if first and token.low == "where":
+        return Item("u", token.text, token.low), 1
+    readings: list[tuple[int, int, Item | None]] = []
+    if days := _WEEKDAYS.get(token.base):
+        readings.append((1, 1, Item("W", token.text, Condition("weekday", token.text, values=days))))
+    if found := find_span(tokens, at, today):
+        condition = Condition("span", found.span.text, span=found.span)
+        readings.append((found.length, 5, Item("D", found.span.text, condition)))
+    if count := _top_number(tokens, at):
+        readings.append((count[1], 5, count[0]))
+    if found_name := _name(tokens, at, index):
+        flags = all(m.flag for m in found_name[0].data.meanings)
+        verb = found_name[1] == 1 and token.low in LINKING and _past(token.low) and not flags
+        readings.append((found_name[1], -1 if verb else 3 if found_name[2] <= 1 else 1, found_name[0]))
+    if found_word := _operator(tokens, at):
+        # "total" before a noun adds up, even where a column is called so.
+        adds = found_word[0].tag == "A" and at + 1 < len(tokens) and _name(tokens, at + 1, index) is not None
+        readings.append((found_word[1], 4 if adds else 2, found_word[0]))
+    if found_value := _value(tokens, at, index):
+        capital = token.text[:1].isupper() and not first
+        readings.append((found_value[1], 4 if capital else 0, found_value[0]))
+    if token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[max(0, at - 2) : at]):
+        readings.append((1, 7, Item("r", token.text, root(token.low))))
+    if token.low in LINKING:
+        readings.append((1, 0, Item("r", token.text, root(token.low))))
+    if first and token.low == "count":
+        readings.append((1, 6, Item("#", token.text, "")))
+    if token.low in STOP or (first and token.low in ASKING):
+        hard = token.low in _HARD or first
+        readings.append((1, 6 if hard else 2, None))
+    if readings:
+        length, _, item = max(readings, key=lambda r: (r[0], r[1]))
+        return None if item is not None and item.tag == "-" else item, length
+    return _leftover(tokens, at, index, before), 1
+
+
+def _past(word: str) -> bool:
+    return word in _PAST or word.endswith(("ed", "ing"))
+
+
+def _top_number(tokens: Sequence[Token], at: int) -> tuple[Item, int] | None:
+    """`top 5`, `first 10`, `5 highest` is left to the grammar."""
+    word, number = tokens[at].low, tokens[at + 1].number if at + 1 < len(tokens) else None
+    if word not in ("top", "first", "bottom", "last", "best", "worst") or not isinstance(number, int) or number < 1:
+        return None
+    following = tokens[at + 2].base if at + 2 < len(tokens) else ""
+    if number > 10_000 or (word in ("first", "last") and following in ("day", "week", "month", "quarter", "year")):
+        return None
+    direction = "asc" if word in ("bottom", "last", "worst") else "desc"
+    implied = "rating score grade" if word in ("best", "worst") else ""
+    text = f"{word} {number}"
+    return Item("K", text, (number, direction, implied, word)), 2
+
+
+def _mark(token: Token) -> Item | None:
+    if token.text in _ENDS:
+        return Item(".", token.text)
+    if token.text in (",", "(", ")"):
+        return Item(token.text, token.text)
+    word = OPERATORS.get((token.text,))
+    if word:
+        return Item(word.tag, token.text, word.data)
+    return None if token.text in "-\u2013\u2014/:\"'`" else Item("u", token.text)
+
+
+def _quoted(token: Token, index: Index) -> Item:
+    phrase = value_phrase(token.text)
+    hits = index.values.get(phrase) or tuple(find_parts(index, phrase))
+    if hits:
+        return Item("V", token.text, Condition("value", token.text, hits=hits), plural=True)
+    return Item("Q", token.text, token.text)
+
+
+def _operator(tokens: Sequence[Token], at: int) -> tuple[Item, int] | None:
+    for size in range(min(LONGEST, len(tokens) - at), 0, -1):
+        phrase = tuple(token.low for token in tokens[at : at + size])
+        word = OPERATORS.get(phrase)
+        if word:
+            return Item(word.tag, " ".join(phrase), word.data), size
+        # Articles inside a phrase change nothing: "the ratio of the".
+        if size > 2 and "the" in phrase[1:-1]:
+            word = OPERATORS.get(tuple(w for w in phrase if w != "the"))
+            if word:
+                return Item(word.tag, " ".join(phrase), word.data), size
+    return None
+
+
+def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int, int] | None:
+    best: tuple[Item, int, int] | None = None
+    for size in range(min(index.longest, len(tokens) - at), 0, -1):
+        span = [t for t in tokens[at : at + size] if t.text not in ("-", "the")]
+        if any(t.kind not in ("word", "number") for t in span) or len(span) == 0 or tokens[at].text in ("-", "the"):
+            continue
+        if tokens[at + size - 1].text in ("-", "the"):
+            continue
+        meanings = _lookup(index, [t.base for t in span]) or _lookup(index, [t.low for t in span])
+        if not meanings or (size == 1 and (span[0].kind == "number" or span[0].low in _HARD)):
+            continue
+        if size > 1 and _two_nouns(span, index):
+            continue
+        cost = meanings[0].cost
+        text = " ".join(t.text for t in tokens[at : at + size])
+        tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
+        plural = span[-1].low != span[-1].base
+        hits = index.values.get(tuple(t.low for t in span), ())
+        item = Item(tag, text, Name(text, meanings), plural, hits=hits)
+        if best is None:
+            best = item, size, cost
+        break
+    return best
+
+
+def _two_nouns(span: Sequence[Token], index: Index) -> bool:
+    """`employees report to`: a plural does not stand before the noun it belongs to, except `sales`."""
+    first = span[0]
+    plural = first.low not in (first.base, "sales") and not first.text.endswith(("'s", "s'"))
+    return plural and any(m.column is None for m in index.names.get((first.base,), ()))
+
+
+def _lookup(index: Index, bases: Sequence[str]) -> tuple[Meaning, ...]:
+    for phrase in phrases_of(bases):
+        if phrase in index.names:
+            return index.names[phrase]
+    return ()
+
+
+def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int] | None:
+    for size in range(min(index.longest, len(tokens) - at), 0, -1):
+        span = tokens[at : at + size]
+        words = [t for t in span if t.text != "-"]
+        if any(t.kind == "quoted" or (t.kind == "mark" and t.text not in "-.&/'") for t in span):
+            continue
+        if span[-1].kind == "mark" or (size == 1 and not _may_be_value(span[0])):
+            continue
+        phrase = tuple(t.low for t in words if t.kind != "mark")
+        hits = index.values.get(phrase)
+        if hits is None and phrase and phrase[0] in ("the",):
+            continue
+        if hits:
+            text = " ".join(t.text for t in span)
+            return Item("V", text, Condition("value", text, hits=hits)), size
+    return None
+
+
+def _may_be_value(token: Token) -> bool:
+    if token.kind == "number":
+        return False
+    return len(token.text) > 1 and token.low not in _HARD
+
+
+def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[Item]) -> Item | None:
+    """A word that is neither name, value nor operator as it stands."""
+    token = tokens[at]
+    if token.kind == "number":
+        return Item("N", token.text, token.number)
+    after_number = bool(before) and before[-1].tag in "Ne"
+    attribute = _ATTRIBUTES.get(token.low)
+    if attribute and (meanings := index.names.get((attribute,))):
+        return Item("C", token.text, Name(token.text, meanings))
+    if token.low in _REVENUE and (meanings := _money(index)):
+        return Item("C", token.text, Name(token.text, meanings))
+    if token.low in UNITS and (after_number or _in_unit(tokens, at)):
+        return None
+    if hits := index.roots.get(root(token.low)) if len(token.low) > 4 else None:
+        listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
+        return Item("V", token.text, Condition("value", token.text, hits=listed))
+    if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
+        return Item("r", token.text, root(token.low))
+    if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
+        if found := find_parts(index, (token.low,)):
+            return Item("V", token.text, Condition("value", token.text, hits=tuple(found)))
+        if near := near_values(index, (token.low,)):
+            return Item("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
+    return Item("u", token.text, token.low)
+
+
+def _money(index: Index) -> tuple[Meaning, ...]:
+    """What `revenue` may mean where nothing is called so: an amount, if there is one."""
+    found = [m for m in index.names.get(("amount",), ()) if m.column is not None]
+    return tuple(found) if len(found) == 1 else ()
+
+
+def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
+    """How many tokens say in which unit: `in meters`, `in people per square kilometer`."""
+    if tokens[at].low != "in":
+        return 0
+    end = at + 1
+    while end < len(tokens) and tokens[end].low in ("square", "cubic", "integer", "us"):
+        end += 1
+    if end >= len(tokens) or tokens[end].low not in UNITS or tokens[end].low in ("time", "times", "day", "year"):
+        return 0
+    if (tokens[end].low,) in index.values:
+        return 0
+    end += 1
+    per = end
+    while per < len(tokens) and tokens[per].low in ("per", *UNITS):
+        per += 1
+    return (per if tokens[per - 1].low != "per" else end) - at
+
+
+def _that_again(tokens: Sequence[Token], at: int, before: Sequence[Item]) -> int:
+    """`that year`, `that state`: a noun that was there before; two tokens that say nothing new."""
+    if tokens[at].low not in ("that", "those", "these", "this") or at + 1 >= len(tokens):
+        return 0
+    noun = tokens[at + 1].base
+    said = {word.rstrip("s") for item in before if item.tag in "TCDt" for word in item.text.lower().split()}
+    following = tokens[at + 2].low if at + 2 < len(tokens) else ""
+    return 2 if noun.rstrip("s") in said and following != "of" else 0
+
+
+def _in_unit(tokens: Sequence[Token], at: int) -> bool:
+    """`in meters`, `in square kilometers`."""
+    back = at - 1
+    while back >= 0 and tokens[back].low in ("square", "cubic", "integer"):
+        back -= 1
+    return back >= 0 and tokens[back].low in ("in", "per", "as")

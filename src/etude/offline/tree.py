@@ -1,0 +1,114 @@
+"""Tables joined from a base: each along the cheapest way from what is joined already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from etude.offline.index import Meaning
+from etude.offline.joins import FAR, Hop, Path, find_paths, to_one
+from etude.offline.resolve import Ambiguous, NotUnderstood
+from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.words import root
+from etude.sources.plan.model import ColumnRef, Join
+
+
+def short(table: str) -> str:
+    """The table's name without its schema, as a plan calls it."""
+    return table.rsplit(".", 1)[-1]
+
+
+def fit(name: str) -> str:
+    """The name, cut to what every engine keeps whole."""
+    return name.encode()[:60].decode(errors="ignore")
+
+
+def ref(column: KnownColumn) -> ColumnRef:
+    """The column as a plan refers to it."""
+    return ColumnRef(table=short(column.table), column=column.name)
+
+
+@dataclass
+class Tree:
+    """Tables joined from a base, each along the cheapest way from what is joined already."""
+
+    vocabulary: Vocabulary
+    base: str
+    prefer: frozenset[tuple[str, str]]
+    verbs: frozenset[str] = frozenset()
+    hops: list[Hop] = field(default_factory=list)
+    single: dict[str, bool] = field(default_factory=dict)
+    """Whether a row of the base meets at most one row of the table."""
+
+    def __post_init__(self) -> None:
+        self.single[self.base] = True
+
+    def path_to(self, table: str, near: Sequence[str] = (), said: str = "") -> Path:
+        """The way to a table; from the noun before it where two ways are as short."""
+        if table in self.single:
+            return ()
+        starts = [t for t in near if t in self.single] + [t for t in self.single if t not in near]
+        ways = [(find_paths(self.vocabulary, start, table), start) for start in starts]
+        low = min(cost for (cost, _), _ in ways)
+        if low >= FAR:
+            raise NotUnderstood(f"Nothing connects `{table}` to `{self.base}`.")
+        nearest = [(paths, start) for (cost, paths), start in ways if cost == low]
+        chosen = next((paths for paths, start in nearest if start in near), None)
+        paths = list(chosen if chosen is not None else [path for paths, _ in nearest for path in paths])
+        return self._choose(paths, table, said)
+
+    def _choose(self, paths: list[Path], table: str, said: str) -> Path:
+        if len(paths) == 1:
+            return paths[0]
+        columns = {hop: self.vocabulary.table(hop.table).column(hop.columns[0]).words for p in paths for hop in p}
+        if said:
+            fitting = [p for p in paths if any(said.split(maxsplit=1)[0] in columns[hop] for hop in p)]
+            paths = fitting if len(fitting) == 1 else paths
+        preferred = [p for p in paths if any((hop.table, hop.columns[0]) in self.prefer for hop in p)]
+        if len(preferred) == 1:
+            paths = preferred
+        told = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
+        paths = told if len(told) == 1 else paths
+        if len(paths) > 1:
+            # Along a column of the same name on both sides before one of another name.
+            same = [p for p in paths if all(hop.columns == hop.to_columns for hop in p)]
+            paths = same if len(same) == 1 else paths
+        if len(paths) > 1:
+            differing = [
+                next((hop for hop in p if hop not in paths[0 if p is not paths[0] else 1]), p[0]) for p in paths
+            ]
+            meanings = [
+                Meaning(hop.table, hop.columns[0]) if hop.to_one else Meaning(hop.to_table, hop.to_columns[0])
+                for hop in differing
+            ]
+            raise Ambiguous(f"the way from {self.base} to {table}", list(dict.fromkeys(meanings)))
+        return paths[0]
+
+    def _roots(self, table: str) -> set[str]:
+        return {root(word) for word in self.vocabulary.table(table).words}
+
+    def add(self, table: str, near: Sequence[str] = (), said: str = "") -> None:
+        """Join a table, with those on the way."""
+        for hop in self.path_to(table, near, said):
+            self.hops.append(hop)
+            self.single[hop.to_table] = self.single[hop.table] and hop.to_one
+
+    def reaches_one(self, table: str, near: Sequence[str] = (), said: str = "") -> bool:
+        """Whether joining the table would keep each row of the base once."""
+        path = self.path_to(table, near, said)
+        return self.single.get(path[0].table, True) and to_one(path) if path else self.single[table]
+
+    def joins(self) -> tuple[Join, ...]:
+        """The joins of the plan."""
+        made = []
+        for hop in self.hops:
+            pairs = tuple(
+                (ColumnRef(table=short(hop.table), column=left), ColumnRef(table=short(hop.to_table), column=right))
+                for left, right in zip(hop.columns, hop.to_columns, strict=True)
+            )
+            made.append(Join(table=hop.to_table, on=pairs))
+        return tuple(made)
+
+    def fans(self) -> list[Hop]:
+        """The steps that multiply rows."""
+        return [hop for hop in self.hops if not hop.to_one]

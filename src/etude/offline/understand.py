@@ -1,0 +1,165 @@
+"""A question in words as a plan, a question back, or a refusal that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import lru_cache
+
+from pydantic import ValidationError
+
+from etude.errors import EtudeError
+from etude.offline.assemble import assemble
+from etude.offline.follow import follow_up
+from etude.offline.grammar import read_question
+from etude.offline.index import Hit, Meaning, index_of
+from etude.offline.parts import Name, Question
+from etude.offline.resolve import Ambiguous, NotUnderstood, numeric
+from etude.offline.tags import Item, tag_items
+from etude.offline.vocabulary import KnownTable, Vocabulary
+from etude.offline.words import MAX_CHARS, fold, tokenize
+from etude.sources.plan import QueryPlan
+from etude.sources.plan.compile import compile_plan
+
+NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """A question that was understood: the plan, and in plain words how it was read."""
+
+    text: str
+    plan: QueryPlan
+    reading: str
+    question: Question
+    """Its measures, groups, conditions and order as typed parts; follow-ups change these."""
+    reasons: tuple[str, ...] = ()
+    """Words that were not found as written, and what they were read as."""
+
+    @property
+    def confidence(self) -> float:
+        """1 if every word was found as written; each reading that needed a rule halves what is left to be sure of."""
+        return 0.5 + 0.5 ** (1 + len(self.reasons))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to read an ambiguous word."""
+
+    label: str
+    prefer: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Clarification:
+    """One question back, with two to four things to choose from; `answer` takes the choice."""
+
+    text: str
+    ask: str
+    choices: tuple[Choice, ...]
+    question: Question = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no answer, and the nearest questions that have one."""
+
+    text: str
+    reason: str
+    nearest: tuple[str, ...] = ()
+
+
+Outcome = Understanding | Clarification | Refusal
+
+
+def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding | None = None, today: date) -> Outcome:
+    """What the question means over this source; after `previous`, also what changes it."""
+    if len(question) > MAX_CHARS:
+        reason = f"The question has {len(question)} characters; at most {MAX_CHARS} are read."
+        return Refusal(question, reason, _nearest([], vocabulary))
+    tokens = tokenize(question)
+    if not any(token.kind in ("word", "quoted") for token in tokens):
+        return Refusal(question, "There are no words in it.", _nearest([], vocabulary))
+    items = tag_items(tokens, index_of(vocabulary), today)
+    if previous is not None and (changed := follow_up(items, tokens, previous.question)) is not None:
+        found = _settle(question, changed, vocabulary)
+    else:
+        found = _settle(question, read_question(items), vocabulary)
+    if isinstance(found, Refusal):
+        return replace(found, nearest=_nearest(items, vocabulary))
+    return found
+
+
+def answer(clarification: Clarification, text: str) -> Outcome:
+    """What the question means after the choice: by its number, its label or a word only that label has."""
+    wanted = fold(text).strip(" .!\"'`")
+    labels = [fold(choice.label) for choice in clarification.choices]
+    chosen = [n for n, label in enumerate(labels) if wanted in (label, str(n + 1))]
+    chosen = chosen or [n for n, label in enumerate(labels) if wanted and wanted in label]
+    if len(chosen) != 1:
+        listed = ", ".join(f"`{choice.label}`" for choice in clarification.choices)
+        return Refusal(text, f"`{text}` is not one of {listed}.")
+    prefer = (*clarification.question.prefer, clarification.choices[chosen[0]].prefer)
+    return _settle(clarification.text, replace(clarification.question, prefer=prefer), clarification.vocabulary)
+
+
+def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
+    try:
+        made = assemble(parts, vocabulary)
+        if vocabulary.catalog is not None:
+            compile_plan(made.plan, vocabulary.catalog)
+    except NotUnderstood as error:
+        return Refusal(text, error.reason)
+    except Ambiguous as error:
+        choices = tuple(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)[:4]
+        return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary)
+    except EtudeError as error:
+        return Refusal(text, error.message)
+    except ValidationError:
+        return Refusal(text, "It asks for more than one query can hold.")
+    return Understanding(text, made.plan, made.reading, parts, tuple(dict.fromkeys(made.notes)))
+
+
+def _label(meaning: Meaning | Hit) -> str:
+    return f"{meaning.table}.{meaning.column}" if meaning.column else meaning.table
+
+
+# --- what it can do instead
+
+
+def _nearest(items: Sequence[Item], vocabulary: Vocabulary) -> tuple[str, ...]:
+    """Questions about the tables that the words name, else about the largest ones; each is sure to be understood."""
+    named = [m.table for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
+    named += [hit.table for item in items for hit in getattr(item.data, "hits", ())[:2]]
+    largest = [table.name for table in sorted(vocabulary.tables, key=lambda table: -table.rows)]
+    found: list[str] = []
+    for name in dict.fromkeys([*named, *largest][:12]):
+        found += [text for text in _sure_offers(vocabulary, name) if text not in found]
+        if len(found) >= NEAREST:
+            break
+    return tuple(found[:NEAREST])
+
+
+@lru_cache(maxsize=1_000)
+def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
+    """Questions about a table that are understood."""
+    sure = []
+    for text in _offers(vocabulary.table(table)):
+        items = tag_items(tokenize(text), index_of(vocabulary), date.min)
+        if isinstance(_settle(text, read_question(items), vocabulary), Understanding):
+            sure.append(text)
+    return tuple(sure)
+
+
+def _offers(table: KnownTable) -> Iterator[str]:
+    noun = " ".join(table.words)
+    groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
+    numbers = [c for c in table.columns if numeric(c) and c.kind == "number"]
+    yield f"How many {noun}s are there?"
+    for column in groups[:1]:
+        yield f"How many {noun}s are there for each {' '.join(column.words)}?"
+    for column in numbers[:1]:
+        yield f"What is the average {' '.join(column.words)} of {noun}s?"
+        yield f"What are the top 5 {noun}s by {' '.join(column.words)}?"

@@ -1,0 +1,330 @@
+"""Words of a question and of names: splitting, base forms, and what English says in more than one way."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+MAX_CHARS = 2_000
+"""Longer texts are no question that rules could follow."""
+
+_IRREGULAR = {
+    "people": "person", "persons": "person", "children": "child", "men": "man", "women": "woman", "feet": "foot",
+    "mice": "mouse", "criteria": "criterion", "indices": "index", "analyses": "analysis", "series": "series",
+    "species": "species", "news": "news", "statuses": "status", "addresses": "address", "buses": "bus", "gas": "gas",
+    "movies": "movie", "cookies": "cookie", "ties": "tie", "lives": "life", "wives": "wife", "leaves": "leaf",
+    "halves": "half", "its": "its", "his": "his", "this": "this", "has": "has", "was": "was", "does": "does",
+    "as": "as", "is": "is", "us": "us", "yes": "yes", "less": "less", "always": "always", "days": "day",
+    "aircraft": "aircraft", "data": "data", "sales": "sale", "cases": "case", "bases": "base", "uses": "use",
+    "purchases": "purchase", "courses": "course", "houses": "house", "licenses": "license", "expenses": "expense",
+    "diagnoses": "diagnosis", "responses": "response", "databases": "database", "prices": "price", "sizes": "size",
+}  # fmt: skip
+
+ABBREVIATIONS = {
+    "num": "number", "nbr": "number", "qty": "quantity", "amt": "amount", "avg": "average", "addr": "address",
+    "desc": "description", "dept": "department", "cust": "customer", "tx": "transaction", "txn": "transaction",
+    "ccy": "currency", "curr": "currency", "dob": "birthdate", "ts": "timestamp", "crtd": "created", "pct": "percent",
+    "yr": "year", "tel": "phone", "msg": "message", "cat": "category", "prod": "product", "emp": "employee",
+    "mgr": "manager", "org": "organization", "acct": "account", "acc": "account", "bal": "balance", "pmt": "payment",
+    "inv": "invoice", "ref": "reference", "loc": "location", "dt": "date", "lang": "language", "lat": "latitude",
+    "lon": "longitude", "lng": "longitude", "hrs": "hours", "min": "minimum", "max": "maximum", "temp": "temperature",
+    "dist": "distance", "freq": "frequency", "info": "information", "pop": "population", "rev": "revenue",
+    "dur": "duration", "fname": "first name", "lname": "last name", "doc": "document", "wt": "weight",
+    "ht": "height", "ins": "insurance", "tot": "total", "cnt": "count", "usr": "user", "sess": "session",
+    "pub": "publication", "dest": "destination", "orig": "origin",
+}  # fmt: skip
+
+SYNONYMS: tuple[frozenset[str], ...] = tuple(
+    frozenset(group.split())
+    for group in (
+        "price cost fare charge fee",
+        "amount value total",
+        "revenue turnover earnings proceeds",
+        "quantity units volume",
+        "rating score stars",
+        "customer client buyer shopper",
+        "employee staff worker",
+        "salesperson salesman saleswoman seller",
+        "vendor supplier",
+        "product item article",
+        "phone telephone mobile",
+        "organization organisation institution",
+        "color colour",
+        "state province",
+        "zip postcode zipcode",
+        "country nation",
+        "category kind type genre",
+        "cuisine food",
+        "publication paper",
+        "gender sex",
+        "purchase buy",
+        "doctor physician",
+        "medication drug medicine",
+        "salary wage pay",
+        "altitude elevation height",
+        "length duration",
+        "joined signup registration registered",
+        "movie film",
+        "song track",
+        "university college",
+        "teacher instructor professor lecturer",
+        "review comment",
+        "merchant shop",
+        "capacity seats",
+        "title name",
+        "manufacturer maker",
+        "user member",
+        "visit checkin",
+    )
+)
+
+QUANTITIES = frozenset(
+    [
+        "price",
+        "cost",
+        "fare",
+        "charge",
+        "fee",
+        "amount",
+        "value",
+        "sum",
+        "revenue",
+        "turnover",
+        "quantity",
+        "units",
+        "volume",
+        "rating",
+        "score",
+    ]
+)
+"""Words for numbers, never for things that are counted."""
+
+GENERIC = frozenset(["name", "title", "number", "num", "code", "type", "count", "no"])
+"""Last words of column names that say what kind of thing a column holds, not what it is about."""
+MEASURES = frozenset(
+    [
+        "mile",
+        "kilometer",
+        "km",
+        "meter",
+        "cm",
+        "mm",
+        "foot",
+        "kg",
+        "gram",
+        "lb",
+        "usd",
+        "eur",
+        "minute",
+        "hour",
+        "second",
+        "percent",
+        "dollar",
+        "euro",
+    ]
+)
+"""Last words of column names that say in which unit a column is."""
+
+TRAILING = frozenset(
+    [
+        "daily",
+        "weekly",
+        "monthly",
+        "log",
+        "history",
+        "data",
+        "table",
+        "info",
+        "information",
+        "detail",
+        "record",
+        "fact",
+        "dim",
+        "view",
+        "list",
+    ]
+)
+"""Last words of table names that say how rows are kept, not what they are."""
+TAILS = ("name", "id", "title", "number", "code", "date", "type", "count", "key")
+"""Words that names written without a break end with."""
+
+_NUMBER_WORDS = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50,
+    "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+}  # fmt: skip
+_SCALES = {"hundred": 100, "thousand": 1_000, "k": 1_000, "million": 1_000_000, "m": 1_000_000, "billion": 10**9}
+
+Kind = Literal["word", "number", "quoted", "mark"]
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word, number, quoted text or mark of the question, with its place."""
+
+    kind: Kind
+    text: str
+    low: str
+    base: str
+    """The word without its ending."""
+    start: int
+    end: int
+    number: float | int | None = None
+
+
+_QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
+
+
+def fold(text: str) -> str:
+    """Lower case, without accents and typographic quotes."""
+    plain = unicodedata.normalize("NFKD", text.translate(_QUOTES))
+    return "".join(char for char in plain if not unicodedata.combining(char)).casefold()
+
+
+@lru_cache(maxsize=50_000)
+def base_form(word: str) -> str:
+    """The singular of a noun in lower case; other words as they are."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) < 4 or not word.isalpha():
+        return word[:-1] if len(word) == 3 and word.endswith("s") and word[1] not in "aiu" and word != "gas" else word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes", "zzes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is", "ous")):
+        return word[:-1]
+    return word
+
+
+@lru_cache(maxsize=50_000)
+def root(word: str) -> str:
+    """What related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
+    text = base_form(word)
+    for ending, least in (
+        ("fully", 4),
+        ("ful", 4),
+        ("ment", 4),
+        ("ing", 3),
+        ("ed", 3),
+        ("ly", 4),
+        ("er", 4),
+        ("e", 3),
+        ("al", 4),
+    ):
+        if text.endswith(ending) and len(text) - len(ending) >= least:
+            text = text[: -len(ending)]
+            break
+    return text[:-1] if len(text) > 4 and text[-1] == text[-2] else text
+
+
+@lru_cache(maxsize=20_000)
+def split_identifier(name: str) -> tuple[str, ...]:
+    """The words in `snake_case`, `camelCase` and `kebab-case`, in lower case."""
+    text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", text)
+    text = re.sub(r"([A-Za-z])([0-9])", r"\1 \2", text)
+    return tuple(fold(word) for word in re.findall(r"[^\W_]+", text))
+
+
+def spell_out(words: Iterable[str]) -> tuple[str, ...]:
+    """Base forms, with abbreviations in full."""
+    return tuple(base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
+
+
+@lru_cache(maxsize=20_000)
+def alternatives(word: str) -> tuple[str, ...]:
+    """Other words for the same thing."""
+    return tuple(sorted({other for group in SYNONYMS if word in group for other in group if other != word}))
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<quoted>(?<!\w)"[^"]{1,200}"|(?<!\w)'[^'\s](?:[^']{0,200}?[^'\s])?'(?!\w)|(?<!\w)`[^`]{1,200}`)
+  | (?P<iso>\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?)
+  | (?P<number>[$€£]?\s?-?(?<![\w.])\d{1,3}(?:,\d{3})+(?:\.\d+)?|[$€£]?-?(?<![\w.])\d+(?:\.\d+)?)
+    (?P<unit>%|(?:k|K|M|st|nd|rd|th)\b)?(?![\w@])
+  | (?P<word>\w+(?:['][^\W_]+)*)
+  | (?P<mark><=|>=|!=|<>|[^\s])
+    """,
+    re.VERBOSE,
+)
+
+
+def tokenize(question: str) -> list[Token]:
+    """The tokens of a question, in order."""
+    text = question.translate(_QUOTES)
+    return list(_join_numbers(list(_tokens(text))))
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        raw = match.group()
+        if match["quoted"]:
+            inner = raw[1:-1].strip()
+            yield Token("quoted", inner, fold(inner), fold(inner), start, end)
+        elif match["iso"]:
+            yield Token("word", raw, raw, raw, start, end)
+        elif match["number"]:
+            yield _number(match["number"], match["unit"] or "", start, end)
+        elif match["word"]:
+            yield from _words(raw, start)
+        else:
+            yield Token("mark", raw, raw, raw, start, end)
+
+
+def _number(digits: str, unit: str, start: int, end: int) -> Token:
+    plain = re.sub(r"[$€£,\s]", "", digits)
+    value: float | int = float(plain) if "." in plain else int(plain)
+    value *= {"k": 1_000, "m": 1_000_000}.get(unit.lower(), 1)
+    low = plain + (unit if unit in ("%", "st", "nd", "rd", "th") else "")
+    return Token("number", digits + unit, low, low, start, end, value)
+
+
+def _words(raw: str, start: int) -> Iterator[Token]:
+    low = fold(raw)
+    if "_" in low:
+        # A name as the database writes it.
+        yield from (
+            Token("word", raw, part, base_form(part), start, start + len(raw)) for part in low.split("_") if part
+        )
+        return
+    if low.endswith("'s"):
+        low = low[:-2]
+    elif low.endswith("n't"):
+        # "don't" is "do not".
+        yield Token("word", raw[:-3], low[:-3] or low, low[:-3] or low, start, start + len(raw) - 3)
+        yield Token("word", raw[-3:], "not", "not", start + len(raw) - 3, start + len(raw))
+        return
+    low = low.replace("'", "")
+    if low:
+        yield Token("word", raw, low, base_form(low), start, start + len(raw))
+
+
+def _join_numbers(tokens: list[Token]) -> Iterator[Token]:
+    """`five`, `a hundred thousand`, `1.5 million` as numbers."""
+    at = 0
+    while at < len(tokens):
+        token, value, end = tokens[at], tokens[at].number, at + 1
+        # "one-way" and "two factor" are names; a number word counts only where no hyphen follows.
+        hyphen = end < len(tokens) and tokens[end].text == "-" and tokens[end].start == token.end
+        if value is None and token.kind == "word" and token.low in _NUMBER_WORDS and not hyphen:
+            value = _NUMBER_WORDS[token.low]
+        if value is None and token.low == "a" and end < len(tokens) and tokens[end].low in ("hundred", "thousand"):
+            value = 1
+        if value is None:
+            yield token
+            at += 1
+            continue
+        while end < len(tokens) and tokens[end].low in _SCALES and token.low[-1:] != "%":
+            value *= _SCALES[tokens[end].low]
+            end += 1
+        text = " ".join(t.text for t in tokens[at:end])
+        low = token.low if end == at + 1 else str(value)
+        yield Token("number", text, low, low, token.start, tokens[end - 1].end, value)
+        at = end

@@ -1,0 +1,54 @@
+"""The sample shop as a source, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.app import App
+from etude.offline.understand import Clarification, understand
+from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.sample import write_shop
+
+Rows = list[tuple[Any, ...]]
+Ask = Callable[[str], Rows]
+
+
+@pytest.fixture(scope="package")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Runs SQL on the shop."""
+    folder: Path = tmp_path_factory.mktemp("shop")
+    write_shop(folder / "shop")
+    with App(home=folder / "home", record=False) as app:
+
+        def run(sql: str) -> Rows:
+            return app.sql(str(folder / "shop"), sql).rows()
+
+        run.catalog = app.catalog(str(folder / "shop"))  # type: ignore[attr-defined]
+        yield run
+
+
+@pytest.fixture(scope="package")
+def shop(ask: Ask) -> Vocabulary:
+    """What is known of the shop."""
+    return build_vocabulary(ask.catalog, ask)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> Iterator[tuple[Clarification, Ask, Vocabulary]]:
+    """A question that two dates could answer."""
+    import duckdb
+
+    path = str(tmp_path / "clinic.duckdb")
+    with duckdb.connect(path) as writer:
+        writer.execute("CREATE TABLE visits (id INTEGER PRIMARY KEY, started DATE, ended DATE)")
+        writer.execute("INSERT INTO visits VALUES (1, '2023-12-30', '2024-01-02'), (2, '2024-05-01', '2024-05-02')")
+    with App(home=tmp_path / "home", record=False) as app:
+        vocabulary = build_vocabulary(app.catalog(path), lambda sql: app.sql(path, sql).rows())
+        found = understand("How many visits were there in 2024?", vocabulary, today=date(2025, 1, 1))
+        assert isinstance(found, Clarification)
+        yield found, lambda sql: app.sql(path, sql).rows(), vocabulary

@@ -1,0 +1,56 @@
+"""The answer in words holds what the result holds, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from etude.offline.parts import Question
+from etude.offline.sentence import say, show_value
+from etude.offline.understand import Understanding
+from etude.sources.plan import QueryPlan
+
+MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Question())
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "said"),
+    [
+        (["number_of_orders"], [(3704,)], "Number of orders: 3,704."),
+        (["sum_amount"], [(None,)], "Sum amount: no value."),
+        (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
+        (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
+        (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. First: open: 3; paid: 1,000."),
+        ([], [], "No rows: there is nothing for this. Read as: Number of `orders`."),
+    ],
+)
+def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said: str) -> None:
+    assert say(MEANT, columns, rows, len(rows)) == said
+
+
+def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
+    rows = [(f"n{n}", n) for n in range(10)]
+    assert say(MEANT, ["name", "n"], rows, 2_500) == "2,500 rows of name, n. First: n0: 0; n1: 1; n2: 2 and more."
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1234567, "1,234,567"),
+        (0.123456, "0.1235"),
+        (0.00001234, "1.23e-05"),
+        (12.345, "12.35"),
+        (Decimal("10.50"), "10.5"),
+        (3.0, "3"),
+        (float("nan"), "nan"),
+        (True, "yes"),
+        (date(2025, 1, 31), "2025-01-31"),
+        (None, "no value"),
+        ("Łódź", "Łódź"),
+    ],
+)
+def test_values_at_a_sensible_precision(value: Any, shown: str) -> None:
+    assert show_value(value) == shown
