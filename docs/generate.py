@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from etude.cli.main import make_parser, overview
 from etude.entities import Entity
 from etude.errors import EtudeError
-from etude.settings import EngineSettings, QueryLimits, SessionSettings, Settings
+from etude.settings import Settings
 
 DOCS = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- generated: ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -38,20 +38,21 @@ def make(name: str) -> str:
 def settings_table(_: str) -> str:
     """Every setting, its variable, its default and its meaning."""
     lines = ["| key | variable | default | meaning |", "|---|---|---|---|"]
-    for prefix, model in (
-        ("", Settings),
-        ("limits.", QueryLimits),
-        ("engine.", EngineSettings),
-        ("session.", SessionSettings),
-    ):
+    parts = {name: info.annotation for name, info in Settings.model_fields.items() if is_part(info)}
+    for prefix, model in (("", Settings), *((f"{name}.", part) for name, part in parts.items())):
         meanings = describe_fields(model)
         for field, info in model.model_fields.items():
-            if field in ("limits", "engine", "session"):
+            if prefix + field in parts:
                 continue
             key = prefix + field
             variable = f"ETUDE_{key.upper().replace('.', '__')}"
             lines.append(f"| `{key}` | `{variable}` | {show_default(info)} | {meanings[field]} |")
     return "\n".join(lines) + "\n"
+
+
+def is_part(info: Any) -> bool:
+    """Whether a setting is a group of settings."""
+    return isinstance(info.annotation, type) and issubclass(info.annotation, Entity)
 
 
 def show_default(info: Any) -> str:
@@ -77,7 +78,8 @@ def describe_fields(model: type[Entity]) -> dict[str, str]:
 def errors_table(_: str) -> str:
     """Every error: its code, HTTP status, exit code and meaning."""
     lines = ["| code | class | HTTP | exit | meaning |", "|---|---|---|---|---|"]
-    for cls in sorted(all_errors(), key=lambda c: (c.exit_code, c.code)):
+    public = [cls for cls in all_errors() if not cls.__name__.startswith("_")]
+    for cls in sorted(public, key=lambda c: (c.exit_code, c.code)):
         meaning = " ".join((cls.__doc__ or "").split())
         if cls is EtudeError:
             meaning = "Anything unexpected; a defect in etude."

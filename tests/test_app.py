@@ -357,3 +357,28 @@ def test_a_closed_app_says_so(tmp_path: Path, shop: Path) -> None:
     app.close()
     with pytest.raises(EtudeError, match="shut down"):
         app.sql(str(shop), "SELECT 1", record=False)
+
+
+def test_a_tenant_has_its_own_runs_and_sources(app: App, shop: Path) -> None:
+    ours, theirs = app.scoped("ours"), app.scoped("theirs")
+    ours.add_source("orders_db", SourceSpec(url=str(shop)))
+    run_id = ours.sql("orders_db", "SELECT count(*) FROM orders").run_id
+    assert run_id is not None
+    assert ours.result(run_id).row_count == 1
+    assert ours.scoped("ours") is ours and ours.scoped("main") is app
+    for other in (theirs, app):
+        assert "orders_db" not in other.sources()
+        for attempt in (lambda o=other: o.result(run_id), lambda o=other: o.sql("orders_db", "SELECT 1")):
+            with pytest.raises(NotFound):
+                attempt()
+    ours.close()
+    assert ours.sql("orders_db", "SELECT 1").rows() == [(1,)]
+
+
+def test_a_query_of_a_tenant_cannot_name_another_s_source(app: App, shop: Path) -> None:
+    app.add_source("secrets", SourceSpec(url=str(shop)))
+    ours = app.scoped("ours")
+    ours.add_source("mine", SourceSpec(url=str(shop)))
+    assert app.sql("secrets", "SELECT count(*) FROM secrets.orders").row_count == 1
+    with pytest.raises(EtudeError):
+        ours.sql("mine", "SELECT count(*) FROM secrets.orders")

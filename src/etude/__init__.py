@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etude import errors
     from etude.app import App
-    from etude.connection import Connection, ask, connect, open_session, reply
+    from etude.connection import Connection, ask, connect, load, open_session, reply, save
     from etude.entities import Limits
     from etude.result import Result
     from etude.runtime.answer import Answer
@@ -26,8 +26,10 @@ __all__ = [
     "ask",
     "connect",
     "errors",
+    "load",
     "open_session",
     "reply",
+    "save",
 ]
 
 _PLACES = {
@@ -37,7 +39,9 @@ _PLACES = {
     "App": "etude.app",
     "Connection": "etude.connection",
     "connect": "etude.connection",
+    "load": "etude.connection",
     "open_session": "etude.connection",
+    "save": "etude.connection",
     "Limits": "etude.entities",
     "Result": "etude.result",
     "Settings": "etude.settings",
@@ -50,8 +54,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "errors":
         return import_module("etude.errors")
-    if name == "connect" and "ETUDE_IN_SESSION" in os.environ:
-        return import_module("etude.inside").connect
+    if name in ("connect", "load", "save") and "ETUDE_IN_SESSION" in os.environ:
+        return getattr(import_module("etude.inside"), name)
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'etude' has no attribute {name!r}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.app import App, require_source
-from etude.database import Database
+from etude.database import Database, check_file_name
 from etude.entities import Catalog, Limits
+from etude.errors import Invalid, NotFound
 from etude.result import Result
 from etude.settings import change_limits
 
@@ -58,6 +60,23 @@ def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
             own.close()
 
 
+def save(name: str, data: str | bytes) -> None:
+    """Write a file into the working folder, whole or not at all; in a session the host takes it."""
+    from etude.store.objects import write_whole
+
+    write_whole(Path(check_file_name(name)), data.encode() if isinstance(data, str) else bytes(data))
+
+
+def load(name: str) -> bytes:
+    """A file of the working folder; in a session what was saved there, or what the host gave."""
+    try:
+        return Path(check_file_name(name)).read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` makes one.") from None
+    except OSError as error:
+        raise Invalid(f"The file `{name}` cannot be read: {error.strerror}.") from None
+
+
 def open_session(
     source: str | os.PathLike[str] | None = None, /, *, app: App | None = None, **options: Any
 ) -> Notebook:
@@ -102,6 +121,10 @@ class Connection(Database):
     def catalog(self) -> Catalog:
         """Tables, columns, types, keys, comments and row counts."""
         return self._app.catalog(self._source)
+
+    def annotations(self) -> dict[str, Any]:
+        """What people say of the tables: descriptions, owners and tags."""
+        return self._app.annotations(self._source)
 
     def close(self) -> None:
         """End the engines that this connection started."""

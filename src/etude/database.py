@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from etude.errors import NotFound, Unavailable
+from etude.errors import Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from etude.entities import Catalog, Limits
     from etude.result import Result
+
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Database(ABC):
@@ -23,6 +26,10 @@ class Database(ABC):
     @abstractmethod
     def catalog(self) -> Catalog:
         """Tables, columns, types, keys, comments and row counts."""
+
+    def annotations(self) -> dict[str, Any]:
+        """What people say of the tables: descriptions, owners and tags."""
+        return {}
 
     def tables(self) -> list[str]:
         """The names of the tables."""
@@ -48,6 +55,16 @@ class Database(ABC):
         ibis = _ibis()
         sql = str(ibis.to_sql(expression, dialect=self.catalog().dialect))
         return self.sql(sql, record=record)
+
+
+def check_file_name(name: object) -> str:
+    """The name of a file that a script hands out or takes in, or `Invalid`: it names no folder."""
+    if not isinstance(name, str) or not _FILE.fullmatch(name):
+        raise Invalid(
+            f"`{str(name)[:80]}` cannot name a file here.",
+            hint="Use letters, digits, `.`, `_` and `-`, a letter or digit first, and no folder.",
+        )
+    return name
 
 
 def _type_mapper(dialect: str) -> Any:

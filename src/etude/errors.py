@@ -146,7 +146,8 @@ def problem(error: BaseException) -> dict[str, Any]:
 def _classes(base: type[EtudeError] = EtudeError) -> dict[str, type[EtudeError]]:
     found = {base.code: base}
     for child in base.__subclasses__():
-        found |= _classes(child)
+        # A class without a code of its own does not stand for its parent's.
+        found = _classes(child) | found
     return found
 
 

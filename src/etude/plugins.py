@@ -10,6 +10,8 @@ from etude.errors import Invalid
 BUILT_IN: dict[str, dict[str, str]] = {
     "agent": {
         "echo": "etude.agents.kinds.echo:Echo",
+        "watch": "etude.agents.kinds.watch:Watch",
+        "webhook": "etude.agents.kinds.webhook:Webhook",
     },
     "store": {
         "sqlite": "etude.store.sqlite:SqliteStore",

@@ -135,6 +135,21 @@ class ServerSettings(Entity):
     """Seconds that the runs of a key may take in a day."""
 
 
+class CatalogSettings(Entity):
+    """`etude catalog`."""
+
+    store: str = ""
+    """Where catalogs are kept: a folder, `s3://bucket/prefix`, `gs://`, `az://`; below `objects` by default."""
+    store_options: dict[str, str] = Field(default_factory=dict)
+    """What that store needs beside its URL; by default what `objects` needs."""
+    annotations: str = ""
+    """A folder of `SOURCE.etude.yaml` files: what people say of tables and columns."""
+    timeout_s: float = Field(default=600.0, gt=0, le=1_000_000)
+    """Stop a statement of a catalog after so many seconds."""
+    wall_s: float = Field(default=21_600.0, gt=0)
+    """Stop a cell of its script after so many seconds."""
+
+
 class TelemetrySettings(Entity):
     """Traces over OpenTelemetry; off unless an address is given."""
 
@@ -171,6 +186,7 @@ class Settings(Entity):
     budget: Budget = Budget()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Providers of models by name, such as `openai`."""
+    catalog: CatalogSettings = CatalogSettings()
     server: ServerSettings = ServerSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)

@@ -47,6 +47,16 @@ def test_json_tells_the_whole_cell(shop: Path, tmp_path: Path) -> None:
     assert (cell["ok"], cell["outcome"], cell["stdout"], cell["text"]) == (True, "ok", "a\n", "42")
 
 
+def test_a_place_to_connect_to_is_given_by_its_name_and_port(shop: Path, tmp_path: Path) -> None:
+    text = (
+        "import urllib.request\ntry: urllib.request.urlopen('http://other.example:80/')\nexcept OSError as e: print(e)"
+    )
+    done = etude(tmp_path, "py", str(shop), "-", "--network", "api.example.com:443", text=text)
+    assert (done.returncode, "403" in done.stdout) == (0, True), done
+    assert "other.example:80 is not on the list" in done.stderr
+    assert "`nonsense`" in etude(tmp_path, "py", str(shop), "-", "--network", "nonsense", text="1").stderr
+
+
 def test_code_that_runs_too_long_is_stopped(shop: Path, tmp_path: Path) -> None:
     done = etude(tmp_path, "py", str(shop), "-", "--timeout", "0.5", text="while True: pass")
     assert done.returncode == 1

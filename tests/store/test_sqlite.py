@@ -153,8 +153,9 @@ def test_an_append_to_a_long_run_does_not_read_it_again(tmp_path: Path) -> None:
 
 def test_lists_use_an_index(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "x.db") as store:
-        for where in ("", "WHERE status = 'x'", "WHERE source = 'x'", "WHERE thread_id = 'x'"):
-            sql = f"EXPLAIN QUERY PLAN SELECT id FROM runs {where} ORDER BY created_at DESC, id DESC LIMIT 5"
+        for where in ("", "AND status = 'x'", "AND source = 'x'", "AND thread_id = 'x'"):
+            listed = f"SELECT id FROM runs WHERE tenant = 'main' {where} ORDER BY created_at DESC, id DESC LIMIT 5"
+            sql = f"EXPLAIN QUERY PLAN {listed}"
             plan = " ".join(row[3] for row in store._read(sql))
             assert "USING" in plan and "INDEX runs_by" in plan and "TEMP B-TREE" not in plan, plan
 
@@ -261,7 +262,7 @@ TestAppends = Appends.TestCase
 def test_two_stores_in_one_process_do_not_drop_each_other_s_locks(tmp_path: Path) -> None:
     store_path = str(tmp_path / "x.db")
     with SqliteStore(store_path) as one, one._transaction() as execute:
-        execute("INSERT INTO sources VALUES ('a', '{\"url\": \"x\"}')")
+        execute("INSERT INTO sources (tenant, name, spec) VALUES ('main', 'a', '{\"url\": \"x\"}')")
         SqliteStore(store_path).close()
         code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
         other = subprocess.run([sys.executable, "-c", code, store_path], capture_output=True, text=True, check=False)

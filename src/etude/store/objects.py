@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,6 +35,9 @@ SMALL = 8 << 20
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 UNSUPPORTED = (NotSupportedError, NotImplementedError)
 HASH = re.compile(r"[0-9a-f]{64}")
+PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}){0,15}")
+UPDATES = 50
+"""How often a change is tried against others who write at the same time."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,78 @@ class Objects:
             return False
         return True
 
+    # By name: what is found again by its place, not by its bytes.
+
+    def read(self, name: str) -> bytes:
+        """The bytes under a name; `NotFound` where there are none."""
+        with self._translated(missing=check_place(name)):
+            return bytes(self._store.get(name).bytes())
+
+    def write(self, name: str, data: bytes, media: str) -> None:
+        """Put bytes under a name; there are either all of them or what was there before."""
+        with self._translated():
+            if self.folder is not None:
+                _write_file(self.folder / check_place(name), data)
+            else:
+                self._store.put(check_place(name), data, attributes={"Content-Type": media})
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None], media: str) -> None:
+        """Put under a name what `change` makes of the bytes there (None where there are none); None leaves them.
+
+        Where somebody else writes meanwhile, it is asked again. A store that ignores conditions keeps the last write.
+        """
+        if self.folder is not None:
+            with self._translated(), _locked(self.folder):
+                path = self.folder / check_place(name)
+                data = change(path.read_bytes() if path.is_file() else None)
+                if data is not None:
+                    _write_file(path, data)
+            return
+        for _ in range(UPDATES):
+            with self._translated():
+                data, mode = self._changed(check_place(name), change)
+                if data is None or self._put_where(name, data, media, mode):
+                    return
+        raise Unavailable(f"`{name}` in `{self.url}` is written by too many at once.", hint="Try again.")
+
+    def _changed(self, name: str, change: Callable[[bytes | None], bytes | None]) -> tuple[bytes | None, Any]:
+        """What to write, and the condition: that what it was made of is still there."""
+        try:
+            found = self._store.get(name)
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise
+            return change(None), "create"
+        version = _version({"e_tag": found.meta.get("e_tag"), "version": found.meta.get("version")})
+        return change(bytes(found.bytes())), version
+
+    def _put_where(self, name: str, data: bytes, media: str, mode: Any) -> bool:
+        try:
+            self._store.put(name, data, attributes={"Content-Type": media}, mode=mode)
+        except (AlreadyExistsError, PreconditionError):
+            return False
+        except UNSUPPORTED:
+            self._store.put(name, data, attributes={"Content-Type": media})
+        return True
+
+    def names(self, prefix: str, after: str = "") -> Iterator[str]:
+        """The names below a prefix that come after another one, in order; they are asked for as they are taken."""
+        with self._translated():
+            if self.folder is not None:
+                yield from _files(self.folder / check_place(prefix), prefix, after)
+                return
+            for part in self._store.list(check_place(prefix), offset=after or None, chunk_size=1000):
+                # A server may not know of offsets, and give all there are.
+                yield from (found["path"] for found in part if found["path"] > after)
+
+    def remove(self, name: str) -> None:
+        """Take away what is under a name, if anything."""
+        try:
+            with self._translated(missing=check_place(name)):
+                self._store.delete(name)
+        except NotFound:
+            return
+
     # Health.
 
     def probe(self) -> Capabilities:
@@ -269,6 +344,60 @@ def _key(digest: str) -> str:
     if not HASH.fullmatch(digest):
         raise Invalid(f"`{digest[:80]}` is not the hash of an artifact: 64 hexadecimal digits.")
     return f"artifacts/{digest[:2]}/{digest}"
+
+
+def check_place(name: str) -> str:
+    """The name of an object, or `Invalid`: parts of plain letters with `/` between, none of them `..`."""
+    if not PLACE.fullmatch(name):
+        raise Invalid(
+            f"`{name[:80]}` is no place in an object store.",
+            hint="Use letters, digits, `.`, `_`, `=` and `-`, with `/` between the parts.",
+        )
+    return name
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all."""
+    try:
+        _write_file(path, data)
+    except OSError as error:
+        raise Invalid(f"The file `{path}` cannot be written: {error.strerror}.", hint="Check the folder.") from None
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with _temporary(path.parent) as (file, temporary):
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+
+
+def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
+    """The files below a folder by name, in order; folders whose files all come before are not looked into."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda e: e.name + "/" * e.is_dir())
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        name = f"{prefix}/{entry.name}"
+        if not PLACE.fullmatch(name):
+            continue  # not ours: a file that is being written
+        if entry.is_dir():
+            if f"{name}/\U0010ffff" > after:
+                yield from _files(folder / entry.name, name, after)
+        elif name > after:
+            yield name
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """While the block runs, no other process changes a name in this folder."""
+    import fcntl
+
+    with (folder / ".lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _measure(data: bytes | Path, copy: IO[bytes] | None = None) -> tuple[str, int]:

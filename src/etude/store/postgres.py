@@ -25,6 +25,9 @@ NAMESPACE = 0x657475
 MIGRATION = 0
 """Second key of the lock of migrations; those of workers are above it."""
 
+PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
+"""How long a network that lost the server is waited for: without this, a cut connection hangs for hours."""
+
 LOCK = "SELECT pg_try_advisory_lock(?, ?)"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
 LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
@@ -45,7 +48,7 @@ class PostgresStore(Store):
         super().__init__()
         parts = _parse(url)
         self.url = _without_secrets(parts)
-        self._parts = {"connect_timeout": 10, "application_name": "etude"} | parts
+        self._parts = {"connect_timeout": 10, "application_name": "etude"} | PATIENCE | parts
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle: list[psycopg.Connection[Any]] = []
         self._idle_lock = threading.Lock()

@@ -1,0 +1,1 @@
+"""Durable agents: who works in steps, and is steered, paused and brought back by a queue."""

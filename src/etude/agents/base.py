@@ -1,0 +1,125 @@
+"""What a kind of agent is: a configuration, and a function that makes one step.
+
+A step gets what the agent remembers and what it was told, and returns what it remembers now, what it has to say and
+when it wants to go on. Everything that it returns is committed together. Between steps an agent is a row in the
+store, whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from etude.cancellation import Cancellation
+from etude.entities import Entity
+from etude.errors import Cancelled
+
+if TYPE_CHECKING:
+    from etude.runtime.notebook import Notebook
+
+C = TypeVar("C", bound=Entity)
+Told = Literal["start", "tick", "message", "guidance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that a step is about: the agent's start, its own tick, a message, or guidance."""
+
+    kind: Told
+    body: Any = None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """When an agent makes its next own step."""
+
+    after: float | None = None
+    """Seconds from now; None for no own step: the agent waits for messages."""
+    done: bool = False
+    """Whether it has reached its goal."""
+
+
+IDLE = Next()
+DONE = Next(done=True)
+NOW = Next(after=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What came of a step."""
+
+    state: Mapping[str, Any] | None = None
+    """What the agent remembers from now on; None leaves it as it was."""
+    output: Any = None
+    """What it has to say, as JSON."""
+    next: Next | None = None
+    """None leaves the plan as it was."""
+    events: tuple[tuple[str, Any], ...] = ()
+    """What to tell those who listen: topics and bodies."""
+    interrupted: bool = False
+    """Whether the step was broken off: what it was about comes again. Without a state, so does its guidance."""
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass
+class Context:
+    """What a step can use."""
+
+    agent_id: str
+    tenant: str
+    step_no: int
+    key: str
+    """The same for no other try of any action: for tools that must not act twice."""
+    app: Any
+    """The application: sources, questions, settings."""
+    cancel: Cancellation
+    """Set when the step must end at once; `etude.ask` and sessions heed it."""
+    _open_session: Callable[..., Notebook] = field(repr=False)
+    _guidance: list[tuple[int, Any]] = field(default_factory=list, repr=False)
+    _taken: list[int] = field(default_factory=list, repr=False)
+    partial: Any = None
+    """What is shown of a step that was broken off; never taken for a result."""
+
+    def check(self) -> None:
+        """Raise `Cancelled` where the step must end."""
+        self.cancel.check()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless the step must end."""
+        stop = threading.Event()
+        with self.cancel.stopping(stop.set):
+            if stop.wait(seconds):
+                raise Cancelled("The step was broken off.")
+
+    def guidance(self) -> list[Any]:
+        """What the agent was told since the step began; ask before each call of a model."""
+        found = []
+        while self._guidance:
+            seq, body = self._guidance.pop(0)
+            self._taken.append(seq)
+            found.append(body)
+        return found
+
+    def session(self, source: str | None = None, **options: Any) -> Notebook:
+        """The agent's own session, with the names it had; an interrupt of the step stops its cell."""
+        return self._open_session(source, **options)
+
+
+class Kind(Generic[C]):
+    """A kind of agent. It is made anew for each step: what must last is in the state."""
+
+    Config: ClassVar[type[Entity]] = Entity
+    """The configuration: a frozen model that refuses what it does not know."""
+    quiet: ClassVar[bool] = False
+    """Whether its steps are told to nobody."""
+
+    def __init__(self, config: C) -> None:
+        self.config = config
+
+    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        """Make one step."""
+        raise NotImplementedError

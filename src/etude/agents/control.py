@@ -1,0 +1,168 @@
+"""The verbs: create, message, pause, resume, steer, interrupt, destroy, reload.
+
+Three intents, three verbs: stop later and keep the place (pause), change course (steer, or interrupt where it cannot
+wait), stop for good (destroy). What was said is on record first; then the worker that runs the agent is woken.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from etude import plugins
+from etude.agents.base import Kind
+from etude.errors import Invalid, LimitExceeded, NotFound
+from etude.ids import new_id
+from etude.store.base import Page, Store
+from etude.store.queue import Queue
+from etude.store.roster import ActionInfo, AgentInfo, AgentStep, Roster
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+LARGEST_BODY = 1 << 20
+ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+class Agents:
+    """The agents of one tenant."""
+
+    def __init__(self, store: Store, queue: Queue | None = None) -> None:
+        self.queue = queue or Queue(store)
+        self.roster = Roster(self.queue)
+
+    # Looking.
+
+    def get(self, agent_id: str) -> AgentInfo:
+        """The agent."""
+        return self.roster.agent(agent_id)
+
+    def list(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
+        """Agents, the newest first; those that were destroyed only where asked for."""
+        return self.roster.agents(status, limit, cursor)
+
+    def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> Sequence[AgentStep]:
+        """The steps of an agent above `after`, in order."""
+        return self.roster.steps(agent_id, after, limit)
+
+    def state(self, agent_id: str) -> dict[str, Any]:
+        """What the agent remembers."""
+        return self.roster.state(agent_id)
+
+    def config(self, agent_id: str) -> dict[str, Any]:
+        """The agent's configuration in full, secrets included."""
+        return self.roster.config(agent_id)
+
+    def wait(self, action_id: str, timeout: float = 60.0) -> ActionInfo:
+        """Wait until an action has ended, and return it."""
+        rung = threading.Event()
+        stop = self.queue.listen(lambda *_: rung.set())
+        give_up = time.monotonic() + timeout
+        try:
+            while True:
+                rung.clear()
+                found = self.roster.action(action_id)
+                if found is None:
+                    raise NotFound(f"There is no action `{action_id}`.", hint="It may have ended long ago.")
+                if found.state in ENDED:
+                    return found
+                left = give_up - time.monotonic()
+                if left <= 0:
+                    raise LimitExceeded(
+                        f"Action `{action_id}` is still {found.state} after {timeout:g} s.",
+                        hint="Look at its agent, or wait longer.",
+                    )
+                rung.wait(min(left, 0.5))
+        finally:
+            stop()
+
+    # Verbs.
+
+    def create(self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None) -> AgentInfo:
+        """A new agent, which begins at once."""
+        agent_id = id or new_id("agent")
+        if not ID.fullmatch(agent_id):
+            raise Invalid(
+                f"`{agent_id[:140]}` cannot name an agent.",
+                hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
+            )
+        self.roster.create(agent_id, kind, check_config(kind, config or {}))
+        return self.get(agent_id)
+
+    def message(
+        self, agent_id: str, body: Any, *, urgency: int = 100, delay: float = 0.0, id: str | None = None
+    ) -> str:
+        """Have the agent read this in a step of its own; the id of the action. The same id twice is one message."""
+        _check_body(body)
+        return self.roster.message(agent_id, body, urgency=urgency, delay=delay, id=id)
+
+    def pause(self, agent_id: str, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
+        """Make no further step; `now` also breaks off the one that runs, which begins anew after `resume`."""
+        if mode not in ("after_step", "now"):
+            raise Invalid(f"`{mode}` is no way to pause.", hint="Give `after_step` or `now`.")
+        self.roster.pause(agent_id, mode == "now")
+        return self.get(agent_id)
+
+    def resume(self, agent_id: str, guidance: Any = None) -> AgentInfo:
+        """Go on; where guidance is given, a step begins with it at once."""
+        _check_body(guidance)
+        self.roster.resume(agent_id, guidance)
+        return self.get(agent_id)
+
+    def steer(self, agent_id: str, guidance: Any) -> AgentInfo:
+        """Have this read before the next call of a model; nothing is broken off, and an idle agent is not woken."""
+        if guidance is None:
+            raise Invalid("There is no guidance.", hint="Say what the agent should do.")
+        _check_body(guidance)
+        self.roster.steer(agent_id, guidance)
+        return self.get(agent_id)
+
+    def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> AgentInfo:
+        """Break off the step that runs and begin the next with the guidance; a paused agent goes on.
+
+        With `step_no`, only where the agent has made so many steps: a late interrupt hits nothing that it did not mean.
+        """
+        _check_body(guidance)
+        self.roster.interrupt(agent_id, guidance, step_no)
+        return self.get(agent_id)
+
+    def destroy(self, agent_id: str, grace: float = 30.0) -> AgentInfo:
+        """End the agent: nothing more is begun, a step that runs has `grace` seconds. What it did stays on record."""
+        if not 0 <= grace <= 86_400:
+            raise Invalid(f"A grace of {grace:g} s is not possible.", hint="Give seconds between 0 and 86400.")
+        self.roster.destroy(agent_id, grace)
+        return self.get(agent_id)
+
+    def reload(self, agent_id: str, config: Mapping[str, Any] | None = None) -> AgentInfo:
+        """Have the next step see settings, sources and configuration as they are now, in a fresh session."""
+        kind = self.get(agent_id).kind
+        self.roster.reload(agent_id, None if config is None else check_config(kind, config))
+        return self.get(agent_id)
+
+
+def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration in full, where it is one of this kind of agent."""
+    found: type[Kind[Any]] = plugins.load("agent", kind)
+    try:
+        checked: dict[str, Any] = found.Config.model_validate(dict(config)).model_dump(mode="json")
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "it"
+        raise Invalid(
+            f"The configuration of a `{kind}` agent is not valid at `{where}`: {first['msg']}.",
+            hint=f"Its fields are: {', '.join(f'`{name}`' for name in found.Config.model_fields)}.",
+        ) from None
+    return checked
+
+
+def _check_body(body: Any) -> None:
+    try:
+        size = len(json.dumps(body))
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"This cannot be said as JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
+    if size > LARGEST_BODY:
+        raise Invalid(f"{size:,} bytes are too many for a message.", hint=f"At most {LARGEST_BODY:,}.")

@@ -1,0 +1,189 @@
+"""The hub: reads each event once for the process and hands it to everyone who listens.
+
+A subscription is a place in the stream, nothing more: whoever is slow, or comes back later with the last id it saw,
+reads on from there, from memory where it can and from the store where it cannot.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Self
+
+from etude.errors import Unavailable
+from etude.store.queue import Queue
+from etude.store.roster import Roster
+from etude.store.topics import HubEvent, Topics
+
+KEPT = 4096
+LOOK_S = 0.5
+BREATH_S = 0.005
+AT_ONCE = 1000
+
+
+class Hub:
+    """Hands out events of a queue's store. Start it, or use it as a context manager, to have it read."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.topics = Topics(queue)
+        self._queue = queue
+        self._kept: deque[HubEvent] = deque(maxlen=KEPT)
+        self._at = 0
+        self._from = 0
+        """Everything after this id, up to `_at`, is kept."""
+        self._news = threading.Condition()
+        self._bell = threading.Event()
+        self._closed = threading.Event()
+        self._ready: list[Callable[[], None]] = []
+        self._unlisten: Callable[[], None] | None = None
+
+    def start(self) -> Self:
+        """Begin to read what comes from now on."""
+        self._at = self._from = self.topics.last()
+        self._unlisten = self._queue.listen(self._on_ring)
+        threading.Thread(target=self._read, name="etude-hub", daemon=True).start()
+        return self
+
+    def close(self) -> None:
+        """Stop reading; those who wait get nothing more."""
+        self._closed.set()
+        self._bell.set()
+        if self._unlisten:
+            self._unlisten()
+        with self._news:
+            self._news.notify_all()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _on_ring(self, kind: str, _: int) -> None:
+        if kind in ("event", "all"):
+            self._bell.set()
+
+    def _read(self) -> None:
+        while not self._closed.is_set():
+            if self._bell.wait(LOOK_S):
+                # What comes in one breath is read in one.
+                self._closed.wait(BREATH_S)
+            self._bell.clear()
+            try:
+                while events := self.topics.read(self._at, AT_ONCE):
+                    self._hand_out(events)
+            except Unavailable:
+                # The store comes back, or the process ends; the next look tells.
+                continue
+
+    def _hand_out(self, events: Sequence[HubEvent]) -> None:
+        with self._news:
+            for event in events:
+                if len(self._kept) == KEPT:
+                    self._from = self._kept[0].id
+                self._kept.append(event)
+            self._at = events[-1].id
+            self._news.notify_all()
+        for ready in list(self._ready):
+            ready()
+
+    @property
+    def at(self) -> int:
+        """The last id that was read."""
+        return self._at
+
+    def publish(self, topic: str, body: Any, agent: str | None = None) -> None:
+        """Tell whoever listens to the topic, in any process."""
+        self.topics.publish(topic, body, agent)
+
+    def subscribe(
+        self,
+        topics: Sequence[str] = ("*",),
+        *,
+        agent: str | None = None,
+        tenant: str | None = None,
+        after: int | None = None,
+    ) -> Subscription:
+        """Events whose topic fits one of the patterns, such as `agent.*`; after an id, or from now on."""
+        owner = self._queue.tenant if tenant is None else tenant
+        return Subscription(self, tuple(topics), agent, owner, self._at if after is None else after)
+
+    def on_news(self, ready: Callable[[], None]) -> Callable[[], None]:
+        """Have `ready` called, from another thread, whenever there is news; call what it returns to stop that."""
+        self._ready.append(ready)
+        return lambda: self._ready.remove(ready)
+
+    def since(self, after: int) -> Sequence[HubEvent]:
+        """Some of the events after an id, in order: from memory, or from the store where they are older than that."""
+        with self._news:
+            if after >= self._from:
+                return [event for event in self._kept if event.id > after]
+        return self.topics.read(after, AT_ONCE)
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Wait until there is something after an id; whether there is."""
+        with self._news:
+            self._news.wait_for(lambda: self._at > after or self._closed.is_set(), seconds)
+            return self._at > after
+
+
+class Subscription:
+    """A place in the stream of events. `at` is the last id that was read: give it as `after` to go on later."""
+
+    def __init__(self, hub: Hub, topics: tuple[str, ...], agent: str | None, tenant: str, after: int) -> None:
+        self._hub = hub
+        self._topics = topics
+        self._agent = agent
+        self._tenant = tenant
+        self.at = after
+
+    def fits(self, event: HubEvent) -> bool:
+        """Whether the event is one of those asked for."""
+        return (
+            event.tenant == self._tenant
+            and (self._agent is None or event.agent == self._agent)
+            and any(fnmatchcase(event.topic, pattern) for pattern in self._topics)
+        )
+
+    def read(self, timeout: float = 0.0) -> list[HubEvent]:
+        """The events that have come since the last call; waits for one at most so long."""
+        until = time.monotonic() + timeout
+        while True:
+            found = self._take()
+            left = until - time.monotonic()
+            if found or left <= 0 or not self._hub.wait(self.at, left):
+                return found
+
+    def _take(self) -> list[HubEvent]:
+        events = self._hub.since(self.at)
+        if events:
+            self.at = events[-1].id
+        return [event for event in events if self.fits(event)]
+
+    def __iter__(self) -> Iterator[HubEvent]:
+        while not self._hub._closed.is_set():
+            yield from self.read(timeout=1.0)
+
+
+class Usher:
+    """Wakes the webhooks of all tenants that an event is for."""
+
+    def __init__(self, hub: Hub, roster: Roster) -> None:
+        self._hub = hub
+        self._roster = roster
+        self._at = 0
+
+    def wake(self) -> None:
+        """Look at the news; the first time, wake all: something may have come while nobody looked."""
+        first = self._at == 0
+        events = self._hub.since(self._at) if self._at else ()
+        self._at = max([self._hub.at, *(event.id for event in events)])
+        if not first and not events:
+            return
+        for tenant, agent_id, config in self._roster.listening():
+            place = Subscription(self._hub, tuple(config["topics"]), config["agent"], tenant, 0)
+            if first or any(place.fits(event) for event in events):
+                self._roster.of(tenant).message(agent_id, None, id=f"deliver:{agent_id}:{self._at}")

@@ -1,0 +1,1 @@
+"""The kinds of agents that come with etude, one file each."""

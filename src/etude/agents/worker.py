@@ -1,0 +1,584 @@
+"""A worker: claims agents, runs their steps in threads, and keeps its word about them.
+
+Three threads beside those of the steps. The dispatcher ends and claims, in one transaction each turn. The pulse renews
+leases, takes over from workers that are gone, and hears what is said to agents that run here. The guard needs no
+database: when leases could not be renewed in time, it stops all steps, because somebody else may run them by now.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import queue as queues
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from etude import plugins
+from etude.agents.base import Context, Item, Kind, Step
+from etude.agents.hub import Hub, Usher
+from etude.cancellation import Cancellation
+from etude.errors import EtudeError, Unavailable, problem
+from etude.store.queue import LEASE_S, Claim, End, Finish, NewEvent, Queue, StepRecord, backoff
+from etude.store.roster import Roster
+
+if TYPE_CHECKING:
+    from etude.runtime.notebook import Notebook
+
+log = logging.getLogger("etude.agents")
+
+SLOTS = 8
+LOOK_S = 0.5
+DRAIN_S = 30.0
+OPEN_SESSIONS = 32
+KEEP_DAYS = 30.0
+PRUNE_S = 3600.0
+SHORT_S = 0.005
+AHEAD = 2
+"""So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
+SHOWN = 4000
+"""An output of more characters than this is told without its text; it is in the step."""
+
+Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]
+
+
+@dataclass
+class _Running:
+    """A step that runs here."""
+
+    claim: Claim
+    cancel: Cancellation = field(default_factory=Cancellation)
+    began: float = field(default_factory=time.monotonic)
+    listens: bool = False
+    """Whether what was said before has been taken in: only what comes after that can break the step off."""
+    heard: int = 0
+    """The last of what was said to the agent that this step knows of."""
+    guidance: list[tuple[int, Any]] = field(default_factory=list)
+    """What was said meanwhile, and the step has not asked for yet."""
+    taken: list[int] = field(default_factory=list)
+    """Guidance that the step has; it is applied when something came of the step."""
+    settled: list[int] = field(default_factory=list)
+    """What else was said: it is applied however the step ends."""
+    reason: Reason | None = None
+    doomed_at: float | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.claim.seq, self.claim.token
+
+    def stop(self, reason: Reason) -> None:
+        if self.reason is None:
+            self.reason = reason
+        self.cancel.cancel()
+
+
+class Worker:
+    """Runs agents of a store until it is stopped. `app` gives the store, and services to the steps."""
+
+    def __init__(
+        self,
+        app: Any,
+        queue: Queue | None = None,
+        *,
+        slots: int = SLOTS,
+        lease: float = LEASE_S,
+        kinds: Mapping[str, type[Kind[Any]]] | None = None,
+        on_reload: Callable[[], None] | None = None,
+    ) -> None:
+        self.app = app
+        self.queue = queue or Queue(app.store)
+        self._owns_queue = queue is None
+        self.roster = Roster(self.queue)
+        self.slots = slots
+        self.lease = lease
+        self._kinds = kinds or {}
+        self._on_reload = on_reload
+        self._running: dict[tuple[int, int], _Running] = {}
+        self._lock = threading.Lock()
+        self._work: queues.SimpleQueue[_Running | None] = queues.SimpleQueue()
+        self._ended: list[Finish] = []
+        self._bell = threading.Event()
+        self._pulse_bell = threading.Event()
+        self._look = True
+        self._step_s = 0.1
+        """How long steps took of late."""
+        self._due: float | None = None
+        self._something_due = threading.Event()
+        self._renewed = time.monotonic()
+        self._draining = threading.Event()
+        self._stopped = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._sessions = _Sessions()
+        self._unlisten: Callable[[], None] | None = None
+        self._hub = Hub(self.queue)
+        self._usher = Usher(self._hub, self.roster)
+        self._news = threading.Event()
+        self._said = threading.Event()
+
+    # Life.
+
+    def start(self) -> Self:
+        """Begin to work."""
+        self._renewed = time.monotonic()
+        self._pulse_bell.set()  # what was left behind is taken over at once
+        self._unlisten = self.queue.listen(self._on_ring)
+        self._news.set()
+        self._hub.start().on_news(self._on_news)
+        loops = [self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots]
+        for loop in loops:
+            thread = threading.Thread(target=loop, name=f"etude-worker{loop.__name__}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        return self
+
+    def stop(self, drain: float = DRAIN_S) -> None:
+        """Claim nothing more; give the steps that run `drain` seconds to end, then break them off, to be run again."""
+        if self._draining.is_set():
+            return
+        self._draining.set()
+        self._wait_for_steps(drain)
+        for running in self._snapshot():
+            running.stop("stop")
+        self._wait_for_steps(5.0)
+        self._stopped.set()
+        self._bell.set()
+        self._pulse_bell.set()
+        for _ in range(self.slots):
+            self._work.put(None)
+        for thread in self._threads[:2]:
+            thread.join(5.0)
+        self._hub.close()
+        if self._unlisten:
+            self._unlisten()
+        if self._owns_queue:
+            self.queue.close()
+        self._sessions.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(drain=0.0)
+
+    def _wait_for_steps(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self._snapshot() and time.monotonic() < until:
+            self._bell.set()
+            time.sleep(0.01)
+
+    def _snapshot(self) -> list[_Running]:
+        with self._lock:
+            return list(self._running.values())
+
+    def _on_ring(self, kind: str, agent: int) -> None:
+        if kind in ("run", "all"):
+            self._look = True
+            self._bell.set()
+        if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
+            self._said.set()
+            self._pulse_bell.set()
+
+    def _on_news(self) -> None:
+        self._news.set()
+        self._pulse_bell.set()
+
+    # The dispatcher.
+
+    def _dispatch(self) -> None:
+        finished: list[Finish] = []
+        unsure = False
+        while not self._stopped.is_set() or finished or self._ended:
+            self._bell.clear()
+            with self._lock:
+                finished += self._ended
+                self._ended = []
+                free = max(0, self._room() - len(self._running) + len(finished))
+            claim = free if (self._look or finished) and not self._draining.is_set() else 0
+            if not finished and claim == 0:
+                if self._stopped.is_set():
+                    return
+                self._bell.wait(LOOK_S if self._due is None else min(LOOK_S, max(0.0, self._due - time.monotonic())))
+                if self._due is not None and self._due <= time.monotonic():
+                    self._due = None
+                    self._something_due.set()
+                    self._pulse_bell.set()
+                continue
+            # Whatever comes from now on makes it look again.
+            self._look = False
+            try:
+                if unsure:
+                    self.queue.disown([r.claim.seq for r in self._snapshot()])
+                    unsure = False
+                self._turn(finished, claim)
+                finished = []
+            except Exception as error:
+                unsure = self._look = True
+                finished = self._recover(finished, error)
+                if self._stopped.wait(LOOK_S):
+                    return
+
+    def _room(self) -> int:
+        return self.slots * (1 + AHEAD) if self._step_s < SHORT_S else self.slots
+
+    def _turn(self, finished: list[Finish], claim: int) -> None:
+        turn = self.queue.turn(finished, claim, self.lease)
+        started = [_Running(c) for c in turn.claimed]
+        with self._lock:
+            for finish in finished:
+                self._running.pop((finish.claim.seq, finish.claim.token), None)
+            for running in started:
+                self._running[running.key] = running
+        # As many as could be: there may be more.
+        self._look = self._look or 0 < claim == len(started)
+        for finish in finished:
+            if finish.end == "delayed":
+                self._plan(finish.delay)
+            if finish.tick is not None:
+                self._plan(finish.tick)
+        for refused in turn.refused:
+            log.warning("agent %s: the end of %s came too late", refused.claim.agent_id, refused.claim.id)
+            self._sessions.drop(refused.claim.agent)
+        for running in started:
+            self._work.put(running)
+
+    def _recover(self, finished: list[Finish], error: Exception) -> list[Finish]:
+        """What to try again after a turn that failed: all of it, unless it is an end that can never be written."""
+        if isinstance(error, Unavailable):
+            log.warning("%s", error.message)
+            return finished
+        log.exception("a turn failed")
+        return [
+            Finish(f.claim, "failed", error=f"Its end could not be recorded: {type(error).__name__}.") for f in finished
+        ]
+
+    def _plan(self, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        self._due = due if self._due is None else min(self._due, due)
+
+    # The steps.
+
+    def _run_steps(self) -> None:
+        while (running := self._work.get()) is not None:
+            began = time.monotonic()
+            try:
+                finish = self._run_step(running)
+            except BaseException as error:
+                log.exception("agent %s", running.claim.agent_id)
+                finish = self._failed(running, error, StepRecord("null", "error", 0.0, error=_text(error)))
+            with self._lock:
+                self._ended.append(finish)
+                self._step_s += (time.monotonic() - began - self._step_s) / 8
+            self._bell.set()
+
+    def _run_step(self, running: _Running) -> Finish:
+        claim = running.claim
+        inbox = self._inbox(running)
+        running.listens = True
+        if not inbox:
+            return Finish(claim, "done", applied=(*running.taken, *running.settled))
+        started = time.monotonic()
+        shown = json.dumps([{"kind": item.kind, "body": item.body} for item in inbox])
+        context = self._context(running)
+        try:
+            running.cancel.check()
+            kind = self._kind(claim.agent_kind)
+            agent = kind(kind.Config.model_validate_json(claim.config))
+            step = agent.step(context, json.loads(claim.state), inbox)
+        except Exception as error:
+            seconds = time.monotonic() - started
+            if running.cancel.cancelled and not isinstance(error, Unavailable):
+                step = Step(output=context.partial, interrupted=True)
+            else:
+                output = _json(context.partial) if context.partial is not None else None
+                record = StepRecord(shown, "error", seconds, output=output, error=_text(error))
+                return self._failed(running, error, record)
+        finally:
+            self._sessions.keep(claim.agent, claim.step_no + 1)
+        return self._finish(running, context, step, shown, time.monotonic() - started)
+
+    def _inbox(self, running: _Running) -> list[Item]:
+        """What the step is about: guidance first, then the action."""
+        claim = running.claim
+        inbox: list[Item] = []
+        for _, seq, verb, body in self.roster.said([claim.agent]) if claim.told else ():
+            running.heard = seq
+            (running.taken if verb in ("steer", "interrupt", "resume") else running.settled).append(seq)
+            if verb == "reload":
+                self._sessions.drop(claim.agent)
+                if self._on_reload is not None:
+                    self._on_reload()
+            elif body is not None and verb != "destroy":
+                inbox.append(Item("guidance", body))
+        if claim.kind != "wake":
+            inbox.append(Item(claim.kind, json.loads(claim.payload), claim.id))  # type: ignore[arg-type]
+        return inbox
+
+    def _kind(self, name: str) -> type[Kind[Any]]:
+        kind: type[Kind[Any]] = self._kinds.get(name) or plugins.load("agent", name)
+        return kind
+
+    def _context(self, running: _Running) -> Context:
+        claim = running.claim
+        app = self.app if claim.tenant == self.app.store.tenant else self.app.scoped(claim.tenant)
+
+        def open_session(source: str | None = None, **options: Any) -> Notebook:
+            return self._sessions.open(app, self.roster, running, source, options)
+
+        return Context(
+            agent_id=claim.agent_id,
+            tenant=claim.tenant,
+            step_no=claim.step_no + 1,
+            key=f"{claim.id}:{claim.attempts}",
+            app=app,
+            cancel=running.cancel,
+            _open_session=open_session,
+            _guidance=running.guidance,
+            _taken=running.taken,
+        )
+
+    def _finish(self, running: _Running, context: Context, step: Step, shown: str, seconds: float) -> Finish:
+        claim, outcome = running.claim, "interrupted" if step.interrupted else "ok"
+        if step.interrupted and running.reason in ("lost", "stop"):
+            # Nobody asked for it: the step is run again as if nothing had been.
+            return Finish(claim, "ready")
+        output = None if step.output is None else _json(step.output)
+        record = StepRecord(
+            shown,
+            outcome,
+            seconds,
+            output=output,
+            state=None if step.state is None else _json(dict(step.state)),
+            done=bool(step.next and step.next.done),
+            tokens=step.tokens,
+            cost_usd=step.cost_usd,
+        )
+        told = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
+        if output is not None and len(output) <= SHOWN:
+            told["output"] = step.output
+        events = [NewEvent(topic, _json(body)) for topic, body in step.events]
+        if not self._kind(claim.agent_kind).quiet:
+            events.insert(0, NewEvent("agent.step", _json(told)))
+        end: End = "done"
+        applied = [*running.taken, *running.settled]
+        if step.interrupted:
+            end = "cancelled" if running.reason == "destroy" else "ready"
+            # Nothing came of it: its guidance begins the next step too.
+            applied = running.settled if step.state is None else applied
+        return Finish(
+            claim,
+            end,
+            step=record,
+            events=tuple(events),
+            applied=tuple(applied),
+            tick=step.next.after if step.next else None,
+            drop_tick=bool(step.next and step.next.after is None),
+        )
+
+    def _failed(self, running: _Running, error: BaseException, record: StepRecord) -> Finish:
+        claim, text = running.claim, _text(error)
+        told = _json({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
+        events = (NewEvent("agent.step", told),)
+        if claim.attempts >= claim.max_attempts:
+            applied = (*running.taken, *running.settled)
+            return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
+        wait = backoff(claim.attempts)
+        return Finish(
+            claim, "delayed", error=text, delay=wait, step=record, events=events, applied=tuple(running.settled)
+        )
+
+    # The pulse.
+
+    def _pulse(self) -> None:
+        swept = renewed = -math.inf
+        pruned = time.monotonic()
+        while not self._stopped.is_set():
+            self._pulse_bell.wait(LOOK_S)
+            self._pulse_bell.clear()
+            now = time.monotonic()
+            try:
+                ticks = now - swept >= LOOK_S
+                if ticks or self._said.is_set():
+                    self._said.clear()
+                    self._hear()
+                if self._news.is_set():
+                    self._news.clear()
+                    self._usher.wake()
+                if ticks or self._something_due.is_set():
+                    swept = now
+                    self._something_due.clear()
+                    self._keep_lock()
+                    self._sweep()
+                if now - renewed >= self.lease / 3:
+                    renewed = now
+                    self._renew()
+                if now - pruned > PRUNE_S:
+                    pruned = now
+                    self.queue.prune(KEEP_DAYS)
+            except Unavailable as error:
+                log.warning("%s", error.message)
+            except Exception:
+                log.exception("the pulse failed")
+
+    def _hear(self) -> None:
+        """Take in what was said to agents whose steps run here."""
+        running = {r.claim.agent: r for r in self._snapshot() if r.listens}
+        for no, seq, verb, body in self.roster.said(sorted(running)) if running else ():
+            step = running[no]
+            if seq <= step.heard:
+                continue
+            step.heard = seq
+            if verb == "steer":
+                step.guidance.append((seq, body))
+            elif verb in ("interrupt", "pause"):
+                if verb == "pause":
+                    step.settled.append(seq)
+                step.stop(verb)  # type: ignore[arg-type]
+            elif verb == "destroy":
+                step.settled.append(seq)
+                step.doomed_at = time.monotonic() + float(body or 0)
+        for step in running.values():
+            if step.doomed_at is not None and time.monotonic() >= step.doomed_at:
+                step.stop("destroy")
+        idle = self._sessions.agents() - set(running)
+        for no in self.roster.gone(idle) if idle else ():
+            self._sessions.drop(no)
+
+    def _keep_lock(self) -> None:
+        if not self.queue.hold():
+            # Others have seen this worker as dead: its steps are theirs.
+            for running in self._snapshot():
+                running.stop("lost")
+
+    def _sweep(self) -> None:
+        after = self.queue.sweep()
+        if after is not None:
+            self._plan(after)
+
+    def _renew(self) -> None:
+        running = self._snapshot()
+        began = time.monotonic()
+        held = self.queue.heartbeat([r.claim.seq for r in running], self.lease)
+        self._renewed = began
+        for each in running:
+            if each.key not in held and each.key in self._running:
+                each.stop("lost")
+
+    # The guard.
+
+    def _guard(self) -> None:
+        while not self._stopped.wait(min(LOOK_S, self.lease / 10)):
+            for running in self._snapshot():
+                if time.monotonic() - max(self._renewed, running.began) > self.lease * 0.9:
+                    running.stop("lost")
+
+
+class _Sessions:
+    """Open sessions of agents that ran here; those not used for long are closed, and revived when needed."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, tuple[Notebook, int]] = OrderedDict()
+        self._used: set[int] = set()
+        self._lock = threading.Lock()
+
+    def holds(self, agent: int) -> bool:
+        return agent in self._open
+
+    def agents(self) -> set[int]:
+        with self._lock:
+            return set(self._open)
+
+    def open(
+        self, app: Any, roster: Roster, running: _Running, source: str | None, options: dict[str, Any]
+    ) -> Notebook:
+        claim = running.claim
+        with self._lock:
+            kept = self._open.get(claim.agent)
+        # Another worker may have made steps meanwhile: what is open here is then behind.
+        if kept is not None and kept[1] != claim.step_no:
+            self.drop(claim.agent)
+            kept = None
+        if kept is None:
+            thread_id = claim.thread_id
+            if thread_id is None:
+                thread_id = app.store.create_thread(f"agent {claim.agent_id}", source).id
+                roster.keep_thread(claim.agent, thread_id)
+            kept = (app.open_session(source, thread_id=thread_id, **options), claim.step_no)
+            with self._lock:
+                self._open[claim.agent] = kept
+        with self._lock:
+            self._used.add(claim.agent)
+        notebook = kept[0]
+        running.cancel.check()
+        return _Stoppable(notebook, running.cancel)  # type: ignore[return-value]
+
+    def keep(self, agent: int, step_no: int) -> None:
+        """The step is over, and the session knows what it did; the one used longest ago makes room."""
+        with self._lock:
+            if agent not in self._used:
+                return
+            self._used.discard(agent)
+            if agent in self._open:
+                self._open[agent] = (self._open[agent][0], step_no)
+                self._open.move_to_end(agent)
+            old = (
+                next((a for a in self._open if a not in self._used), None) if len(self._open) > OPEN_SESSIONS else None
+            )
+        if old is not None:
+            self.drop(old)
+
+    def drop(self, agent: int) -> None:
+        with self._lock:
+            kept = self._open.pop(agent, None)
+        if kept is not None:
+            with suppress(EtudeError):
+                kept[0].close()
+
+    def close(self) -> None:
+        for agent in self.agents():
+            self.drop(agent)
+
+
+class _Stoppable:
+    """A notebook whose cells stop when the step must end."""
+
+    def __init__(self, notebook: Notebook, cancel: Cancellation) -> None:
+        self._notebook = notebook
+        self._cancel = cancel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._notebook, name)
+
+    def execute(self, code: str, **options: Any) -> Any:
+        ended = threading.Event()
+
+        def insist() -> None:
+            # An interrupt that comes just before the cell begins stops nothing, so it is repeated.
+            pause = 0.02
+            self._notebook.interrupt()
+            while not ended.wait(pause):
+                self._notebook.interrupt()
+                pause = min(2 * pause, 1.0)
+
+        try:
+            with self._cancel.stopping(lambda: threading.Thread(target=insist, daemon=True).start()):
+                cell = self._notebook.execute(code, **options)
+        finally:
+            ended.set()
+        self._cancel.check()
+        return cell
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, EtudeError):
+        return error.message
+    # The text of an unexpected error may quote anything; the log has it.
+    return str(problem(error)["detail"])

@@ -1,0 +1,168 @@
+"""One request as routes see it: who called, their etude, and a way to work without holding up the others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import Depends, Request
+
+from etude.api.access import Caller, Gate
+from etude.api.results import Orders
+from etude.api.watch import Watch
+from etude.entities import ENDED, Run
+from etude.errors import Invalid, NotFound
+from etude.store.identity import ApiKey, Identity, Role
+from etude.telemetry import AccessLog, Metrics, Observer, Traces
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+T = TypeVar("T")
+READERS = 16
+"""Threads for what takes no longer than a look into the store; work that takes long has others."""
+
+
+@dataclass
+class House:
+    """What all requests share while the server runs."""
+
+    app: App
+    identity: Identity
+    gate: Gate
+    watch: Watch
+    metrics: Metrics
+    traces: Traces | None = None
+    access: AccessLog | None = None
+    draining: bool = False
+
+    def __post_init__(self) -> None:
+        self.workers = anyio.CapacityLimiter(self.app.settings.server.threads)
+        self.readers = anyio.CapacityLimiter(READERS)
+        self.owners: dict[str, ApiKey] = {}
+        """Whose key began a run that is still open."""
+        self.orders = Orders()
+        self.observer = Observer(self.app.store)
+        self.observer.show(self.ended)
+
+    def ended(self, run: Run) -> None:
+        """See to a run that has ended: count it, charge it, trace it."""
+        self.metrics.run_ended(run, self.app.settings.sandbox)
+        key = self.owners.pop(run.id, None)
+        if key is not None:
+            self.gate.charge(key, run)
+        if self.traces is not None:
+            self.traces.send(run, key.name if key else None)
+
+    @property
+    def at_work(self) -> int:
+        """How many runs of all tenants are being worked at."""
+        return sum(app.desk.at_work for app in self.app.views())
+
+    def write_down(self) -> None:
+        """Write what was done and spent: to the store, and to the log."""
+        if self.access is not None:
+            self.access.write()
+        self.identity.write_down()
+
+    def close(self) -> None:
+        """Put on record what is waiting to be."""
+        self.observer.close()
+        self.write_down()
+        if self.traces is not None:
+            self.traces.close()
+
+    async def do(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run what may take long in a thread."""
+        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
+
+    async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a look into the store in a thread."""
+        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request of a caller."""
+
+    house: House
+    caller: Caller
+    app: App
+    """etude as the caller's tenant sees it."""
+    request_id: str
+    disconnected: Callable[[], Awaitable[None]]
+    """Returns once the client is gone."""
+    slot: ExitStack
+    """The caller's place among those at work; a stream gives it back for one among the streams."""
+
+    async def do(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run what may take long in a thread."""
+        return await self.house.do(work, *arguments, **keywords)
+
+    async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a look into the store in a thread."""
+        return await self.house.look(work, *arguments, **keywords)
+
+    def dataset(self, name: str | None) -> str:
+        """The name of a dataset of the tenant, or of its only one; never a path, for those are the server's."""
+        if name in self.app.settings.sources:
+            return str(name)
+        known = self.app.sources()
+        if name is None and len(known) == 1:
+            return next(iter(known))
+        listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
+        if name is None:
+            raise Invalid("The dataset is not given.", hint=f"Datasets: {listed}.")
+        if name not in known:
+            raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
+        return name
+
+    def model(self, name: str | None) -> str | None:
+        """A model that callers may choose."""
+        settings = self.app.settings
+        allowed = {settings.model, *settings.server.models}
+        if name is not None and name not in allowed:
+            listed = ", ".join(f"`{n}`" for n in sorted(allowed))
+            raise Invalid(f"The model `{name[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
+        return name
+
+    def thread(self, thread_id: str | None) -> str | None:
+        """A thread of the tenant."""
+        return None if thread_id is None else self.app.store.thread(thread_id).id
+
+    def own(self, run_id: str) -> None:
+        """Remember who began a run, so that what it uses is charged once it ends."""
+        key = self.caller.key
+        if key is None:
+            return
+        self.house.owners[run_id] = key
+        run = self.app.store.run(run_id)
+        # It may have ended before it was known whose it is.
+        if run.status in ENDED and self.house.owners.pop(run_id, None) is not None:
+            self.house.gate.charge(key, run)
+
+
+def _needs(role: Role) -> Any:
+    async def check(request: Request) -> Call:
+        call: Call = request.scope["state"]["call"]
+        call.caller.require(role)
+        return call
+
+    return Depends(check)
+
+
+async def _any(request: Request) -> Call:
+    call: Call = request.scope["state"]["call"]
+    return call
+
+
+AnyCall = Annotated[Call, Depends(_any)]
+"""A call to a route that is open to all."""
+ReaderCall = Annotated[Call, _needs("reader")]
+AnalystCall = Annotated[Call, _needs("analyst")]
+AdminCall = Annotated[Call, _needs("admin")]

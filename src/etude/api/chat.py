@@ -1,0 +1,260 @@
+"""Chat: a person says something in a thread; the answer comes whole, or as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from etude.api.call import AnalystCall, ReaderCall
+from etude.api.results import View, as_json
+from etude.api.runs import check_room, lower
+from etude.api.shapes import Answered, AskedBudget, ChatMessage, Rows
+from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, to_event
+from etude.entities import ENDED, Run
+from etude.errors import EtudeError, Invalid, from_problem
+from etude.events import (
+    Entry,
+    RunCancelled,
+    RunFailed,
+    RunFinished,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+)
+
+if TYPE_CHECKING:
+    from etude.api.call import Call
+
+SHOWN_ROWS = 100
+"""Rows of the result that come with an answer; the run has all of them."""
+WAIT_S = 60.0
+"""How much longer than its budget a run is waited for."""
+_PLACE = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
+router = APIRouter(tags=["chat"])
+
+
+@router.post("/chat", response_model=Answered)
+async def chat(call: AnalystCall, body: ChatMessage) -> Answered:
+    """Say something in a thread and wait for the answer."""
+    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
+    with cancelling(call, run_id, body.cancel_on_disconnect):
+        run = await wait_for(call, run_id)
+    return await call.do(answer_of, call, run)
+
+
+@router.post("/chat/stream", responses={200: DOCUMENTED[200]}, response_class=Response)
+async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
+    """Say something in a thread; status, token, tool_call, tool_result, result and done come as they happen.
+
+    A stream that breaks is taken up again at `/chat/stream/{run_id}`.
+    """
+    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
+    return EventStream(call, send_chat(call, run_id, 0, 0, body.cancel_on_disconnect))
+
+
+@router.get("/chat/stream/{run_id}", responses=DOCUMENTED, response_class=Response)
+async def chat_again(
+    call: ReaderCall,
+    run_id: str,
+    after: Annotated[str, Query(max_length=20, description="The last id that was seen.")] = "",
+    last_event_id: LastEventId = None,
+) -> Response:
+    """The stream of an answer, from where it broke."""
+    seq, skip = _parse_place(last_event_id or after)
+    run = await call.look(call.app.store.run, run_id)
+    if run.status in ENDED and run.seq <= seq and not skip:
+        return Response(status_code=204)
+    return EventStream(call, send_chat(call, run_id, seq, skip, False))
+
+
+async def begin_answer(
+    call: Call,
+    dataset: str | None,
+    text: str,
+    thread_id: str | None,
+    model: str | None,
+    budget: AskedBudget | None = None,
+) -> str:
+    """Have a question answered in the background; the id of its run."""
+    await call.look(check_room, call)
+
+    def begin() -> str:
+        from etude.desk import parse_direct
+
+        desk, thread = call.app.desk, call.thread(thread_id)
+        known = call.app.sources()
+        chosen = dataset
+        if chosen is None and thread is None and len(known) == 1:
+            chosen = next(iter(known))
+        source = call.dataset(chosen) if chosen is not None else None
+        if parse_direct(text) is not None:
+            run_id = desk.ask(source, text, thread_id=thread).run_id
+            call.own(run_id)
+            return run_id
+        bounds = lower(call.app.settings.budget, budget)
+        run_id = desk.open(source, text, model=call.model(model), thread_id=thread, budget=bounds)
+        call.own(run_id)
+        desk.start(run_id)
+        return run_id
+
+    return await call.do(begin)
+
+
+async def wait_for(call: Call, run_id: str, beyond: int = 0) -> Run:
+    """The run once it has stopped; its own budget of time says how long that can take."""
+    longest = call.app.settings.budget.wall_s + WAIT_S
+    return await call.house.watch.stopped(call.app.store, run_id, call.look, longest, beyond)
+
+
+@contextlib.contextmanager
+def cancelling(call: Call, run_id: str, wanted: bool) -> Iterator[None]:
+    """Where wanted, cancel the run if the client leaves while the block runs; else the run goes on without it."""
+    if not wanted:
+        yield
+        return
+
+    async def wait() -> None:
+        await call.disconnected()
+        with contextlib.suppress(EtudeError):
+            await call.do(call.app.desk.cancel, run_id)
+
+    watcher = asyncio.create_task(wait())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+
+
+def answer_of(call: Call, run: Run) -> Answered:
+    """What came of a question; the error of a run that failed is raised."""
+    if run.error is not None:
+        raise from_problem(run.error | {"run_id": run.id})
+    waits = run.status == "waiting"
+    return Answered(
+        run_id=run.id,
+        thread_id=run.thread_id,
+        status=run.status,
+        text=(run.question if waits else run.answer) or "",
+        question=run.question if waits else None,
+        choices=list(run.choices) if waits else [],
+        result=first_rows(call, run),
+        code=run.code,
+        chart=run.chart,
+        unverified=list(run.unverified),
+        usage=run.usage,
+    )
+
+
+def first_rows(call: Call, run: Run) -> Rows | None:
+    """The first rows of a run's result."""
+    if run.result is None or run.result_artifact is None:
+        return None
+    result = call.app.read_result(run.result, run.result_artifact, run.id)
+    return Rows.model_validate_json(as_json(result, View(limit=SHOWN_ROWS), None))
+
+
+# The stream.
+
+
+async def send_chat(
+    call: Call, run_id: str, after: int, skip: int, cancel_on_leave: bool
+) -> AsyncGenerator[bytes, None]:
+    """The events of an answer beyond a place, until the run ends, waits or is paused."""
+    yield b"retry: 1000\n\n"
+    ended = False
+    try:
+        async for name, event in chat_events(call, run_id, after, skip):
+            if event is None:
+                yield b": still here\n\n"
+            else:
+                ended = event["type"] == "done"
+                yield to_event(json.dumps(event, ensure_ascii=False), name)
+    finally:
+        if cancel_on_leave and not ended:
+            # The run is left by nobody else: it may be cancelled even where this task is being cancelled itself.
+            asyncio.get_running_loop().run_in_executor(None, _cancel, call, run_id)
+
+
+def _cancel(call: Call, run_id: str) -> None:
+    with contextlib.suppress(EtudeError):
+        call.app.desk.cancel(run_id)
+
+
+async def chat_events(
+    call: Call, run_id: str, after: int = 0, skip: int = 0
+) -> AsyncGenerator[tuple[str, dict[str, Any] | None], None]:
+    """Events with their ids, and None for a while without any; the first `skip` of the next entry were seen."""
+    run = await call.look(call.app.store.run, run_id)
+    tools = {step.id: step.code for step in run.steps if step.kind == "tool"}
+    follow = call.house.watch.follow(call.app.store, {run_id: after}, call.look, HEARTBEAT_S)
+    async with contextlib.aclosing(follow) as news:  # type: ignore[type-var]
+        async for entries in news:
+            if entries is None:
+                yield "", None
+                continue
+            for entry in entries:
+                found = await call.do(to_chat, call, entry, tools)
+                for number, event in enumerate(found, 1):
+                    if number > skip:
+                        yield f"{entry.seq}" if number == len(found) else f"{entry.seq}.{number}", event
+                skip = 0
+                if found and found[-1]["type"] == "done":
+                    return
+
+
+def to_chat(call: Call, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
+    """What an entry of the log is in a chat; most are one event, many are none."""
+    match entry.event:
+        case RunQueued(thread_id=thread_id):
+            return [{"type": "status", "status": "queued", "run_id": entry.run_id, "thread_id": thread_id}]
+        case RunStarted() | RunResumed():
+            return [{"type": "status", "status": "running", "run_id": entry.run_id}]
+        case RunWaiting(question=question, choices=choices):
+            status = {"type": "status", "status": "waiting", "run_id": entry.run_id}
+            return [status | {"question": question, "choices": choices}, _done(entry, "waiting")]
+        case RunPaused():
+            return [{"type": "status", "status": "paused", "run_id": entry.run_id}, _done(entry, "paused")]
+        case TextDelta(text=text, restart=restart):
+            return [{"type": "token", "text": text, "restart": restart}]
+        case StepStarted(kind="tool") as step:
+            tools[step.step_id] = step.code
+            call_of = {"type": "tool_call", "id": step.step_id, "name": step.code}
+            return [call_of | {"arguments": step.params.get("arguments", "")}]
+        case StepFinished() as step if step.step_id in tools:
+            result = step.result.model_dump(mode="json") if step.result else None
+            facts = {"type": "tool_result", "id": step.step_id, "name": tools[step.step_id], "outcome": step.outcome}
+            return [facts | {"text": step.shown, "result": result, "error": step.error}]
+        case RunFinished():
+            answer = answer_of(call, call.app.store.run(entry.run_id))
+            return [{"type": "result"} | answer.model_dump(mode="json"), _done(entry, "succeeded")]
+        case RunFailed(error=error):
+            return [_done(entry, "failed") | {"error": error}]
+        case RunCancelled():
+            return [_done(entry, "cancelled")]
+        case _:
+            return []
+
+
+def _done(entry: Entry, status: str) -> dict[str, Any]:
+    return {"type": "done", "status": status, "run_id": entry.run_id}
+
+
+def _parse_place(text: str) -> tuple[int, int]:
+    """Where to go on: the last entry that was seen whole, and how many events of the next were seen."""
+    if not text:
+        return 0, 0
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise Invalid(f"`{text[:40]}` is not the id of an event of this stream.", hint="Send the last one received.")
+    return (int(found[1]) - 1, int(found[2])) if found[2] else (int(found[1]), 0)

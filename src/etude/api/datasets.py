@@ -1,0 +1,110 @@
+"""Datasets: what there is, what it holds, and single rows of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from etude.api.call import ReaderCall
+from etude.api.results import View, as_json
+from etude.api.runs import SAME, IfNoneMatch, unless_known
+from etude.api.shapes import Dataset, Listing, Rows
+from etude.entities import Catalog, Limits, Table
+from etude.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from etude.api.call import Call
+
+_WHOLE = ("INT", "HUGEINT", "SERIAL")
+_PARTS = ("DECIMAL", "NUMERIC", "DOUBLE", "FLOAT", "REAL")
+router = APIRouter(tags=["datasets"])
+
+
+@router.get("/datasets", response_model=Listing[Dataset])
+async def list_datasets(call: ReaderCall) -> Listing[Dataset]:
+    """The datasets of the tenant."""
+    return Listing(items=await call.look(datasets_of, call))
+
+
+def datasets_of(call: Call) -> list[Dataset]:
+    """The datasets of the tenant; where they are kept is not told."""
+    return [
+        Dataset(id=name, kind=call.app.source(name).kind, tables=list(spec.tables) if spec.tables is not None else None)
+        for name, spec in call.app.sources().items()
+    ]
+
+
+@router.get("/datasets/{dataset}/schema", response_model=Catalog, responses=SAME)
+async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
+    """Tables, columns, types, keys and row counts."""
+    catalog = await call.do(catalog_of, call, dataset)
+    return unless_known(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
+
+
+@router.get("/datasets/{dataset}/profile", response_model=Catalog)
+@router.get("/profile/{dataset}", response_model=Catalog)
+async def dataset_profile(call: ReaderCall, dataset: str) -> Catalog:
+    """What is known of the data of a dataset."""
+    return await call.do(profile_of, call, dataset)
+
+
+def catalog_of(call: Call, dataset: str) -> Catalog:
+    """What a dataset holds."""
+    return call.app.catalog(call.dataset(dataset))
+
+
+def profile_of(call: Call, dataset: str) -> Catalog:
+    """What is known of the data of a dataset: its tables with their row counts."""
+    return catalog_of(call, dataset)
+
+
+@router.get(
+    "/rows/{dataset}/{table}/{key:path}",
+    response_model=Rows,
+)
+async def row_by_key(
+    call: ReaderCall,
+    dataset: str,
+    table: str,
+    key: str,
+    by: Annotated[
+        list[str], Query(max_length=8, description="The columns of the key; the primary key by default.")
+    ] = [],  # noqa: B006
+) -> Response:
+    """The rows of a table with a key; the parts of a key of several columns are separated by commas."""
+    return Response(await call.do(rows_by_key, call, dataset, table, key, by), media_type="application/json")
+
+
+def rows_by_key(call: Call, dataset: str, table: str, key: str, by: list[str]) -> bytes:
+    """The rows with a key, as JSON."""
+    name = call.dataset(dataset)
+    found = call.app.catalog(name).table(table)
+    if found is None:
+        raise NotFound(f"There is no table `{table[:200]}` in `{name}`.", hint=f"GET /api/datasets/{name}/schema.")
+    columns = by or list(found.primary_key) or [c for unique in found.unique[:1] for c in unique]
+    if not columns:
+        raise Invalid(f"`{found.name}` has no primary key.", hint="Name the columns: ?by=column.")
+    parts = key.split(",", len(columns) - 1) if len(columns) > 1 else [key]
+    if len(parts) != len(columns):
+        raise Invalid(f"The key of `{found.name}` has {len(columns)} parts.", hint=f"Give {', '.join(columns)}.")
+    where = [{"column": {"column": c}, "op": "=", "value": _value(found, c, p)} for c, p in zip(columns, parts)]
+    limits = call.app.settings.limits.model_copy(update={"rows": 1000})
+    result = call.app.plan(name, {"from": found.name, "where": where}, limits=Limits(**dict(limits)), record=False)
+    if not result.row_count:
+        raise NotFound(f"There is no row `{key[:200]}` in `{found.name}`.", hint="Check the key.")
+    return as_json(result, View(), None)
+
+
+def _value(table: Table, column: str, text: str) -> Any:
+    kind = next((c.type.upper() for c in table.columns if c.name == column), None)
+    if kind is None:
+        raise Invalid(f"There is no column `{column[:200]}` in `{table.name}`.", hint="Look at its schema.")
+    try:
+        if any(name in kind for name in _WHOLE):
+            return int(text)
+        if kind.startswith(_PARTS):
+            return float(text)
+    except ValueError:
+        raise Invalid(f"`{text[:200]}` is no value of `{column}` ({kind}).", hint="Give a number.") from None
+    return {"true": True, "false": False}.get(text.lower(), text) if kind.startswith("BOOL") else text

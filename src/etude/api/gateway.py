@@ -1,0 +1,84 @@
+"""The gateway for agents: clean JSON in and out. SQL, questions, reports of what worked, playbooks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from etude.api.call import AnalystCall, ReaderCall
+from etude.api.chat import answer_of, begin_answer, wait_for
+from etude.api.results import View, as_json
+from etude.api.runs import lower
+from etude.api.shapes import Answered, Listing, PlaybookSummary, Question, ReportRequest, Rows, SqlRequest
+from etude.playbook import read_playbooks
+from etude.store.identity import Report, Spent
+
+if TYPE_CHECKING:
+    from etude.api.call import Call
+
+router = APIRouter(tags=["gateway"])
+
+
+@router.post("/sql", response_model=Rows)
+async def sql(call: AnalystCall, body: SqlRequest) -> Response:
+    """Run a query and have its first rows."""
+    return Response(await call.do(run_sql, call, body), media_type="application/json")
+
+
+def run_sql(call: Call, body: SqlRequest) -> bytes:
+    """The first rows of a query, as JSON."""
+    call.house.gate.check_budget(call.caller)
+    started = time.perf_counter()
+    try:
+        result = call.app.sql(
+            call.dataset(body.dataset),
+            body.query,
+            limits=lower(call.app.settings.limits, body.limits) if body.limits else None,
+            thread_id=call.thread(body.thread_id),
+            record=body.record and call.app.settings.record,
+        )
+        return as_json(result, View(limit=body.limit), None)
+    finally:
+        if call.caller.key is not None:
+            call.house.identity.spend(call.caller.key.id, Spent(seconds=time.perf_counter() - started))
+
+
+@router.post("/ask", response_model=Answered)
+async def ask(call: AnalystCall, body: Question) -> Answered:
+    """Have a question answered and wait for it."""
+    run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget)
+    run = await wait_for(call, run_id)
+    return await call.do(answer_of, call, run)
+
+
+@router.post("/log", status_code=201, response_model=Report)
+async def log(call: AnalystCall, body: ReportRequest) -> Report:
+    """Tell what was asked, what was done, and whether it worked."""
+    return await call.look(add_report, call, body)
+
+
+def add_report(call: Call, body: ReportRequest) -> Report:
+    """Keep a report; the dataset and the run that it names must be there."""
+    if body.dataset is not None:
+        call.dataset(body.dataset)
+    if body.run_id is not None:
+        call.app.store.run(body.run_id)
+    return call.house.identity.add_report(call.caller.tenant, body.model_dump())
+
+
+@router.get("/log", response_model=Listing[Report])
+async def list_reports(
+    call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
+) -> Listing[Report]:
+    """What was told, newest first."""
+    page = await call.look(call.house.identity.reports, call.caller.tenant, limit, cursor)
+    return Listing(items=page.items, next=page.next)
+
+
+@router.get("/playbooks", response_model=Listing[PlaybookSummary])
+async def list_playbooks(call: ReaderCall) -> Listing[PlaybookSummary]:
+    """Lessons to look at before complex work."""
+    found = await call.look(read_playbooks, call.app.settings.home, call.caller.tenant)
+    return Listing(items=[PlaybookSummary(name=p.name, description=p.description, text=p.text) for p in found])

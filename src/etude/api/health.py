@@ -1,0 +1,122 @@
+"""How the server is: alive, ready, measured; and what local models use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
+
+from etude import __version__
+from etude.api.call import AdminCall, AnyCall, ReaderCall
+from etude.api.shapes import Gpu, Health, LocalModel, Part, Vram
+from etude.errors import EtudeError, Forbidden
+from etude.store.base import MAIN
+
+if TYPE_CHECKING:
+    from etude.api.call import Call, House
+
+OLLAMA = "http://localhost:11434"
+router = APIRouter(tags=["health"])
+probes = APIRouter(tags=["health"])
+
+
+@probes.get("/healthz", response_model=Health)
+async def healthz(call: AnyCall) -> Health:
+    """Whether the process answers."""
+    return Health(ok=True, version=__version__)
+
+
+@probes.get("/readyz", response_model=Health, responses={503: {"model": Health, "description": "Not ready."}})
+async def readyz(call: AnyCall, response: Response) -> Health:
+    """Whether the parts it needs can be used: store, objects, fork server, model."""
+    parts = await call.do(look_at_parts, call.house)
+    ok = all(part.ok for part in parts.values()) and not call.house.draining
+    response.status_code = 200 if ok else 503
+    return Health(ok=ok, version=__version__, parts=parts)
+
+
+def look_at_parts(house: House) -> dict[str, Part]:
+    """Each part and how it is; reasons are for those who run the server, so addresses are left out."""
+    app = house.app
+    checks: dict[str, Callable[[], str]] = {
+        "store": lambda: str(app.store.check()["kind"]),
+        "objects": lambda: "writes" if app.objects.check()["create"] else "no conditional writes",
+        "sandbox": lambda: _sandbox(app),
+        "model": lambda: app.settings.model,
+    }
+    found = {name: _look(check) for name, check in checks.items()}
+    if house.draining:
+        found["server"] = Part(ok=False, detail="going down")
+    return found
+
+
+def _look(check: Callable[[], str]) -> Part:
+    try:
+        return Part(ok=True, detail=check())
+    except EtudeError as error:
+        return Part(ok=False, detail=error.title)
+    except Exception as error:
+        return Part(ok=False, detail=type(error).__name__)
+
+
+def _sandbox(app: Any) -> str:
+    return type(app.sandbox).__name__.removesuffix("Provider").lower()
+
+
+@probes.get("/metrics", response_class=PlainTextResponse)
+async def metrics(call: AdminCall) -> PlainTextResponse:
+    """Counts of this process for Prometheus; for admins of the first tenant, because they are everyone's."""
+    if call.caller.tenant != MAIN:
+        raise Forbidden("Metrics are those of all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
+    text = await call.look(measure, call.house)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def measure(house: House) -> bytes:
+    """All counts as they stand now."""
+    house.metrics.measure(house.watch.count, house.app.store.count_open())
+    return house.metrics.text()
+
+
+@router.get("/vram", response_model=Vram)
+async def vram(call: ReaderCall) -> Vram:
+    """What the local model server and the graphics cards use."""
+    return await call.do(look_at_vram, call)
+
+
+def look_at_vram(call: Call) -> Vram:
+    """What local models use, or that there are none."""
+    gpus, models = _gpus(), _models(call)
+    missing = ([] if gpus else ["no graphics card"]) + ([] if models else ["no local model in memory"])
+    return Vram(gpus=gpus, models=models, detail=f"There is {' and '.join(missing)}." if missing else "")
+
+
+def _gpus() -> list[Gpu]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    try:
+        text = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True).stdout
+        rows = [line.split(", ") for line in text.splitlines()]
+        return [Gpu(name=n, memory_bytes=int(t) << 20, used_bytes=int(u) << 20) for n, t, u in rows]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
+
+
+def _models(call: Call) -> list[LocalModel]:
+    provider = call.app.settings.models.get("ollama")
+    base = (provider.base_url if provider and provider.base_url else OLLAMA).rstrip("/").removesuffix("/v1")
+    if not base.startswith(("http://", "https://")):
+        return []
+    try:
+        with urlopen(f"{base}/api/ps", timeout=2) as answer:  # noqa: S310 - the address is a setting of the server
+            found = json.load(answer)["models"]
+        return [LocalModel(name=m["name"], bytes=m["size"], vram_bytes=m.get("size_vram", 0)) for m in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,35 @@
+"""The page at `/`: plain, until the built front end takes its place."""
+
+from __future__ import annotations
+
+from html import escape
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+
+from etude import __version__
+from etude.api.call import AnyCall
+
+router = APIRouter()
+ROUTES = (
+    ("POST /api/chat", "ask in words"),
+    ("POST /api/sql", "run a query"),
+    ("GET /api/datasets", "what data there is"),
+    ("GET /api/runs", "what was run"),
+    ("/v1", "OpenAI-compatible"),
+    ("/mcp", "for MCP clients"),
+)
+
+
+@router.get("/", include_in_schema=False)
+async def page(call: AnyCall) -> HTMLResponse:
+    """What this server is and where to go."""
+    rows = "".join(f"<tr><td><code>{escape(path)}</code></td><td>{escape(what)}</td></tr>" for path, what in ROUTES)
+    way_in = "Requests need a key." if call.house.gate.keys else "Keys are off: this machine alone can reach it."
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>etude</title></head><body>'
+        f"<h1>etude {escape(__version__)}</h1><p>The server runs. {way_in}</p>"
+        f"<table>{rows}</table>"
+        f'<p><a href="/openapi.json">openapi.json</a> describes every route; <a href="/readyz">readyz</a> tells '
+        f"how the parts are.</p></body></html>"
+    )

@@ -1,0 +1,144 @@
+"""Errors over HTTP: every one is a problem+json body (RFC 9457), whoever raised it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from etude.errors import EtudeError, Invalid, problem
+
+MEDIA = "application/problem+json"
+_TITLES = {
+    400: ("bad_request", "Bad request"),
+    404: ("not_found", "Not found"),
+    405: ("method_not_allowed", "Method not allowed"),
+    406: ("not_acceptable", "Not acceptable"),
+    408: ("timeout", "Request timeout"),
+    413: ("too_large", "Too large"),
+    415: ("unsupported_media", "Unsupported media"),
+}
+_DOCUMENTED = {
+    400: "The body is not what it says it is.",
+    401: "There is no valid key.",
+    403: "The role of the key, or the guard, does not allow it.",
+    404: "There is no such thing, or it is another tenant's.",
+    406: "None of the media types asked for can be given.",
+    408: "The body did not arrive in time.",
+    409: "The state does not allow it.",
+    412: "The thing changed since the caller saw it.",
+    413: "The body is too large.",
+    422: "The input is not valid.",
+    429: "A limit of requests, time, rows, tokens or money was reached.",
+    499: "The run was cancelled meanwhile.",
+    500: "A defect in etude.",
+    502: "A source, a sandbox or a model failed.",
+    503: "A part that is needed cannot be used now.",
+}
+
+
+class Problem(BaseModel):
+    """What went wrong and what to do about it: the one shape of every error."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(examples=["urn:etude:error:not_found"])
+    title: str
+    status: int
+    detail: str
+    code: str
+    retryable: bool
+    hint: str | None = None
+    instance: str | None = None
+    """The id of the request, to be found in the log."""
+    run_id: str | None = None
+
+
+def documented() -> dict[int | str, dict[str, Any]]:
+    """What every route may answer beside its own, for the OpenAPI document."""
+    body = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": text, "content": body} for status, text in _DOCUMENTED.items()}
+
+
+class HttpError(Exception):
+    """An error of HTTP itself, which says nothing of etude."""
+
+    def __init__(self, status: int, detail: str, hint: str = "") -> None:
+        super().__init__(detail)
+        code, title = _TITLES.get(status, ("http_error", "HTTP error"))
+        self.body: dict[str, Any] = {
+            "type": f"urn:etude:error:{code}",
+            "title": title,
+            "status": status,
+            "detail": detail,
+            "code": code,
+            "retryable": status == 408,
+        }
+        if hint:
+            self.body["hint"] = hint
+
+
+def respond(error: BaseException, request_id: str | None = None, path: str = "") -> Response:
+    """The error as a response."""
+    body = error.body if isinstance(error, HttpError) else problem(error)
+    if request_id:
+        body["instance"] = request_id
+    if path.startswith("/v1/"):
+        # Where clients of OpenAI's API look.
+        body["error"] = {"message": body["detail"], "type": body["title"], "code": body["code"], "param": None}
+    headers: dict[str, str] = {}
+    if body["status"] in (429, 503):
+        headers["Retry-After"] = str(max(1, round(float(body.get("retry_after_s", 5)))))
+    if body["status"] == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(json.dumps(body), body["status"], headers, MEDIA)
+
+
+def explain(error: RequestValidationError) -> EtudeError:
+    """What is wrong with a request, in one sentence that names the place."""
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
+    place = ".".join(str(part) for part in first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return Invalid(f"`{place}` is not valid: {message}.", hint="/openapi.json describes what can be sent.")
+
+
+def add_handlers(api: FastAPI) -> None:
+    """Make every error of the API a problem."""
+
+    async def known(request: Request, error: Exception) -> Response:
+        return respond(error, _request_id(request), request.url.path)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
+        return respond(explain(error), _request_id(request), request.url.path)
+
+    async def of_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
+        status = error.status_code
+        if status == 404:
+            shown = HttpError(404, "There is nothing here.", "/openapi.json lists the routes.")
+        elif status == 405:
+            shown = HttpError(405, f"`{request.method}` is not possible here.", "/openapi.json lists the routes.")
+        else:
+            shown = HttpError(status, str(error.detail))
+        response = respond(shown, _request_id(request), request.url.path)
+        if status == 405 and error.headers:
+            response.headers.update(error.headers)
+        return response
+
+    api.add_exception_handler(EtudeError, known)
+    api.add_exception_handler(HttpError, known)
+    api.add_exception_handler(RequestValidationError, invalid)
+    api.add_exception_handler(HTTPException, of_http)
+    api.add_exception_handler(Exception, known)
+
+
+def _request_id(request: Request) -> str | None:
+    call = request.scope.get("state", {}).get("call")
+    return call.request_id if call else None

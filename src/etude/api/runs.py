@@ -1,0 +1,312 @@
+"""Runs: begin them, look at them, have their results, pass on what people want of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
+
+from etude.api import results
+from etude.api.call import AnalystCall, ReaderCall
+from etude.api.problems import HttpError
+from etude.api.results import View
+from etude.api.shapes import AnswerRequest, AskedBudget, AskedLimits, Listing, Rows, RunRequest, RunState
+from etude.entities import Artifact, Budget, Limits, Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.errors import Conflict, NotFound, Stale, Unavailable
+
+if TYPE_CHECKING:
+    from etude.api.call import Call
+    from etude.result import Result
+
+Bounds = TypeVar("Bounds", Limits, Budget)
+PAGE = 200
+PREAMBLE = "import etude\n\ndb = etude.connect()\n"
+IfMatch = Annotated[str | None, Header(description="Only where the run is still at this ETag.")]
+IfNoneMatch = Annotated[str | None, Header(description="Only where the ETag is no longer this one.")]
+SAME: dict[int | str, dict[str, Any]] = {304: {"description": "It is as it was."}}
+router = APIRouter(tags=["runs"])
+
+
+# Begin.
+
+
+@router.post("/runs", status_code=202, response_model=RunState)
+async def begin_run(call: AnalystCall, body: RunRequest, response: Response) -> RunState:
+    """Begin a run and return at once; `/runs/{run_id}/events` tells how it goes."""
+    run_id = await begin(call, body)
+    response.headers["Location"] = f"/api/runs/{run_id}"
+    return state_of(await call.look(call.app.store.run, run_id))
+
+
+async def begin(call: Call, wanted: RunRequest) -> str:
+    """Begin a run in the background; its id."""
+    await call.look(check_room, call)
+    limits = lower(call.app.settings.limits, wanted.limits)
+
+    def start() -> str:
+        desk, thread_id = call.app.desk, call.thread(wanted.thread_id)
+        if wanted.kind == "ask":
+            source = call.dataset(wanted.dataset) if wanted.dataset is not None else None
+            budget = lower(call.app.settings.budget, wanted.budget)
+            run_id = desk.open(source, wanted.text, model=call.model(wanted.model), thread_id=thread_id, budget=budget)
+            call.own(run_id)
+            desk.start(run_id)
+            return run_id
+        run_id = desk.start_code(wanted.kind, call.dataset(wanted.dataset), wanted.text, limits, thread_id)
+        call.own(run_id)
+        return run_id
+
+    return await call.do(start)
+
+
+def check_room(call: Call) -> None:
+    """Refuse work where the key has used up its day, or the server has all hands full."""
+    call.house.gate.check_budget(call.caller)
+    limit = call.app.settings.server.runs
+    if call.house.draining:
+        raise Unavailable("The server is going down.", hint="Ask again in a moment.")
+    if call.app.desk.at_work >= limit:
+        raise Unavailable(
+            f"{limit} runs are being worked at.", hint="Wait for one to end, or raise `server.runs`.", retry_after_s=2
+        )
+
+
+def lower(ours: Bounds, asked: AskedLimits | AskedBudget | None) -> Bounds:
+    """Our limits with those asked for within them: a caller can have less, never more."""
+    changes = {}
+    for name, wanted in (asked.model_dump(exclude_none=True) if asked is not None else {}).items():
+        limit = getattr(ours, name)
+        # Zero means no limit.
+        changes[name] = min(wanted, limit) if limit else wanted
+    return ours.model_copy(update=changes)
+
+
+# Look.
+
+
+@router.get("/runs", response_model=Listing[RunSummary])
+async def list_runs(
+    call: ReaderCall,
+    status: RunStatus | None = None,
+    kind: RunKind | None = None,
+    dataset: str | None = None,
+    thread_id: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    text: Annotated[str | None, Query(max_length=1000, description="Part of the run's text.")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: str | None = None,
+) -> Listing[RunSummary]:
+    """Runs that pass the filter, newest first."""
+    wanted = RunFilter(
+        status=status, kind=kind, source=dataset, thread_id=thread_id, since=since, until=until, text=text
+    )
+    page = await call.look(call.app.store.runs, wanted, limit, cursor)
+    return Listing(items=page.items, next=page.next)
+
+
+@router.get("/runs/{run_id}", response_model=Run, responses=SAME)
+async def show_run(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
+    """A run with its steps."""
+    run = await call.look(call.app.store.run, run_id)
+    return unless_known(run, f'"{run.seq}"', if_none_match, response)
+
+
+@router.get("/runs/{run_id}/status", response_model=RunState, responses=SAME)
+async def run_status(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
+    """Where a run stands."""
+    run = await call.look(call.app.store.run, run_id)
+    return unless_known(state_of(run), f'"{run.seq}"', if_none_match, response)
+
+
+def unless_known(body: Any, tag: str, known: str | None, response: Response) -> Any:
+    """The body with its ETag, or 304 where the caller has it already."""
+    if known is not None and tag in [part.strip().removeprefix("W/") for part in known.split(",")]:
+        return Response(status_code=304, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return body
+
+
+def state_of(run: Run) -> RunState:
+    """Where a run stands."""
+    waits = run.status == "waiting"
+    return RunState(
+        id=run.id,
+        status=run.status,
+        seq=run.seq,
+        requested=run.requested,
+        question=run.question if waits else None,
+        choices=list(run.choices) if waits else [],
+        created_at=run.created_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        error=run.error,
+    )
+
+
+@router.get("/runs/{run_id}/script", response_class=PlainTextResponse)
+async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
+    """What the run computed as a Python file that runs alone, with `ETUDE_SOURCE` naming the data."""
+    run = await call.look(call.app.store.run, run_id)
+    return PlainTextResponse(script_of(run), media_type="text/x-python")
+
+
+def script_of(run: Run) -> str:
+    """The code of a run as a Python file."""
+    code = run.code or (run.text if run.kind in ("sql", "python") else "")
+    if run.kind == "plan" and run.code is None:
+        code = next((s.code for s in run.steps if s.kind == "sql"), "")
+    if not code:
+        raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
+    if code.startswith("import etude"):
+        return code
+    if run.kind == "python":
+        return f"{PREAMBLE}\n{code}\n"
+    return f"{PREAMBLE}\nprint(db.sql({code!r}).df())\n"
+
+
+# Results.
+
+
+@router.get(
+    "/runs/{run_id}/result",
+    response_model=Rows,
+    responses=SAME
+    | {
+        200: {
+            "description": "The rows, as asked for by the Accept header.",
+            "content": {
+                results.CSV: {"schema": {"type": "string"}},
+                results.PARQUET: {"schema": {"type": "string", "format": "binary"}},
+                results.ARROW: {"schema": {"type": "string", "format": "binary"}},
+            },
+        }
+    },
+)
+async def run_result(
+    call: ReaderCall,
+    request: Request,
+    run_id: str,
+    offset: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=100_000, description="200 for JSON, all rows else.")] = None,
+    sort: Annotated[list[str], Query(max_length=8, description="A column; with - before it, descending.")] = [],  # noqa: B006
+    filter: Annotated[list[str], Query(max_length=16, description="column:operator:value")] = [],  # noqa: B006
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The rows of a run's result, sorted, filtered and paged by the server."""
+    media = results.choose_media(request.headers.get("accept", ""))
+    if media is None:
+        raise HttpError(406, "The result cannot be given like that.", f"Accept one of {', '.join(results.MEDIA)}.")
+    if limit is None and media == results.JSON:
+        limit = PAGE
+    view = View(tuple(sort), tuple(filter), offset, limit)
+    run = await call.look(call.app.store.run, run_id)
+    if run.result is None or run.result_artifact is None:
+        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="Look at its status.")
+    tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}"'
+    if if_none_match is not None and tag in if_none_match:
+        return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept"})
+    response = await call.do(give_result, call, run, run.result_artifact, view, media)
+    response.headers.update({"ETag": tag, "Vary": "Accept", "Cache-Control": "private, no-cache"})
+    return response
+
+
+def give_result(call: Call, run: Run, artifact: Artifact, view: View, media: str) -> Response:
+    """The rows of a result in a media type."""
+    result: Result = call.app.result(run.id)
+    name = f'attachment; filename="{run.id}.'
+    if media == results.PARQUET and view.plain:
+        path = call.app.objects.local_path(artifact.hash)
+        headers = {"Content-Disposition": f'{name}parquet"'}
+        if path is not None:
+            return FileResponse(path, headers=headers, media_type=media)
+        return Response(call.app.objects.get(artifact.hash), headers=headers, media_type=media)
+    positions = call.house.orders.positions(artifact.hash, result, view)
+    match media:
+        case results.JSON:
+            return Response(results.as_json(result, view, positions), media_type=media)
+        case results.CSV:
+            pieces = results.as_csv(result, view, positions)
+            return StreamingResponse(pieces, headers={"Content-Disposition": f'{name}csv"'}, media_type=media)
+        case results.ARROW:
+            return StreamingResponse(results.as_arrow(result, view, positions), media_type=media)
+        case _:
+            headers = {"Content-Disposition": f'{name}parquet"'}
+            return Response(results.as_parquet(result, view, positions), headers=headers, media_type=media)
+
+
+@router.get(
+    "/runs/{run_id}/artifacts/{hash}",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
+    """A blob that the run made. It is never shown as a page: a browser saves it."""
+    run = await call.look(call.app.store.run, run_id)
+    artifact = next((a for a in run.artifacts if a.hash == hash), None)
+    if artifact is None:
+        raise NotFound(f"Run `{run_id}` made no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
+    data = await call.do(call.app.objects.get, artifact.hash)
+    headers = {"ETag": f'"{artifact.hash[:32]}"', "X-Artifact-Media": artifact.media}
+    headers |= {"Content-Disposition": f'attachment; filename="{artifact.hash[:16]}"', "Cache-Control": "private"}
+    return Response(data, headers=headers, media_type="application/octet-stream")
+
+
+# What people want of a run.
+
+
+@router.post("/runs/{run_id}/cancel", response_model=RunState)
+async def cancel_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
+    """End a run at once."""
+    await _find(call, run_id, if_match)
+    await call.do(lambda: call.app.desk.cancel(run_id))
+    return state_of(await call.look(call.app.store.run, run_id))
+
+
+@router.post("/runs/{run_id}/pause", response_model=RunState)
+async def pause_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
+    """Stop a run before its next move; it keeps its place."""
+    await _find(call, run_id, if_match)
+    await call.do(lambda: call.app.desk.pause(run_id))
+    return state_of(await call.look(call.app.store.run, run_id))
+
+
+@router.post("/runs/{run_id}/resume", response_model=RunState)
+async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
+    """Have a paused run go on."""
+    run = await _find(call, run_id, if_match)
+    if run.status != "paused":
+        raise Conflict(f"Run `{run_id}` is {run.status} and cannot be resumed.", hint="Only paused runs can.")
+    await call.look(check_room, call)
+    await call.look(call.own, run_id)
+    call.app.desk.start(run_id)
+    return state_of(await call.look(call.app.store.run, run_id))
+
+
+@router.post("/runs/{run_id}/answer", response_model=RunState)
+async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_match: IfMatch = None) -> RunState:
+    """Answer what a run asked; it goes on."""
+    await _find(call, run_id, if_match)
+    await call.look(check_room, call)
+    await call.do(answer, call, run_id, body.text)
+    return state_of(await call.look(call.app.store.run, run_id))
+
+
+def answer(call: Call, run_id: str, text: str) -> int:
+    """Answer what a run asked and have it go on; how far it had come then."""
+    desk = call.app.desk
+    desk.answer(run_id, text)
+    seq = call.app.store.run(run_id).seq
+    call.own(run_id)
+    desk.start(run_id)
+    return seq
+
+
+async def _find(call: Call, run_id: str, wanted: str | None) -> Run:
+    """The run, where it is still at the ETag that the caller named."""
+    run = await call.look(call.app.store.run, run_id)
+    if wanted is not None and wanted.strip() not in ("*", f'"{run.seq}"'):
+        raise Stale(f"Run `{run.id}` is at {run.seq}, not at {wanted[:40]}.", hint="Read it again and decide anew.")
+    return run

@@ -1,0 +1,130 @@
+"""The HTTP application: routers by noun, behind one edge."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import Route
+
+from etude import __version__
+from etude.api import catalogs, chat, datasets, gateway, health, keys, openai, page, runs, streams, threads
+from etude.api.access import Gate
+from etude.api.call import Call, House
+from etude.api.edge import Edge
+from etude.api.problems import Problem, add_handlers, documented
+from etude.api.watch import Watch
+from etude.errors import EtudeError
+from etude.mcp_server import Guest, http_handler
+from etude.store.identity import Identity
+from etude.telemetry import Metrics, Traces
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+WRITE_S = 0.2
+"""How often what was done and spent is put on record."""
+NOUNS: tuple[APIRouter, ...] = (
+    gateway.router,
+    chat.router,
+    runs.router,
+    streams.router,
+    threads.router,
+    datasets.router,
+    catalogs.router,
+    keys.router,
+    health.router,
+)
+"""Below `/api`. Routers are asked in turn, so those used most come first."""
+DESCRIPTION = """Ask data in words, SQL or Python; every run is kept.
+
+Errors are `application/problem+json` with a `hint` that says what to do. POST takes an `Idempotency-Key`."""
+
+
+def create_app(app: App, *, keys_required: bool = False, anyone: bool = False) -> FastAPI:
+    """The API of an app. Without keys it answers to the machine itself alone, unless `anyone` may ask."""
+    identity = Identity(app.store)
+    traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
+    house = House(app, identity, Gate(identity, app.settings.server, keys_required, anyone), Watch(), Metrics(), traces)
+    api = FastAPI(
+        title="etude",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lambda made: _living(house, made),
+        responses=documented(),
+        separate_input_output_schemas=False,
+    )
+    api.state.house = house
+    for router in NOUNS:
+        api.include_router(router, prefix="/api")
+    api.include_router(keys.sessions, prefix="/api")
+    for router in (health.probes, openai.router, page.router):
+        api.include_router(router)
+    _add_openapi(api)
+    _add_mcp(api, house)
+    add_handlers(api)
+    api.add_middleware(Edge, house=house)
+    return api
+
+
+def _add_mcp(api: FastAPI, house: House) -> None:
+    def guest(context: Any) -> Guest:
+        call: Call = context.request_context.request.scope["state"]["call"]
+        return Guest(
+            call.app,
+            lambda fields: house.identity.add_report(call.caller.tenant, fields),
+            call.caller.require,
+            lambda: runs.check_room(call),
+            call.own,
+        )
+
+    handler, api.state.mcp_running = http_handler(guest, house.app.settings.server.body)
+    api.router.routes.append(Route("/mcp", endpoint=handler, methods=["GET", "POST", "DELETE"]))
+
+
+def _add_openapi(api: FastAPI) -> None:
+    def describe() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            made = get_openapi(title=api.title, version=api.version, description=api.description, routes=api.routes)
+            parts = made.setdefault("components", {})
+            schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts.setdefault("schemas", {})["Problem"] = schema
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            made["security"] = [{"key": []}, {}]
+            api.openapi_schema = made
+        return api.openapi_schema
+
+    async def openapi() -> dict[str, Any]:
+        return api.openapi()
+
+    api.openapi = describe  # type: ignore[method-assign]
+    api.add_api_route("/openapi.json", openapi, include_in_schema=False)
+
+
+@contextlib.asynccontextmanager
+async def _living(house: House, api: FastAPI) -> AsyncIterator[None]:
+    """What runs beside the requests while the server does."""
+    writer = asyncio.create_task(_write_down(house))
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(house.watch.running(house.app.store, house.look))
+        await stack.enter_async_context(api.state.mcp_running())
+        try:
+            yield
+        finally:
+            writer.cancel()
+            await house.do(house.close)
+
+
+async def _write_down(house: House) -> None:
+    while True:
+        await asyncio.sleep(WRITE_S)
+        # A store that is gone for a moment keeps nothing from being written later.
+        with contextlib.suppress(EtudeError):
+            await house.look(house.write_down)

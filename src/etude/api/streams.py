@@ -1,0 +1,137 @@
+"""Server-sent events: entries of runs as they come, with ids to resume by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
+
+from etude.api.call import ReaderCall
+from etude.entities import ENDED, Run
+from etude.errors import Invalid
+from etude.events import Entry
+
+if TYPE_CHECKING:
+    from etude.api.call import Call
+
+HEARTBEAT_S = 15.0
+RUNS = 50
+"""Runs that one stream may follow."""
+HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "data": {"type": "string"}}}
+"""One event of a stream, as OpenAPI describes it; `data` is JSON with a `type`."""
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events as they come.", "content": {"text/event-stream": {"schema": SCHEMA}}},
+    204: {"description": "The runs have ended and there is nothing newer: do not come back."},
+}
+_PLACE = re.compile(r"(?P<run>[\w-]{1,100}):(?P<seq>\d{1,10})")
+
+LastEventId = Annotated[str | None, Header(description="The last id seen, which browsers send by themselves.")]
+router = APIRouter(tags=["streams"])
+
+
+class EventStream(StreamingResponse):
+    """A stream of events. It holds a place among the caller's streams until its client is gone."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, call: Call, events: AsyncGenerator[bytes, None]) -> None:
+        self._held = ExitStack()
+        call.slot.close()
+        self._held.enter_context(call.house.gate.inside(call.caller, "stream"))
+        self._events = events
+        super().__init__(events, headers=HEADERS)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send until the events end or the client goes; either way nothing stays behind."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._held.close()
+            await self._events.aclose()
+
+
+def to_event(data: str, name: str) -> bytes:
+    """One event: JSON in one line of `data`, its `type` inside, and the id to resume after it."""
+    return f"id: {name}\ndata: {data}\n\n".encode("utf-8", "replace")
+
+
+def to_line(entry: Entry) -> str:
+    """An entry as one flat JSON object: `run_id`, `seq`, `at`, and the event with its `type`."""
+    head = f'{{"run_id":"{entry.run_id}","seq":{entry.seq},"at":"{entry.at.isoformat()}",'
+    return head + entry.event.model_dump_json()[1:]
+
+
+async def send_entries(call: Call, after: dict[str, int], many: bool) -> AsyncGenerator[bytes, None]:
+    """The entries of runs after those places, until all have ended."""
+    yield b"retry: 1000\n\n"
+    sent = dict(after)
+    async for entries in call.house.watch.follow(call.app.store, after, call.look, HEARTBEAT_S):
+        if entries is None:
+            yield b": still here\n\n"
+            continue
+        pieces = []
+        for entry in entries:
+            sent[entry.run_id] = entry.seq
+            pieces.append(to_event(to_line(entry), to_places(sent) if many else str(entry.seq)))
+        yield b"".join(pieces)
+
+
+def to_places(after: dict[str, int]) -> str:
+    """How far each run of a stream was read, as the id of an event."""
+    return ";".join(f"{run_id}:{seq}" for run_id, seq in after.items())
+
+
+def parse_places(text: str) -> dict[str, int]:
+    """What `to_places` wrote."""
+    found = [_PLACE.fullmatch(part) for part in text.split(";")] if text else []
+    if not all(found):
+        raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
+    return {place["run"]: int(place["seq"]) for place in found if place}
+
+
+def parse_seq(text: str) -> int:
+    """The place in the log of one run that an event's id names."""
+    if not re.fullmatch(r"\d{1,10}", text):
+        raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
+    return int(text)
+
+
+async def open_stream(call: Call, after: dict[str, int], many: bool) -> Response:
+    """The stream of those runs that are not over; 204 where all are, and all of it was read."""
+    left: dict[str, int] = {}
+    for run_id, seq in after.items():
+        run: Run = await call.look(call.app.store.run, run_id)
+        if run.status not in ENDED or run.seq > seq:
+            left[run_id] = seq
+    if not left:
+        return Response(status_code=204)
+    return EventStream(call, send_entries(call, left, many))
+
+
+@router.get("/runs/{run_id}/events", responses=DOCUMENTED, response_class=Response)
+async def run_events(
+    call: ReaderCall,
+    run_id: str,
+    after: Annotated[int, Query(ge=0, le=1 << 31, description="Only events beyond this seq.")] = 0,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """The events of a run as they come."""
+    start = parse_seq(last_event_id) if last_event_id else after
+    return await open_stream(call, {run_id: start}, many=False)
+
+
+@router.get("/events", responses=DOCUMENTED, response_class=Response)
+async def events(
+    call: ReaderCall,
+    run: Annotated[list[str], Query(min_length=1, max_length=RUNS, description="The runs to follow.")],
+    after: Annotated[str, Query(max_length=10_000, description="An id of this stream: `run:seq;run:seq`.")] = "",
+    last_event_id: LastEventId = None,
+) -> Response:
+    """The events of many runs in one stream."""
+    read = parse_places(last_event_id or after)
+    return await open_stream(call, {run_id: read.get(run_id, 0) for run_id in run}, many=True)

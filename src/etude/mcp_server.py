@@ -1,0 +1,452 @@
+"""The MCP surface: one `python` tool on a session that persists, a few beside it, and resources.
+
+State lives in handles that the client passes back (`thread_id`, `run_id`), so that any transport will do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from etude import __version__
+from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
+from etude.errors import EtudeError, Invalid, NotFound, problem
+from etude.playbook import Playbook, read_playbooks
+from etude.result import Result, json_value
+from etude.runtime.notebook import CELL
+from etude.store.identity import Report, Role
+
+if TYPE_CHECKING:
+    from etude.app import App
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ROWS = 100
+TEXT = 200_000
+THREADS = 64
+"""Tool calls that may work at once."""
+INSTRUCTIONS = """etude runs SQL, Python and questions on datasets, in a sandbox, and keeps every run.
+
+Never invent a number: compute it. Call `list_datasets` and `describe_dataset` first. For structured questions use
+`sql`; for anything with steps use `python`, whose variables stay between calls as long as you pass the same
+`thread_id`. Look at `playbooks` before complex work, and `log` what worked. When a run is `waiting`, ask the person
+and pass the answer to `answer_run`; when it is `running`, call `wait_run`."""
+
+Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be left out where there is one.")]
+ThreadId = Annotated[str | None, Field(description="From an earlier call: goes on with its session.")]
+
+
+class Rows(Entity):
+    """Rows of a result; `row_count` counts all, `rows` holds the first."""
+
+    columns: list[ResultColumn]
+    rows: list[list[Any]]
+    row_count: int
+    truncated: bool
+    run_id: str | None = None
+
+
+class CellResult(Entity):
+    """What came of a cell. Pass `thread_id` to the next call to keep its variables."""
+
+    thread_id: str
+    run_id: str
+    ok: bool
+    stdout: str = ""
+    stderr: str = ""
+    value: str = ""
+    error: str = ""
+
+
+class RunResult(Entity):
+    """A run as far as it is; `next` says what to do."""
+
+    run_id: str
+    thread_id: str | None = None
+    status: RunStatus
+    text: str = ""
+    question: str = ""
+    choices: list[str] = []
+    code: str = ""
+    result: Rows | None = None
+    unverified: list[str] = []
+    error: dict[str, Any] | None = None
+    next: str = ""
+
+
+class DatasetEntry(Entity):
+    """A dataset."""
+
+    name: str
+    kind: str
+
+
+class Datasets(Entity):
+    """The datasets there are."""
+
+    datasets: list[DatasetEntry]
+
+
+class Playbooks(Entity):
+    """Lessons to look at before complex work."""
+
+    playbooks: list[Playbook]
+
+
+@dataclass(frozen=True)
+class Guest:
+    """Who calls a tool: their etude, and what they may."""
+
+    app: App
+    report: Callable[[dict[str, Any]], Report]
+    """Keep what the guest tells of its work."""
+    require: Callable[[Role], None] = lambda _: None
+    begin: Callable[[], None] = lambda: None
+    """Raise where no further work may begin."""
+    own: Callable[[str], None] = lambda _: None
+    """Learn of a run that the guest began."""
+
+
+FindGuest = Callable[[Context[Any, Any]], Guest]
+
+
+def create_mcp(find_guest: FindGuest) -> MCPServer[Any]:
+    """The MCP server; `find_guest` tells who calls."""
+    server: MCPServer[Any] = MCPServer(
+        "etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False
+    )
+    limiter = anyio.CapacityLimiter(THREADS)
+    for work, role, reads in TOOLS:
+        server.add_tool(
+            _as_tool(work, role, find_guest, limiter),
+            name=work.__name__,
+            description=inspect.getdoc(work),
+            annotations=ToolAnnotations(read_only_hint=reads, open_world_hint=False),
+            structured_output=True,
+        )
+    _add_resources(server, find_guest, limiter)
+    return server
+
+
+def _as_tool(work: Callable[..., Any], role: Role, find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> Any:
+    async def call(ctx: Context[Any, Any], **arguments: Any) -> Any:
+        def do() -> Any:
+            guest = find_guest(ctx)
+            guest.require(role)
+            return work(guest, **arguments)
+
+        try:
+            return await anyio.to_thread.run_sync(do, limiter=limiter)
+        except EtudeError as error:
+            # The same shape as everywhere, so that a client can read the code and a model the hint.
+            return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
+
+    signature = inspect.signature(work, eval_str=True)
+    _, *parameters = signature.parameters.values()
+    ctx = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
+    keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    call.__signature__ = signature.replace(parameters=[ctx, *keywords])  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in (ctx, *keywords)} | {"return": signature.return_annotation}
+    call.__name__, call.__doc__ = work.__name__, work.__doc__
+    return call
+
+
+# Tools. The first argument is who calls; docstrings and annotations are what a client sees.
+
+
+def python(
+    guest: Guest,
+    code: Annotated[str, Field(min_length=1, max_length=TEXT)],
+    dataset: Dataset = None,
+    thread_id: ThreadId = None,
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 60,
+) -> CellResult:
+    """Run Python in a sandboxed session that keeps its variables.
+
+    `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
+    Pass `thread_id` of the result to the next call to go on where this one ended.
+    """
+    app, name = guest.app, _dataset(guest.app, dataset)
+    guest.begin()
+    thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
+    run_id = app.desk.start_code("python", name, code, app.settings.limits, thread.id)
+    guest.own(run_id)
+    run = _wait(app, run_id, timeout_s)
+    if run.status not in ENDED:
+        app.desk.cancel(run_id)
+        run = _wait(app, run_id, 10)
+    return _cell_of(app, run, thread.id)
+
+
+def sql(
+    guest: Guest,
+    query: Annotated[str, Field(min_length=1, max_length=TEXT)],
+    dataset: Dataset = None,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="rows in the answer")] = ROWS,
+) -> Rows:
+    """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
+    guest.begin()
+    return _rows_of(guest.app.sql(_dataset(guest.app, dataset), query), limit)
+
+
+def ask(
+    guest: Guest,
+    question: Annotated[str, Field(min_length=1, max_length=TEXT)],
+    dataset: Dataset = None,
+    thread_id: ThreadId = None,
+    wait_s: Annotated[float, Field(ge=0, le=300, description="how long to wait for the answer")] = 50,
+) -> RunResult:
+    """Have etude's own agent answer a question in words. Where it takes longer, call `wait_run`."""
+    app = guest.app
+    guest.begin()
+    if thread_id is not None:
+        app.store.thread(thread_id)
+    known = app.sources()
+    source = _dataset(app, dataset) if dataset is not None or len(known) == 1 else None
+    run_id = app.desk.open(source, question, thread_id=thread_id)
+    guest.own(run_id)
+    app.desk.start(run_id)
+    return _run_of(app, _wait(app, run_id, wait_s))
+
+
+def get_run(guest: Guest, run_id: str) -> RunResult:
+    """A run as far as it is."""
+    return _run_of(guest.app, guest.app.store.run(run_id))
+
+
+def wait_run(guest: Guest, run_id: str, timeout_s: Annotated[float, Field(ge=0, le=300)] = 50) -> RunResult:
+    """Wait until a run ends, asks something or is paused, but no longer than `timeout_s`."""
+    return _run_of(guest.app, _wait(guest.app, run_id, timeout_s))
+
+
+def cancel_run(guest: Guest, run_id: str) -> RunResult:
+    """End a run at once."""
+    guest.app.desk.cancel(run_id)
+    return _run_of(guest.app, _wait(guest.app, run_id, 5))
+
+
+def answer_run(
+    guest: Guest,
+    run_id: str,
+    text: Annotated[str, Field(min_length=1, max_length=TEXT)],
+    wait_s: Annotated[float, Field(ge=0, le=300)] = 50,
+) -> RunResult:
+    """Answer what a waiting run asked, in the person's words; it goes on."""
+    app = guest.app
+    guest.begin()
+    app.desk.answer(run_id, text)
+    seq = app.store.run(run_id).seq
+    guest.own(run_id)
+    app.desk.start(run_id)
+    return _run_of(app, _wait(app, run_id, wait_s, beyond=seq))
+
+
+def list_datasets(guest: Guest) -> Datasets:
+    """The datasets that can be asked."""
+    app = guest.app
+    return Datasets(datasets=[DatasetEntry(name=n, kind=app.source(n).kind) for n in app.sources()])
+
+
+def describe_dataset(guest: Guest, dataset: Dataset = None) -> Catalog:
+    """Tables, columns, types, keys and row counts of a dataset."""
+    return guest.app.catalog(_dataset(guest.app, dataset))
+
+
+def log(
+    guest: Guest,
+    text: Annotated[str, Field(min_length=1, max_length=TEXT, description="what was asked and what was learned")],
+    outcome: Literal["worked", "failed", "note"] = "worked",
+    dataset: Dataset = None,
+    code: Annotated[str | None, Field(max_length=TEXT, description="what was run")] = None,
+    run_id: str | None = None,
+) -> Report:
+    """Tell what worked and what did not, so that it can be learned from."""
+    app = guest.app
+    if dataset is not None:
+        _dataset(app, dataset)
+    if run_id is not None:
+        app.store.run(run_id)
+    fields = {"text": text, "outcome": outcome, "dataset": dataset, "code": code, "run_id": run_id}
+    return guest.report(fields)
+
+
+def playbooks(guest: Guest) -> Playbooks:
+    """Lessons that were measured to help: look at them before complex work."""
+    return Playbooks(playbooks=read_playbooks(guest.app.settings.home, guest.app.tenant))
+
+
+TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
+    (python, "analyst", True),
+    (sql, "analyst", True),
+    (ask, "analyst", True),
+    (get_run, "reader", True),
+    (wait_run, "reader", True),
+    (cancel_run, "analyst", False),
+    (answer_run, "analyst", False),
+    (list_datasets, "reader", True),
+    (describe_dataset, "reader", True),
+    (log, "analyst", False),
+    (playbooks, "reader", True),
+)
+"""Each tool, the role that it needs, and whether it only reads."""
+
+
+def _add_resources(server: MCPServer[Any], find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> None:
+    async def reading(ctx: Context[Any, Any], read: Callable[[App], T]) -> T:
+        def do() -> T:
+            guest = find_guest(ctx)
+            guest.require("reader")
+            return read(guest.app)
+
+        try:
+            return await anyio.to_thread.run_sync(do, limiter=limiter)
+        except NotFound as error:
+            raise ResourceNotFoundError(error.message) from error
+        except EtudeError as error:
+            raise ResourceError(f"{error.message} {error.hint}".strip()) from error
+
+    @server.resource("artifact://{run_id}/{hash}", mime_type="application/octet-stream")
+    async def artifact(run_id: str, hash: str, ctx: Context[Any, Any]) -> bytes:
+        """A blob that a run made."""
+
+        def read(app: App) -> bytes:
+            if all(a.hash != hash for a in app.store.run(run_id).artifacts):
+                raise NotFound(f"Run `{run_id}` made no artifact `{hash}`.")
+            return app.objects.get(hash)
+
+        return await reading(ctx, read)
+
+    @server.resource("playbook://{name}", mime_type="text/markdown")
+    async def playbook(name: str, ctx: Context[Any, Any]) -> str:
+        """A playbook."""
+
+        def read(app: App) -> str:
+            found = next((p for p in read_playbooks(app.settings.home, app.tenant) if p.name == name), None)
+            if found is None:
+                raise NotFound(f"There is no playbook `{name}`.")
+            return found.text
+
+        return await reading(ctx, read)
+
+
+# What tools give.
+
+
+def _dataset(app: App, name: str | None) -> str:
+    known = app.sources()
+    if name is None and len(known) == 1:
+        return next(iter(known))
+    listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
+    if name is None:
+        raise Invalid("Name a dataset.", hint=f"Datasets: {listed}.")
+    if name not in known:
+        raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
+    return name
+
+
+def _wait(app: App, run_id: str, timeout_s: float, beyond: int = 0) -> Run:
+    """The run once it stops, or when the time is over. One that is to go on from `beyond` has to get further first."""
+    until = time.monotonic() + timeout_s
+    while True:
+        for _ in app.desk.follow(run_id, after=beyond, timeout=max(until - time.monotonic(), 0)):
+            pass
+        run = app.store.run(run_id)
+        if run.seq > beyond or time.monotonic() >= until:
+            return run
+        time.sleep(0.02)  # it is being taken up
+
+
+def _rows_of(result: Result, limit: int = ROWS) -> Rows:
+    rows = [[json_value(v) for v in row] for row in itertools.islice(result.iter_rows(), limit)]
+    return Rows(
+        columns=list(result.columns),
+        rows=rows,
+        row_count=result.row_count,
+        truncated=result.truncated,
+        run_id=result.run_id,
+    )
+
+
+def _run_of(app: App, run: Run) -> RunResult:
+    waits = run.status == "waiting"
+    result = None
+    if run.result is not None and run.result_artifact is not None:
+        result = _rows_of(app.read_result(run.result, run.result_artifact, run.id))
+    following = {
+        "queued": "Call wait_run.",
+        "running": "Call wait_run.",
+        "waiting": "Ask the person, then call answer_run.",
+        "paused": "It was paused; it goes on once it is resumed.",
+        "failed": "Read the error; its hint says what to do.",
+    }
+    return RunResult(
+        run_id=run.id,
+        thread_id=run.thread_id,
+        status=run.status,
+        text=run.answer or "",
+        question=run.question or "" if waits else "",
+        choices=list(run.choices) if waits else [],
+        code=run.code or "",
+        result=result,
+        unverified=list(run.unverified),
+        error=run.error,
+        next=following.get(run.status, ""),
+    )
+
+
+def _cell_of(app: App, run: Run, thread_id: str) -> CellResult:
+    artifacts = [s.artifact for s in run.steps if s.kind == "python" and s.artifact and s.artifact.media == CELL]
+    shown: dict[str, Any] = json.loads(app.objects.get(artifacts[-1].hash)) if artifacts else {}
+    error = shown.get("error") or run.error or {}
+    lines = error.get("traceback") or error.get("detail") or error.get("message") or ""
+    return CellResult(
+        thread_id=thread_id,
+        run_id=run.id,
+        ok=run.status == "succeeded",
+        stdout=shown.get("stdout") or "",
+        stderr=shown.get("stderr") or "",
+        value=shown.get("text") or "",
+        error="" if run.status == "succeeded" else "\n".join(lines) if isinstance(lines, list) else str(lines),
+    )
+
+
+# Transports.
+
+
+def serve_stdio(app: App) -> None:
+    """Serve one client over standard input and output, as the first tenant."""
+    from etude.store.identity import Identity
+
+    identity = Identity(app.store)
+    guest = Guest(app, lambda fields: identity.add_report(app.tenant, fields))
+    create_mcp(lambda _: guest).run("stdio")
+
+
+def http_handler(
+    find_guest: FindGuest, body: int
+) -> tuple[Callable[..., Awaitable[None]], Callable[[], AbstractAsyncContextManager[None]]]:
+    """The ASGI application of `/mcp`, and what must run around it. The edge has checked host, origin and key."""
+    from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    server = create_mcp(find_guest)
+    server.streamable_http_app(
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=body,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return StreamableHTTPASGIApp(server.session_manager), server.session_manager.run

@@ -1,0 +1,351 @@
+"""Who may call, with what role and for which tenant; what they used, what they did, and what they were answered.
+
+Keys are random, so that their hash needs no salt and no slowness: nobody can try them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from etude.entities import Entity
+from etude.errors import Conflict, Invalid, NotFound, Unauthorized
+from etude.ids import new_id
+from etude.store.base import MAIN, Page, Store
+
+Role = Literal["reader", "analyst", "admin"]
+ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
+"""Each may do what those before it may: look; ask and run; manage keys."""
+LOGIN_S = 12 * 3600
+REPLY_S = 24 * 3600
+PREFIX = "etude"
+BATCH = 100
+"""Acts per INSERT: databases limit the number of values of a statement."""
+
+ADD_KEY = """INSERT INTO keys (id, tenant, name, role, hash, limits, created_at, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+KEYS = "SELECT id, tenant, name, role, CAST(limits AS TEXT), created_at, expires_at, revoked_at FROM keys"
+HASH = "SELECT hash FROM keys WHERE id = ?"
+REVOKE = "UPDATE keys SET revoked_at = ? WHERE id = ? AND tenant = ? AND revoked_at IS NULL RETURNING id"
+ANY_KEY = "SELECT 1 FROM keys WHERE revoked_at IS NULL LIMIT 1"
+ADD_LOGIN = "INSERT INTO logins (hash, key_id, expires_at) VALUES (?, ?, ?)"
+LOGIN = "SELECT key_id FROM logins WHERE hash = ? AND expires_at > ?"
+END_LOGIN = "DELETE FROM logins WHERE hash = ?"
+OLD_LOGINS = "DELETE FROM logins WHERE expires_at <= ?"
+SPENT = "SELECT tokens, cost_usd, seconds FROM spending WHERE key_id = ? AND day = ?"
+SPEND = """INSERT INTO spending (key_id, day, tokens, cost_usd, seconds) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (key_id, day) DO UPDATE SET tokens = spending.tokens + excluded.tokens,
+        cost_usd = spending.cost_usd + excluded.cost_usd, seconds = spending.seconds + excluded.seconds"""
+ADD_ACTS = "INSERT INTO audit (id, at, tenant, key_id, action, status, request_id, address) VALUES "
+ACTS = "SELECT id, at, key_id, action, status, request_id, address FROM audit WHERE tenant = ?"
+CLAIM = "INSERT INTO replies (owner, name, request, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"
+REPLY = "SELECT request, status, media, body FROM replies WHERE owner = ? AND name = ?"
+KEEP_REPLY = "UPDATE replies SET status = ?, media = ?, body = ? WHERE owner = ? AND name = ?"
+FREE_REPLY = "DELETE FROM replies WHERE owner = ? AND name = ?"
+OLD_REPLIES = "DELETE FROM replies WHERE created_at <= ?"
+ADD_REPORT = "INSERT INTO reports (id, at, tenant, body) VALUES (?, ?, ?, ?)"
+REPORTS = "SELECT id, at, CAST(body AS TEXT) FROM reports WHERE tenant = ?"
+
+
+class KeyLimits(Entity):
+    """What a key may use; None leaves it to the settings of the server, zero means no limit."""
+
+    model_config = ConfigDict(strict=True)
+
+    per_minute: int | None = Field(default=None, ge=0)
+    """Requests."""
+    at_once: int | None = Field(default=None, ge=0)
+    """Requests at the same time."""
+    daily_tokens: int | None = Field(default=None, ge=0)
+    daily_cost_usd: float | None = Field(default=None, ge=0)
+    daily_seconds: float | None = Field(default=None, ge=0)
+    """Seconds that runs took."""
+
+
+class ApiKey(Entity):
+    """A key as lists show it: never its secret."""
+
+    id: str
+    tenant: str
+    name: str
+    role: Role
+    limits: KeyLimits = KeyLimits()
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def allows(self, role: Role) -> bool:
+        """Whether the key may do what the role may."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class Spent(Entity):
+    """What a key has used today (UTC)."""
+
+    tokens: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        """The sum of both."""
+        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in Spent.model_fields})
+
+
+class Act(Entity):
+    """Something that was done: the method and path, by which key, and how it went."""
+
+    id: str
+    at: datetime
+    key_id: str | None
+    action: str
+    status: int
+    request_id: str
+    address: str
+
+
+class Reply(Entity):
+    """An answer that was given before to the same request."""
+
+    status: int
+    media: str
+    body: str
+
+
+class Report(Entity):
+    """What an agent tells of its work: what it was asked, what it did, and whether that worked."""
+
+    id: str
+    at: datetime
+    dataset: str | None = None
+    text: str
+    code: str | None = None
+    outcome: Literal["worked", "failed", "note"] = "note"
+    run_id: str | None = None
+
+
+class Identity:
+    """Keys, sessions of browsers, spending, audit and kept answers, over a store. Thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._acts: list[tuple[object, ...]] = []
+        self._spent: dict[tuple[str, str], Spent] = {}
+        self._lock = threading.Lock()
+
+    # Keys.
+
+    def create_key(
+        self,
+        name: str,
+        role: Role,
+        tenant: str = MAIN,
+        limits: KeyLimits | None = None,
+        expires_at: datetime | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key and its secret, which is shown this once and kept nowhere."""
+        self._store.scoped(tenant)  # a name that cannot be a tenant's is refused here
+        if role not in ROLES:
+            raise Invalid(f"`{role}` is not a role.", hint=f"Roles: {', '.join(ROLES)}.")
+        if not name.strip() or len(name) > 200:
+            raise Invalid("A key needs a name of at most 200 characters.", hint="Say who or what will use it.")
+        key = ApiKey(
+            id=new_id("key").removeprefix("key_"),
+            tenant=tenant,
+            name=name,
+            role=role,
+            limits=limits or KeyLimits(),
+            created_at=_now(),
+            expires_at=expires_at,
+        )
+        secret = secrets.token_urlsafe(32)
+        with self._store._transaction() as execute:
+            limits_json = key.limits.model_dump_json()
+            execute(ADD_KEY, key.id, tenant, name, role, _hash(secret), limits_json, key.created_at, expires_at)
+        return key, f"{PREFIX}_{key.id}_{secret}"
+
+    def keys(self, tenant: str | None = None) -> list[ApiKey]:
+        """The keys of a tenant, or of all, oldest first; revoked ones too."""
+        where, values = (" WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
+        return [_key(row) for row in self._store._read(f"{KEYS}{where} ORDER BY id", *values)]
+
+    def revoke_key(self, key_id: str, tenant: str = MAIN) -> None:
+        """End a key of the tenant, with its browsers' sessions; from now on nobody gets in with it."""
+        with self._store._transaction() as execute:
+            if not execute(REVOKE, _now(), key_id.removeprefix("key_"), tenant):
+                raise NotFound(f"There is no key `{key_id}` that is not revoked.", hint="`etude keys list`.")
+
+    def any_key(self) -> bool:
+        """Whether there is a key that is not revoked, of whatever tenant."""
+        return bool(self._store._read(ANY_KEY))
+
+    def authenticate(self, token: str) -> ApiKey:
+        """The key that a token is of; `Unauthorized` where it is none, is revoked or has expired."""
+        prefix, _, rest = token.partition("_")
+        key_id, _, secret = rest.partition("_")
+        rows = self._store._read(HASH, key_id) if prefix == PREFIX and _is_plain(token) else []
+        # Compared even where there is no such key, so that the time tells nothing.
+        known = str(rows[0][0]) if rows else "0" * 64
+        if not hmac.compare_digest(_hash(secret), known) or not rows:
+            raise Unauthorized("The key is not known.", hint="`etude keys create` makes one.")
+        return self._valid(key_id)
+
+    def _valid(self, key_id: str) -> ApiKey:
+        key = _key(self._store._read(f"{KEYS} WHERE id = ?", key_id)[0])
+        if key.revoked_at is not None:
+            raise Unauthorized(f"The key `{key.name}` was revoked.", hint="Ask for a new one.")
+        if key.expires_at is not None and key.expires_at <= _now():
+            raise Unauthorized(f"The key `{key.name}` has expired.", hint="Ask for a new one.")
+        return key
+
+    # Sessions of browsers.
+
+    def log_in(self, key: ApiKey) -> str:
+        """The cookie of a new session that stands for the key."""
+        cookie = secrets.token_urlsafe(32)
+        with self._store._transaction() as execute:
+            execute(OLD_LOGINS, _now())
+            execute(ADD_LOGIN, _hash(cookie), key.id, _now() + timedelta(seconds=LOGIN_S))
+        return cookie
+
+    def logged_in(self, cookie: str) -> ApiKey:
+        """The key that a session stands for; `Unauthorized` once it has ended."""
+        rows = self._store._read(LOGIN, _hash(cookie), _now())
+        if not rows:
+            raise Unauthorized("The session has ended.", hint="Log in again.")
+        return self._valid(str(rows[0][0]))
+
+    def log_out(self, cookie: str) -> None:
+        """End a session."""
+        with self._store._transaction() as execute:
+            execute(END_LOGIN, _hash(cookie))
+
+    # Spending.
+
+    def spent(self, key_id: str) -> Spent:
+        """What the key has used today."""
+        rows = self._store._read(SPENT, key_id, _today())
+        with self._lock:
+            waiting = self._spent.get((key_id, _today()), Spent())
+        return waiting + Spent(tokens=rows[0][0], cost_usd=rows[0][1], seconds=rows[0][2]) if rows else waiting
+
+    def spend(self, key_id: str, used: Spent) -> None:
+        """Add to what the key has used today; it is on record after the next `write_down`."""
+        with self._lock:
+            place = (key_id, _today())
+            self._spent[place] = self._spent.get(place, Spent()) + used
+
+    # Audit.
+
+    def note(self, tenant: str, key_id: str | None, action: str, status: int, request_id: str, address: str) -> None:
+        """Say what was done; it is on record after the next `write_down`, many in one transaction."""
+        row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address)
+        with self._lock:
+            self._acts.append(row)
+
+    def write_down(self) -> None:
+        """Put on record what was noted and spent."""
+        with self._lock:
+            acts, self._acts = self._acts, []
+            spent, self._spent = self._spent, {}
+        if not acts and not spent:
+            return
+        with self._store._transaction() as execute:
+            for start in range(0, len(acts), BATCH):
+                some = acts[start : start + BATCH]
+                places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
+                execute(ADD_ACTS + places, *(value for act in some for value in act))
+            for (key_id, day), used in spent.items():
+                execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
+
+    def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Act]:
+        """What was done in a tenant, newest first."""
+        rows, following = self._list(ACTS, tenant, limit, cursor)
+        names = ("id", "at", "key_id", "action", "status", "request_id", "address")
+        return Page([Act(**dict(zip(names, row)) | {"at": _utc(row[1])}) for row in rows], following)
+
+    def _list(self, select: str, tenant: str, limit: int, cursor: str | None) -> tuple[Sequence[Any], str | None]:
+        """A page of rows whose first column is an id that rises with time."""
+        asked = max(1, min(limit, 1000))
+        before, values = (" AND id < ?", (cursor,)) if cursor else ("", ())
+        rows = self._store._read(f"{select}{before} ORDER BY id DESC LIMIT ?", tenant, *values, asked + 1)
+        return rows[:asked], str(rows[asked - 1][0]) if len(rows) > asked else None
+
+    # Kept answers.
+
+    def claim(self, owner: str, name: str, request: str) -> Reply | None:
+        """Take a name for a request: None for the first who does, the kept answer for those after.
+
+        `Conflict` while the first is still at work, `Invalid` where the name was another request's.
+        """
+        with self._store._transaction() as execute:
+            execute(OLD_REPLIES, _now() - timedelta(seconds=REPLY_S))
+            if execute(CLAIM, owner, name, request, _now()):
+                return None
+            known, status, media, body = execute(REPLY, owner, name)[0]
+        if known != request:
+            raise Invalid(
+                f"The Idempotency-Key `{name}` was used for another request.", hint="Use a new one for each request."
+            )
+        if status is None:
+            raise Conflict(
+                f"The request with the Idempotency-Key `{name}` is still being worked on.", hint="Ask again in a while."
+            )
+        return Reply(status=status, media=media, body=body)
+
+    def keep(self, owner: str, name: str, reply: Reply | None) -> None:
+        """Keep the answer to a claimed request, or free its name where there is none worth keeping."""
+        with self._store._transaction() as execute:
+            if reply is None:
+                execute(FREE_REPLY, owner, name)
+            else:
+                execute(KEEP_REPLY, reply.status, reply.media, reply.body, owner, name)
+
+    # Reports.
+
+    def add_report(self, tenant: str, report: dict[str, Any]) -> Report:
+        """Keep what an agent tells of its work."""
+        made = Report(id=new_id("report"), at=_now(), **report)
+        body = json.dumps(report)
+        with self._store._transaction() as execute:
+            execute(ADD_REPORT, made.id, made.at, tenant, body)
+        return made
+
+    def reports(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Report]:
+        """What agents told, newest first."""
+        rows, following = self._list(REPORTS, tenant, limit, cursor)
+        return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in rows], following)
+
+
+def _key(row: tuple[Any, ...]) -> ApiKey:
+    names = ("id", "tenant", "name", "role", "limits", "created_at", "expires_at", "revoked_at")
+    fields = dict(zip(names, row)) | {"limits": json.loads(row[4])}
+    return ApiKey(**fields | {k: _utc(fields[k]) for k in names[5:] if fields[k] is not None})
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_plain(token: str) -> bool:
+    return token.isascii() and token.isprintable() and len(token) < 200
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _utc(value: str | datetime) -> datetime:
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return moment.astimezone(UTC)
+
+
+def _today() -> str:
+    return f"{_now():%Y-%m-%d}"

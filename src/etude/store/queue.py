@@ -1,0 +1,644 @@
+"""A durable queue in the store: agents are claimed, not actions, so that each does one thing at a time.
+
+The promises: an action ends as done, failed or cancelled and is never lost; no two workers run one agent at once;
+within a tenant the most urgent and then the oldest runs first, and between tenants turns are shared; what a step
+changed is committed together with its end, or not at all. A claim carries a token: whoever lost its lease (it died,
+hung or was cut off) can change nothing any more.
+
+All behaviour is here, over SQL that both databases read; a `Dialect` gives the rest. Agents are locked before their
+actions, everywhere, so that no two transactions wait for each other.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from etude import plugins
+from etude.errors import Conflict, NotFound
+from etude.ids import new_id
+from etude.store.base import Execute, Rows, Store
+
+Ring = tuple[str, int]
+"""What a bell says: `run` (something can be claimed), `control` (an agent was told something) or `event`."""
+Tell = Callable[[str, int], None]
+End = Literal["done", "failed", "cancelled", "delayed", "ready"]
+"""How a claim ends; after the last two the action runs again, later or as soon as it is its turn."""
+
+LEASE_S = 30.0
+BACKOFF_S = 0.2
+LONGEST_BACKOFF_S = 60.0
+ATTEMPTS = 3
+URGENCY = 100
+WAKE_URGENCY = 0
+REST_S = 60.0
+"""How long after the last try of a scheduled step, which failed, the schedule goes on."""
+BATCH = 1000
+
+CLAIMABLE = "status = 'active' AND running IS NULL AND head_seq IS NOT NULL"
+BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
+    WHERE a.agent = agents.no AND a.state = 'ready' ORDER BY a.urgency, a.created_at, a.seq LIMIT 1)"""
+
+FIND_AGENTS = "SELECT id, no, status FROM agents WHERE tenant = ? AND id {among text} ORDER BY no{lock}"
+LOCK_AGENTS = """SELECT no, status, step_no, tenant, id,
+    EXISTS (SELECT 1 FROM control c WHERE c.agent = agents.no AND c.applied_at IS NULL)
+    FROM agents WHERE no {among int} ORDER BY no{lock}"""
+ADD_ACTIONS = """INSERT INTO actions
+        (tenant, id, agent, kind, payload, urgency, created_at, run_after, state, max_attempts)
+    SELECT f.tenant, f.id, f.agent, f.kind, f.payload, f.urgency, {now},
+        CASE WHEN f.delay > 0 THEN {now} + f.delay END, CASE WHEN f.delay > 0 THEN 'delayed' ELSE 'ready' END, f.tries
+    FROM {rows tenant text, id text, agent int, kind text, payload text, urgency int, delay real, tries int} f
+    WHERE true ON CONFLICT (tenant, id) DO NOTHING"""
+REFRESH = f"UPDATE agents SET {BEST} WHERE no {{among int}} RETURNING status = 'active' AND running IS NULL"
+
+TENANTS = """WITH RECURSIVE t(tenant) AS (SELECT min(tenant) FROM agents UNION ALL
+    SELECT (SELECT min(a.tenant) FROM agents a WHERE a.tenant > t.tenant) FROM t WHERE t.tenant IS NOT NULL)
+    SELECT tenant FROM t WHERE tenant IS NOT NULL"""
+SHARES = f"""SELECT f.name, (SELECT count(*) FROM agents WHERE tenant = f.name AND running IS NOT NULL),
+    (SELECT count(*) FROM (SELECT 1 FROM agents WHERE tenant = f.name AND {CLAIMABLE} LIMIT ?) x)
+    FROM {{rows name text}} f"""
+PICK = f"""SELECT no, head_seq, tenant, id, kind, config, state, step_no, thread_id,
+    EXISTS (SELECT 1 FROM control c WHERE c.agent = agents.no AND c.applied_at IS NULL)
+    FROM agents WHERE {CLAIMABLE} AND tenant = ? ORDER BY head_urgency, head_created, head_seq LIMIT ?{{skip}}"""
+TAKE = """UPDATE actions SET state = 'running', attempts = attempts + 1, token = token + 1, worker = ?,
+    lease_until = {now} + ? WHERE seq {among int} AND state = 'ready'
+    RETURNING seq, token, id, kind, payload, urgency, created_at, attempts, max_attempts"""
+MARK = f"UPDATE agents SET running = f.action, {BEST} FROM {{rows agent int, action int}} f WHERE agents.no = f.agent"
+
+FINISH = """UPDATE actions SET state = f.state, last_error = coalesce(f.error, actions.last_error),
+    run_after = CASE WHEN f.state = 'delayed' THEN {now} + f.delay END, attempts = actions.attempts - f.refund,
+    processed_at = CASE WHEN f.state IN ('ready', 'delayed') THEN NULL ELSE {now} END, worker = NULL, lease_until = NULL
+    FROM {rows seq int, token int, state text, error text, delay real, refund int} f
+    WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running' RETURNING actions.seq"""
+FREE = f"""UPDATE agents SET running = NULL, {BEST},
+    status = CASE WHEN agents.status = 'destroying' THEN 'destroyed' ELSE agents.status END,
+    state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
+    tokens = agents.tokens + f.tokens, cost_usd = agents.cost_usd + f.cost, updated_at = {{now}},
+    last_output = coalesce(f.output, agents.last_output),
+    last_error = CASE WHEN f.steps > 0 THEN f.error ELSE agents.last_error END
+    FROM {{rows agent int, state text, steps int, done int, tokens int, cost real, output text, error text}} f
+    WHERE agents.no = f.agent"""
+ADD_STEPS = """INSERT INTO agent_steps
+        (agent, step_no, action, kind, input, output, outcome, error, started_at, ended_at, tokens, cost_usd)
+    SELECT f.agent, f.step_no, f.action, f.kind, f.input, f.output, f.outcome, f.error, {now} - f.seconds, {now},
+        f.tokens, f.cost
+    FROM {rows agent int, step_no int, action text, kind text, input text, output text, outcome text, error text,
+        seconds real, tokens int, cost real} f"""
+APPLY = "UPDATE control SET applied_at = {now} WHERE seq {among int} AND applied_at IS NULL"
+WAKING = """SELECT DISTINCT agent FROM control WHERE agent {among int} AND applied_at IS NULL
+    AND verb IN ('interrupt', 'resume', 'reload')"""
+DROP_TICKS = """UPDATE actions SET state = 'cancelled', processed_at = {now}
+    WHERE agent {among int} AND kind = 'tick' AND state IN ('ready', 'delayed')"""
+ADD_EVENTS = """INSERT INTO hub_events (tenant, topic, agent, body, created_at)
+    SELECT f.tenant, f.topic, f.agent, f.body, {now} FROM {rows tenant text, agent text, topic text, body text} f"""
+
+RENEW = """UPDATE actions SET lease_until = {now} + ? WHERE seq IN
+    (SELECT seq FROM actions WHERE worker = ? AND state = 'running' AND seq {among int}{skip})"""
+HELD = "SELECT seq, token, agent FROM actions WHERE worker = ? AND state = 'running'"
+DISOWN = """UPDATE actions SET state = 'ready', attempts = attempts - 1, worker = NULL, lease_until = NULL
+    WHERE seq {among int} AND worker = ? AND state = 'running'"""
+OWNERS = "SELECT DISTINCT worker FROM actions WHERE state = 'running'"
+LOST = """SELECT actions.seq, actions.agent, actions.worker, CASE WHEN f.worker IS NULL THEN 0 ELSE 1 END FROM actions
+    LEFT JOIN {rows worker text} f ON f.worker = actions.worker
+    WHERE actions.state = 'running' AND (actions.lease_until < {now} OR f.worker IS NOT NULL)"""
+REAP = """UPDATE actions SET state = CASE WHEN actions.attempts >= actions.max_attempts THEN 'failed' ELSE 'ready' END,
+    processed_at = CASE WHEN actions.attempts >= actions.max_attempts THEN {now} END,
+    last_error = 'worker ' || actions.worker || ' lost', worker = NULL, lease_until = NULL
+    FROM {rows seq int, worker text, dead int} f
+    WHERE actions.seq = f.seq AND actions.worker = f.worker AND actions.state = 'running'
+    AND (f.dead = 1 OR actions.lease_until < {now}) RETURNING actions.agent, actions.state, actions.kind"""
+RELEASE = f"UPDATE agents SET running = NULL, {BEST}, updated_at = {{now}} WHERE no {{among int}}"
+DUE = "SELECT DISTINCT agent FROM actions WHERE state = 'delayed' AND run_after <= {now}"
+PROMOTE = """UPDATE actions SET state = 'ready', run_after = NULL
+    WHERE agent {among int} AND state = 'delayed' AND run_after <= {now}"""
+NEXT_DUE = "SELECT min(run_after) - {now} FROM actions WHERE state = 'delayed'"
+OVERDUE = "SELECT no FROM agents WHERE status = 'destroying' AND (destroy_at < {now} - ? OR running IS NULL)"
+CANCEL_ALL = """UPDATE actions SET state = 'cancelled', processed_at = {now}, worker = NULL, lease_until = NULL,
+    token = token + 1 WHERE agent {among int} AND state IN ('ready', 'delayed', 'running')"""
+DESTROYED = """UPDATE agents SET status = 'destroyed', running = NULL, head_urgency = NULL, head_created = NULL,
+    head_seq = NULL, updated_at = {now} WHERE no {among int} AND status = 'destroying' RETURNING tenant, id"""
+OLDEST = """SELECT seq, CASE WHEN processed_at < {now} - ? THEN 1 ELSE 0 END,
+    CASE WHEN created_at < {now} - ? THEN 1 ELSE 0 END FROM actions WHERE seq > ? ORDER BY seq LIMIT ?"""
+REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL"
+REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
+    (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewAction:
+    """Something that an agent shall do. Of two with the same id, the second is not added."""
+
+    agent: str
+    kind: str = "message"
+    payload: str = "null"
+    id: str | None = None
+    urgency: int = URGENCY
+    delay: float = 0.0
+    attempts: int = ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An action that this worker runs now, and what is known of its agent. The token proves it."""
+
+    seq: int
+    token: int
+    id: str
+    kind: str
+    payload: str
+    urgency: int
+    created_at: float
+    attempts: int
+    max_attempts: int
+    agent: int
+    tenant: str
+    agent_id: str
+    agent_kind: str
+    config: str
+    state: str
+    step_no: int
+    thread_id: str | None
+    told: bool
+    """Whether something was said to the agent that no step has taken in."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """Something to tell whoever listens to a topic; the body is JSON."""
+
+    topic: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What a step did: a row of the agent's history, and the agent's new state."""
+
+    input: str
+    outcome: str
+    seconds: float
+    output: str | None = None
+    error: str | None = None
+    state: str | None = None
+    """None leaves the state as it was."""
+    done: bool = False
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a claim, with everything that is to be committed with it."""
+
+    claim: Claim
+    end: End
+    error: str | None = None
+    delay: float = 0.0
+    step: StepRecord | None = None
+    events: tuple[NewEvent, ...] = ()
+    applied: tuple[int, ...] = ()
+    """What was said to the agent and has been taken in."""
+    tick: float | None = None
+    """Seconds until the agent's next own step, which takes the place of the one planned."""
+    drop_tick: bool = False
+    """Plan no own step any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of a turn: new claims, and ends that came too late to count."""
+
+    claimed: list[Claim]
+    refused: list[Finish]
+
+
+def backoff(attempts: int) -> float:
+    """Seconds to wait after so many failed attempts."""
+    return float(min(LONGEST_BACKOFF_S, BACKOFF_S * 2**attempts))
+
+
+class Dialect(ABC):
+    """What the queue needs of a database beside plain SQL."""
+
+    now: ClassVar[str]
+    """The database's time in seconds."""
+    lock: ClassVar[str]
+    skip: ClassVar[str]
+    among: ClassVar[dict[str, str]]
+    """How a column is compared with a list of values, by their type."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self._statements: dict[str, str] = {}
+
+    @abstractmethod
+    def table(self, columns: Sequence[tuple[str, str]]) -> str:
+        """A table expression for rows of values, with columns of these names and types."""
+
+    @abstractmethod
+    def list_value(self, values: Sequence[object]) -> object:
+        """The value that `among` takes."""
+
+    @abstractmethod
+    def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
+        """The values that `table` takes; there is at least one row."""
+
+    @abstractmethod
+    def hold(self) -> bool:
+        """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[tuple[Execute, Execute]]:
+        """A transaction: how a statement is run for its rows, and how one is run whose rows nobody wants."""
+        with self.store._transaction() as execute:
+            yield execute, execute
+
+    def add_one(self, tenant: str, name: str, action: NewAction, origin: str) -> tuple[bool, bool] | None:
+        """Add an action in one round trip: whether its agent takes any, and whether it rang; None if it cannot."""
+        return None
+
+    @abstractmethod
+    def ring(self, execute: Execute, rings: Sequence[Ring], origin: str) -> None:
+        """Let other processes know when the transaction commits."""
+
+    @abstractmethod
+    def rung(self, rings: Sequence[Ring], origin: str) -> None:
+        """Let other processes know, now that the transaction has committed."""
+
+    @abstractmethod
+    def listen(self, origin: str, tell: Tell, ended: Callable[[], bool]) -> None:
+        """Tell every ring of other processes until it has ended; `all` where some may have been missed."""
+
+    def sql(self, template: str) -> str:
+        """The statement that a template stands for."""
+        known = self._statements.get(template)
+        if known is None:
+            known = self._statements[template] = re.sub(r"\{([^}]*)\}", self._fill, template)
+        return known
+
+    def _fill(self, found: re.Match[str]) -> str:
+        word, _, rest = found[1].partition(" ")
+        if word == "rows":
+            return self.table([(name, kind) for name, kind in (part.split() for part in rest.split(","))])
+        return self.among[rest] if word == "among" else str(getattr(self, word))
+
+
+class Queue:
+    """The queue of a store. Every method may be called from any thread.
+
+    What is added and looked for belongs to the store's tenant; what is claimed, to all of them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.tenant = store.tenant
+        self._owner: Any = getattr(store, "_owner", store)
+        self._dialect: Dialect = plugins.load("queue", self._owner.dialect)(self._owner)
+        self.origin = new_id("queue")
+        self._tells: list[Tell] = []
+        self._listening = threading.Event()
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._tenants: list[str] = []
+        self._served: dict[str, int] = {}
+
+    def of(self, tenant: str) -> Queue:
+        """The same queue, as another tenant adds to it: its bells ring here."""
+        view = Queue(self.store.scoped(tenant))
+        view._tells, view.origin = self._tells, self.origin
+        return view
+
+    # Transactions.
+
+    def read(self, template: str, *values: object) -> Rows:
+        """The rows of one SELECT, given as a template of the dialect."""
+        return self.store._read(self._dialect.sql(template), *values)
+
+    def list_value(self, values: Sequence[object]) -> object:
+        """The value of an `{among}`."""
+        return self._dialect.list_value(values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """All statements are committed together when the block ends; then those who wait are woken."""
+        with self._dialect.transaction() as (execute, run):
+            work = Transaction(self._dialect, execute, run)
+            yield work
+            rings = list(dict.fromkeys(work.rings))
+            self._dialect.ring(run, rings, self.origin)
+        for kind, agent in rings:
+            self._tell(kind, agent)
+        if rings:
+            self._dialect.rung(rings, self.origin)
+
+    # Bells.
+
+    def listen(self, tell: Tell) -> Callable[[], None]:
+        """Have `tell(kind, agent)` called for every ring, here or elsewhere; call what it returns to stop that."""
+        self._tells.append(tell)
+        with self._lock:
+            if not self._listening.is_set():
+                self._listening.set()
+                threading.Thread(target=self._listen, name="etude-bell", daemon=True).start()
+        return lambda: self._tells.remove(tell)
+
+    def _listen(self) -> None:
+        self._dialect.listen(self.origin, self._tell, lambda: self._closed.is_set() or self._owner._closed)
+
+    def _tell(self, kind: str, agent: int) -> None:
+        for tell in list(self._tells):
+            tell(kind, agent)
+
+    def close(self) -> None:
+        """Stop listening; the store stays open."""
+        self._closed.set()
+
+    # Adding.
+
+    def enqueue(self, *actions: NewAction) -> list[str]:
+        """Add actions, all or none, and return their ids. One whose id is known already is not added again."""
+        named = [(action, action.id or new_id("action")) for action in actions]
+        if len(named) != 1 or not self._enqueue_one(*named[0]):
+            with self.transaction() as work:
+                found = self.find(work, [action.agent for action in actions])
+                work.add_actions(
+                    (self.tenant, name, found[a.agent], a.kind, a.payload, a.urgency, float(a.delay), a.attempts)
+                    for a, name in named
+                )
+        return [name for _, name in named]
+
+    def _enqueue_one(self, action: NewAction, name: str) -> bool:
+        """Add one action in one round trip, where the database can; whether it could, and the agent takes it."""
+        added = self._dialect.add_one(self.tenant, name, action, self.origin)
+        if added and added[1]:
+            self._tell("run", 0)
+        return added is not None and added[0]
+
+    def find(self, work: Transaction, ids: Sequence[str]) -> dict[str, int]:
+        """The numbers of agents, which are locked; one that is not there or no more takes nothing."""
+        rows = work(FIND_AGENTS, self.tenant, self._dialect.list_value(sorted(set(ids))))
+        found = {agent_id: (no, status) for agent_id, no, status in rows}
+        for agent_id in ids:
+            if agent_id not in found:
+                raise no_agent(agent_id)
+            if found[agent_id][1] in ("destroying", "destroyed"):
+                raise Conflict(f"Agent `{agent_id}` is {found[agent_id][1]}.", hint="Create another.")
+        return {agent_id: no for agent_id, (no, _) in found.items()}
+
+    # Working.
+
+    def turn(self, finished: Sequence[Finish] = (), claim: int = 0, lease: float = LEASE_S) -> Turn:
+        """End what is done and claim up to `claim` more, in one transaction."""
+        with self.transaction() as work:
+            refused = self._finish(work, finished) if finished else []
+            claimed = self._claim(work, claim, lease) if claim > 0 else []
+        return Turn(claimed, refused)
+
+    def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
+        agents = work.lock({f.claim.agent for f in finished})
+        ends = {f.claim.seq: _last_end(f, agents[f.claim.agent].status) for f in finished}
+        rows = [
+            (f.claim.seq, f.claim.token, ends[f.claim.seq], clean(f.error), f.delay, int(f.end == "ready"))
+            for f in finished
+        ]
+        accepted = {seq for (seq,) in work(FINISH, *work.rows(rows))}
+        kept = [f for f in finished if f.claim.seq in accepted]
+        if kept:
+            self._record(work, kept, agents)
+            self._plan(work, kept, ends, agents)
+            work.do(FREE, *work.rows([_freed(f) for f in kept]))
+            work.add_events([(f.claim.tenant, f.claim.agent_id, e.topic, e.body) for f in kept for e in f.events])
+        return [f for f in finished if f.claim.seq not in accepted]
+
+    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, _Agent]) -> None:
+        steps = [
+            (
+                *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
+                *(f.step.output, f.step.outcome, f.step.error, f.step.seconds, f.step.tokens, f.step.cost_usd),
+            )
+            for f in kept
+            if f.step
+        ]
+        if steps:
+            work.do(ADD_STEPS, *work.rows(steps))
+        applied = [seq for f in kept for seq in f.applied]
+        if applied:
+            work.do(APPLY, work.list(applied))
+
+    def _plan(self, work: Transaction, kept: Sequence[Finish], ends: dict[int, str], agents: dict[int, _Agent]) -> None:
+        """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""
+        ticks = {
+            f.claim.agent: REST_S if f.tick is None else f.tick
+            for f in kept
+            if f.tick is not None or (f.claim.kind == "tick" and ends[f.claim.seq] == "failed" and not f.drop_tick)
+        }
+        dropped = [f.claim.agent for f in kept if f.drop_tick or f.claim.agent in ticks]
+        if dropped:
+            work.do(DROP_TICKS, work.list(dropped))
+        told = [f.claim.agent for f in kept if agents[f.claim.agent].told and ends[f.claim.seq] != "ready"]
+        woken = [no for (no,) in work(WAKING, work.list(told))] if told else []
+        planned = [(no, "tick", URGENCY, delay) for no, delay in ticks.items()]
+        planned += [(no, "wake", WAKE_URGENCY, 0.0) for no in woken]
+        rows = [
+            (agents[no].tenant, new_id("action"), no, kind, "null", urgency, delay, ATTEMPTS)
+            for no, kind, urgency, delay in planned
+            if agents[no].status in ("active", "paused")
+        ]
+        if rows:
+            work.do(ADD_ACTIONS, *work.rows(rows))
+
+    def _claim(self, work: Transaction, count: int, lease: float) -> list[Claim]:
+        picked = self._pick(work, count)
+        if not picked:
+            return []
+        taken = {row[0]: row for row in work(TAKE, self.store.worker_id, lease, work.list([p[1] for p in picked]))}
+        work.do(MARK, *work.rows([(no, head if head in taken else None) for no, head, *_ in picked]))
+        return [Claim(*taken[head], *(no, *rest)) for no, head, *rest in picked if head in taken]
+
+    def _pick(self, work: Transaction, count: int) -> Rows:
+        """Lock the agents whose turn it is; several tenants share, those with the fewest at work first."""
+        if len(self._tenants) == 1:
+            picked = work(PICK, self._tenants[0], count)
+            if picked:
+                return picked
+        # A tenant may have come since the last look.
+        self._tenants = [str(name) for (name,) in work(TENANTS)]
+        shares = self._share(work, count) if len(self._tenants) > 1 else dict.fromkeys(self._tenants, count)
+        return [row for tenant, share in shares.items() for row in work(PICK, tenant, share)]
+
+    def _share(self, work: Transaction, count: int) -> dict[str, int]:
+        loads = {n: (int(r), int(w)) for n, r, w in work(SHARES, count, *work.rows([(n,) for n in self._tenants]))}
+        shares: dict[str, int] = {}
+        for _ in range(count):
+            waiting = [name for name, (_, ready) in loads.items() if ready > 0]
+            if not waiting:
+                break
+            # Of those with as few at work, the one whose last turn is longest ago.
+            name = min(waiting, key=lambda n: (loads[n][0], self._served.get(n, 0)))
+            shares[name] = shares.get(name, 0) + 1
+            loads[name] = (loads[name][0] + 1, loads[name][1] - 1)
+            self._served[name] = max(self._served.values(), default=0) + 1
+        return shares
+
+    # Keeping alive.
+
+    def hold(self) -> bool:
+        """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
+        return self._dialect.hold()
+
+    def heartbeat(self, running: Collection[int], lease: float = LEASE_S) -> set[tuple[int, int]]:
+        """Renew the leases of these actions; the actions, with their tokens, that this worker still holds."""
+        with self.transaction() as work:
+            work.do(RENEW, lease, self.store.worker_id, work.list(sorted(running)))
+        return {(seq, token) for seq, token, _ in self.read(HELD, self.store.worker_id)}
+
+    def disown(self, running: Collection[int]) -> None:
+        """Give back what this worker holds without running it, as after a claim whose commit it never heard of."""
+        held = [(seq, no) for seq, _, no in self.read(HELD, self.store.worker_id) if seq not in running]
+        if held:
+            with self.transaction() as work:
+                work.lock({no for _, no in held})
+                work.do(DISOWN, work.list([seq for seq, _ in held]), self.store.worker_id)
+                work.do(RELEASE, work.list([no for _, no in held]))
+                work.rings.append(("run", 0))
+
+    def sweep(self, fence: float = 2.0) -> float | None:
+        """Take back what lost workers held, and make ready what is due; seconds until something else is.
+
+        An agent whose grace ended `fence` seconds ago is destroyed, whatever its step still does.
+        """
+        owners = {worker for (worker,) in self.read(OWNERS)} - {self.store.worker_id}
+        dead = self.store._dead(owners) if owners else set()
+        lost = self.read(LOST, *self._dialect.table_values([(w,) for w in dead] or [("",)]))
+        due = self.read(DUE)
+        overdue = self.read(OVERDUE, fence)
+        if lost or due or overdue:
+            with self.transaction() as work:
+                self._take_back(work, lost, [no for (no,) in due], [no for (no,) in overdue])
+        self._tenants = [str(name) for (name,) in self.read(TENANTS)]
+        after = self.read(NEXT_DUE)[0][0]
+        return None if after is None else max(0.0, float(after))
+
+    def _take_back(self, work: Transaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
+        agents = work.lock({*(row[1] for row in lost), *due, *overdue})
+        if lost:
+            rows = [(seq, worker, dead) for seq, _, worker, dead in lost]
+            reaped = work(REAP, *work.rows(rows))
+            again = [no for no, state, kind in reaped if state == "failed" and kind == "tick"]
+            planned = [
+                (agents[n].tenant, new_id("action"), n, "tick", "null", URGENCY, REST_S, ATTEMPTS) for n in again
+            ]
+            if planned:
+                work.do(ADD_ACTIONS, *work.rows(planned))
+            work.do(RELEASE, work.list([no for no, _, _ in reaped]))
+            # An agent that was to be destroyed once its step ends: the step ended with its worker.
+            overdue = [*overdue, *(no for no, _, _ in reaped if agents[no].status == "destroying")]
+        if due:
+            work.do(PROMOTE, work.list(due))
+            work.do(REFRESH, work.list(due))
+        if overdue:
+            work.do(CANCEL_ALL, work.list(overdue))
+            gone = work(DESTROYED, work.list(overdue))
+            work.add_events([(tenant, agent_id, "agent.destroyed", "{}") for tenant, agent_id in gone])
+        work.rings.append(("run", 0))
+
+    def prune(self, days: float) -> int:
+        """Remove actions that ended, and events that were told, more than so many days ago; how many there were."""
+        seconds, after, removed = days * 86400, 0, 0
+        while rows := self.read(OLDEST, seconds, seconds, after, BATCH):
+            ended = [seq for seq, old, _ in rows if old]
+            if ended:
+                with self.transaction() as work:
+                    work.do(REMOVE, work.list(ended))
+                removed += len(ended)
+            after = rows[-1][0]
+            if not rows[-1][2]:
+                break
+        while True:
+            with self.transaction() as work:
+                gone = len(work(REMOVE_EVENTS, seconds, BATCH))
+            removed += gone
+            if gone < BATCH:
+                return removed
+
+
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    status: str
+    step_no: int
+    tenant: str
+    id: str
+    told: bool
+
+
+class Transaction:
+    """Statements that are committed together, and the bells to ring then."""
+
+    def __init__(self, dialect: Dialect, execute: Execute, run: Execute) -> None:
+        self._dialect = dialect
+        self._execute = execute
+        self._run = run
+        self.rings: list[Ring] = []
+
+    def __call__(self, template: str, *values: object) -> Rows:
+        """The rows of a statement, given as a template of the dialect."""
+        return self._execute(self._dialect.sql(template), *values)
+
+    def do(self, template: str, *values: object) -> None:
+        """Run a statement for what it changes; it may be sent together with the next."""
+        self._run(self._dialect.sql(template), *values)
+
+    def list(self, values: Sequence[object]) -> object:
+        """The value of an `{among}`."""
+        return self._dialect.list_value(values)
+
+    def rows(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
+        """The values of a `{rows}`."""
+        return self._dialect.table_values(rows)
+
+    def lock(self, agents: set[int]) -> dict[int, _Agent]:
+        """Lock agents until the transaction ends; what they are now."""
+        found = self(LOCK_AGENTS, self.list(sorted(agents)))
+        return {no: _Agent(status, step, tenant, name, bool(told)) for no, status, step, tenant, name, told in found}
+
+    def add_actions(self, actions: Iterator[tuple[object, ...]]) -> None:
+        """Add actions of agents that are locked: tenant, id, agent, kind, payload, urgency, delay, attempts."""
+        added = self(f"{ADD_ACTIONS} RETURNING agent, state", *self.rows(list(actions)))
+        ready = sorted({agent for agent, state in added if state == "ready"})
+        woken = self(REFRESH, self.list(ready)) if ready else []
+        if len(ready) < len(added) or any(idle for (idle,) in woken):
+            self.rings.append(("run", 0))
+
+    def add_events(self, events: Sequence[tuple[str, str | None, str, str]]) -> None:
+        """Tell whoever listens, once the transaction is committed: tenant, agent, topic, body."""
+        if events:
+            self.do(ADD_EVENTS, *self.rows(events))
+            self.rings.append(("event", 0))
+
+
+def _last_end(finish: Finish, status: str) -> str:
+    # An agent that is to go runs nothing again.
+    return "cancelled" if status in ("destroying", "destroyed") and finish.end in ("ready", "delayed") else finish.end
+
+
+def _freed(finish: Finish) -> tuple[object, ...]:
+    step = finish.step
+    if step is None:
+        return (finish.claim.agent, None, 0, None, 0, 0.0, None, None)
+    numbers = (1, int(step.done), step.tokens, step.cost_usd)
+    return (finish.claim.agent, step.state, *numbers, step.output, step.error)
+
+
+def clean(text: str | None) -> str | None:
+    """Text that every database keeps."""
+    return text and text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def no_agent(agent_id: str) -> NotFound:
+    """There is no such agent."""
+    return NotFound(f"There is no agent `{agent_id}`.", hint="List them: `etude agents list`.")

@@ -1,0 +1,324 @@
+"""What can be watched from outside: metrics for Prometheus, traces over OpenTelemetry, logs as JSON.
+
+Metrics and traces are readers of events: they hear that a run went on, read what it became, and touch nothing.
+All names that outside systems know are here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from etude import __version__
+from etude.entities import ENDED, Run, Step
+from etude.errors import EtudeError, Unavailable
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from etude.settings import TelemetrySettings
+    from etude.store.base import Store
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_FACTS = ("request_id", "tenant", "key", "run_id", "thread_id")
+
+
+class Metrics:
+    """Counts of one process, in a registry of its own."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self._registry = registry = CollectorRegistry()
+        self._requests = Histogram(
+            "etude_http_request_seconds",
+            "HTTP requests.",
+            ["method", "route", "status"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._runs = Counter("etude_runs_total", "Runs that ended.", ["kind", "status"], registry=registry)
+        self._run_seconds = Histogram(
+            "etude_run_seconds", "Time from start to end.", ["kind"], buckets=SECONDS, registry=registry
+        )
+        self._cells = Counter(
+            "etude_sandbox_cells_total", "Cells in sandboxes.", ["provider", "outcome"], registry=registry
+        )
+        self._sessions = Counter(
+            "etude_sessions_started_total", "Sessions that ran a first cell.", ["provider"], registry=registry
+        )
+        self._tokens = Counter("etude_tokens_total", "Tokens of models.", ["direction"], registry=registry)
+        self._cost = Counter("etude_cost_usd_total", "Money for models, where the price is known.", registry=registry)
+        self._replays = Counter(
+            "etude_replay_hits_total", "Runs answered by a script, without a model.", registry=registry
+        )
+        self._open = Gauge("etude_runs_open", "Runs that have not ended.", ["status"], registry=registry)
+        self._streams = Gauge("etude_streams_open", "Event streams.", registry=registry)
+        Gauge("etude_info", "This process.", ["version"], registry=registry).labels(__version__).set(1)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    def run_ended(self, run: Run, provider: str) -> None:
+        """Count a run."""
+        self._runs.labels(run.kind, run.status).inc()
+        if run.started_at and run.ended_at:
+            self._run_seconds.labels(run.kind).observe(max((run.ended_at - run.started_at).total_seconds(), 0.0))
+        self._tokens.labels("in").inc(run.usage.tokens_in)
+        self._tokens.labels("out").inc(run.usage.tokens_out)
+        self._cost.inc(run.usage.cost_usd)
+        if run.kind == "ask" and run.parent is not None and not run.usage.model_calls:
+            self._replays.inc()
+        for step in run.steps:
+            if step.kind == "python":
+                self._cells.labels(provider, step.outcome or "open").inc()
+                if step.params.get("cell") == 1:
+                    self._sessions.labels(provider).inc()
+
+    def measure(self, streams: int, runs: dict[str, int]) -> None:
+        """What stands now: open streams, and runs by status; `queued` is the depth of the queue."""
+        self._streams.set(streams)
+        for status, count in runs.items():
+            self._open.labels(status).set(count)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)
+
+
+class Observer:
+    """Reads runs once they have ended, in a thread of its own, and shows each to all who want to see it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._readers: list[Callable[[Run], None]] = []
+        self._changed: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+        self._stops: dict[str, Callable[[], None]] = {}
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._thread = threading.Thread(target=self._read, name="etude-observer", daemon=True)
+        self._thread.start()
+        self.watch(store.tenant)
+
+    def show(self, reader: Callable[[Run], None]) -> None:
+        """Call `reader` with every run of a watched tenant that ends from now on."""
+        self._readers.append(reader)
+
+    def watch(self, tenant: str) -> None:
+        """See the runs of a tenant too."""
+        if tenant not in self._stops:
+            # The store itself hears of every tenant's runs, a tenant's view of its own alone.
+            view = self._store.scoped(tenant)
+            self._stops[tenant] = view.subscribe(lambda run_id, _: self._changed.put((tenant, run_id)))
+
+    def _read(self) -> None:
+        while (change := self._changed.get()) is not None:
+            tenant, run_id = change
+            try:
+                run = self._store.scoped(tenant).run(run_id)
+                if run.status in ENDED and self._is_new(run_id):
+                    for reader in self._readers:
+                        reader(run)
+            except EtudeError:
+                # Another tenant's run, which its own subscription sees; or the store is gone for now.
+                continue
+            except Exception:
+                logging.getLogger("etude.telemetry").exception("a reader of runs failed")
+
+    def _is_new(self, run_id: str) -> bool:
+        """Whether the run was not shown yet: one that has ended may still get a note."""
+        new = run_id not in self._seen
+        self._seen[run_id] = None
+        if len(self._seen) > 10_000:
+            self._seen.popitem(last=False)
+        return new
+
+    def close(self) -> None:
+        """Show what is waiting and end."""
+        for stop in self._stops.values():
+            stop()
+        self._changed.put(None)
+        self._thread.join(5)
+
+
+# Traces.
+
+
+class Traces:
+    """Runs as traces, in the names of OpenTelemetry's GenAI conventions, over OTLP; content only where asked for."""
+
+    def __init__(self, settings: TelemetrySettings, provider: TracerProvider | None = None) -> None:
+        self._content = settings.content
+        self._provider = provider or _open_provider(settings)
+        self._tracer = self._provider.get_tracer("etude", __version__)
+
+    def send(self, run: Run, user: str | None = None) -> None:
+        """One run as a trace: a span for the run, below it one for each step."""
+        from opentelemetry import trace
+
+        start = run.started_at or run.created_at
+        attributes = _of_run(run) | (self._said(run) if self._content else {})
+        attributes |= {"user.id": user, "mlflow.trace.user": user} if user else {}
+        root = self._tracer.start_span(
+            _name_of_run(run), context=trace.set_span_in_context(trace.INVALID_SPAN), start_time=_ns(start)
+        )
+        root.set_attributes(attributes)
+        spans = {"": root}
+        for step in run.steps:
+            # A tool works after the turn that called it: both are parts of the agent's work, side by side.
+            above = root if step.kind == "tool" else spans.get(step.parent or "", root)
+            span = self._tracer.start_span(
+                _name_of_step(step), context=trace.set_span_in_context(above), start_time=_ns(step.started_at)
+            )
+            span.set_attributes(_of_step(step) | (self._done(step) if self._content else {}))
+            if step.error:
+                _set_error(span, step.error)
+            spans[step.id] = span
+        for step in reversed(run.steps):
+            spans[step.id].end(_ns(step.ended_at or run.ended_at or start))
+        if run.error:
+            _set_error(root, run.error)
+        root.end(_ns(run.ended_at or start))
+
+    def _said(self, run: Run) -> dict[str, Any]:
+        return {"mlflow.spanInputs": json.dumps(run.text), "mlflow.spanOutputs": json.dumps(run.answer or "")}
+
+    def _done(self, step: Step) -> dict[str, Any]:
+        shown: dict[str, Any] = {"etude.code": step.code}
+        if step.kind == "tool":
+            shown |= {"gen_ai.tool.call.arguments": str(step.params.get("arguments", ""))}
+        return shown
+
+    def close(self) -> None:
+        """Send what is waiting."""
+        self._provider.shutdown()
+
+
+def _open_provider(settings: TelemetrySettings) -> TracerProvider:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise Unavailable("OpenTelemetry is not installed.", hint="pip install 'etude[otel]'") from None
+    resource = Resource.create({"service.name": "etude", "service.version": __version__})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    exporter = OTLPSpanExporter(settings.otlp, headers=dict(settings.headers))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _name_of_run(run: Run) -> str:
+    return "invoke_agent etude" if run.kind == "ask" else f"etude {run.kind}"
+
+
+def _of_run(run: Run) -> dict[str, Any]:
+    known: dict[str, Any] = {"etude.run.id": run.id, "etude.run.kind": run.kind, "etude.run.status": run.status}
+    if run.kind == "ask":
+        known |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "etude", "mlflow.spanType": "AGENT"}
+        known |= {
+            "gen_ai.usage.input_tokens": run.usage.tokens_in,
+            "gen_ai.usage.output_tokens": run.usage.tokens_out,
+        }
+    if run.thread_id:
+        known |= {"gen_ai.conversation.id": run.thread_id, "mlflow.trace.session": run.thread_id}
+    if run.source:
+        known |= {"gen_ai.data_source.id": run.source}
+    return known
+
+
+def _name_of_step(step: Step) -> str:
+    match step.kind:
+        case "model":
+            return f"chat {step.code}"
+        case "tool":
+            return f"execute_tool {step.code}"
+        case kind:
+            return f"etude {kind}"
+
+
+def _of_step(step: Step) -> dict[str, Any]:
+    known: dict[str, Any] = {"etude.step.id": step.id, "etude.step.outcome": step.outcome or "open"}
+    match step.kind:
+        case "model":
+            provider, _, model = step.code.rpartition(":")
+            known |= {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": provider or "etude",
+                "gen_ai.request.model": model,
+                "gen_ai.usage.input_tokens": step.usage.tokens_in,
+                "gen_ai.usage.output_tokens": step.usage.tokens_out,
+                "mlflow.spanType": "CHAT_MODEL",
+            }
+        case "tool":
+            known |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.code, "mlflow.spanType": "TOOL"}
+        case "sql":
+            known |= {"db.system.name": step.dialect or "", "db.namespace": step.source or ""}
+        case _:
+            pass
+    return known
+
+
+def _set_error(span: Any, error: dict[str, Any]) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    # The detail may quote data; the code does not.
+    span.set_attribute("error.type", str(error.get("code", "internal")))
+    span.set_status(Status(StatusCode.ERROR, str(error.get("title", ""))))
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp() * 1e9)
+
+
+# Logs.
+
+
+class JsonLines(logging.Formatter):
+    """Log records as one line of JSON each, with the ids that tie them to requests, threads and runs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        line: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: getattr(record, name) for name in _FACTS if getattr(record, name, None) is not None}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class AccessLog:
+    """A line of JSON for each request. Lines are put together and written a few times a second: they are many."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lines: list[str] = []
+
+    def add(self, message: str, status: int, seconds: float, facts: dict[str, str]) -> None:
+        """Note a request."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        known = "".join(f', "{name}": {json.dumps(value)}' for name, value in facts.items())
+        self._lines.append(
+            f'{{"at": "{at}", "level": "info", "logger": "etude.http", "message": {json.dumps(message)}, '
+            f'"status": {status}, "ms": {seconds * 1000:.2f}{known}}}\n'
+        )
+
+    def write(self) -> None:
+        """Write what was noted."""
+        lines, self._lines = self._lines, []
+        if lines:
+            self._out.write("".join(lines))
+            self._out.flush()

@@ -1,0 +1,98 @@
+"""Each test of agents runs over SQLite and over a real Postgres."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from etude.agents.base import DONE, Context, Item, Kind, Step
+from etude.agents.control import Agents
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.entities import Entity
+from etude.store.queue import Queue
+
+
+class Anything(Entity):
+    """A configuration for tests."""
+
+    note: str = ""
+
+
+class Script(Kind[Anything]):
+    """Does what a test says: `do` is called with the context, the state and the inbox."""
+
+    Config = Anything
+    do: ClassVar[Callable[[Context, dict[str, Any], list[Item]], Step]]
+
+    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        return type(self).do(ctx, state, inbox)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/etude.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def open_app(store_url: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
+    """A function that opens etude as another process would."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(App(home=tmp_path / "home", store=store_url))
+
+
+@pytest.fixture
+def app(open_app: Callable[[], App]) -> App:
+    return open_app()
+
+
+@pytest.fixture
+def agents(app: App) -> Iterator[Agents]:
+    queue = Queue(app.store)
+    yield Agents(app.store, queue)
+    queue.close()
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> type[Script]:
+    """A kind of agent for this test, known as `script`."""
+    from etude import plugins
+
+    kind = type("ScriptHere", (Script,), {"do": staticmethod(lambda ctx, state, inbox: Step(next=DONE))})
+    module = f"{kind.__module__}_{id(kind)}"
+    import sys
+    import types
+
+    made = types.ModuleType(module)
+    made.kind = kind  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module, made)
+    monkeypatch.setitem(plugins.BUILT_IN["agent"], "script", f"{module}:kind")
+    return kind
+
+
+@pytest.fixture
+def work(app: App, agents: Agents) -> Iterator[Callable[..., Worker]]:
+    """A function that starts a worker; all are stopped at the end."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> Worker:
+            return stack.enter_context(Worker(app, agents.queue, **options))
+
+        yield start
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait for something to come true; what it is then."""
+    until = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < until, "it never came true"
+        threading.Event().wait(0.01)
+    return found

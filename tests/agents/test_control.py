@@ -1,0 +1,82 @@
+"""The verbs refuse what cannot be, and say what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from etude.agents.control import Agents
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
+
+
+def test_an_agent_is_created_once(agents: Agents) -> None:
+    made = agents.create("echo", {"subject": "tea"}, id="e")
+    assert (made.id, made.status, made.activity) == ("e", "active", "queued")
+    assert made.config == {"subject": "tea", "interval_s": 60.0}
+    with pytest.raises(Conflict, match="There is an agent `e` already"):
+        agents.create("echo", {"subject": "tea"}, id="e")
+    assert agents.create("echo", {"subject": "tea"}).id.startswith("agent_")
+
+
+@pytest.mark.parametrize("name", ["a b", "-x", "x" * 200, "ä", ""])
+def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
+    if name:
+        with pytest.raises(Invalid, match="cannot name an agent"):
+            agents.create("echo", {"subject": "tea"}, id=name)
+
+
+def test_a_configuration_is_checked(agents: Agents) -> None:
+    with pytest.raises(Invalid, match="not valid at `interval_s`") as caught:
+        agents.create("echo", {"subject": "tea", "interval_s": -1})
+    assert "`subject`" in caught.value.hint
+    with pytest.raises(Invalid, match="There is no agent `nothing`"):
+        agents.create("nothing")
+
+
+def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
+    for verb in (
+        agents.pause,
+        agents.resume,
+        agents.interrupt,
+        agents.destroy,
+        agents.reload,
+        agents.steps,
+        agents.get,
+    ):
+        with pytest.raises(NotFound, match="There is no agent `nobody`"):
+            verb("nobody")
+    with pytest.raises(NotFound):
+        agents.steer("nobody", "hello")
+
+
+def test_what_is_said_is_json_and_not_too_long(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="e")
+    with pytest.raises(Invalid, match="cannot be said as JSON"):
+        agents.message("e", object())
+    with pytest.raises(Invalid, match="too many for a message"):
+        agents.interrupt("e", "x" * (1 << 21))
+    with pytest.raises(Invalid, match="There is no guidance"):
+        agents.steer("e", None)
+    with pytest.raises(Invalid, match="`soon` is no way to pause"):
+        agents.pause("e", mode="soon")  # type: ignore[arg-type]
+
+
+def test_lists_have_pages(agents: Agents) -> None:
+    for n in range(5):
+        agents.create("echo", {"subject": "tea"}, id=f"e{n}")
+    first = agents.list(limit=3)
+    assert [a.id for a in first.items] == ["e4", "e3", "e2"]
+    assert [a.id for a in agents.list(limit=3, cursor=first.next).items] == ["e1", "e0"]
+    with pytest.raises(Invalid, match="not a cursor"):
+        agents.list(cursor="x")
+
+
+def test_waiting_has_an_end(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="e")
+    name = agents.message("e", "hello")
+    with pytest.raises(LimitExceeded, match=r"still ready after 0\.05 s"):
+        agents.wait(name, timeout=0.05)
+
+
+def test_a_secret_is_not_shown(agents: Agents) -> None:
+    made = agents.create("webhook", {"url": "https://example.com/x", "secret": "swordfish!"}, id="w")
+    assert made.config["secret"] == "***" and agents.config("w")["secret"] == "swordfish!"

@@ -1,0 +1,189 @@
+"""The hub: events by topic, live and from the past, in order, across processes; webhooks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from tests.agents.conftest import wait_until
+
+from etude.agents.control import Agents
+from etude.agents.hub import KEPT, Hub
+from etude.agents.kinds.webhook import sign, verify
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.errors import Invalid
+from etude.store.queue import Queue
+from etude.store.topics import Topics, settled
+
+
+@pytest.fixture
+def hub(agents: Agents) -> Iterator[Hub]:
+    with Hub(agents.queue) as hub:
+        yield hub
+
+
+def test_events_come_by_topic_and_agent(hub: Hub) -> None:
+    everything = hub.subscribe()
+    tests = hub.subscribe(["tests.*"])
+    mine = hub.subscribe(agent="me")
+    hub.publish("tests.completed", {"passed": 7})
+    hub.publish("other", None, agent="me")
+    assert [e.body for e in tests.read(timeout=20)] == [{"passed": 7}]
+    wait_until(lambda: hub.at >= 2)
+    assert [e.topic for e in everything.read()] == ["tests.completed", "other"]
+    assert [e.topic for e in mine.read()] == ["other"]
+
+
+def test_who_comes_back_reads_on_from_the_last_id(hub: Hub, agents: Agents) -> None:
+    for n in range(3):
+        hub.publish("n", n)
+    wait_until(lambda: hub.at >= 3)
+    place = hub.subscribe(after=0)
+    first = place.read()
+    assert [e.body for e in first] == [0, 1, 2]
+    with Hub(agents.queue) as later:
+        assert [e.body for e in later.subscribe(after=first[0].id).read()] == [1, 2]
+
+
+def test_who_is_too_slow_reads_from_the_store(hub: Hub, agents: Agents) -> None:
+    slow = hub.subscribe(["n"])
+    with agents.queue.transaction() as work:
+        work.add_events([("main", None, "n", str(n)) for n in range(KEPT + 500)])
+    wait_until(lambda: hub.at >= KEPT + 500)
+    seen: list[int] = []
+    while len(seen) < KEPT + 500:
+        seen += [e.body for e in slow.read(timeout=20)]
+    assert seen == list(range(KEPT + 500))
+
+
+def test_another_process_is_told(hub: Hub, open_app: Callable[[], App]) -> None:
+    place = hub.subscribe()
+    Topics(Queue(open_app().store)).publish("from.elsewhere", 1)
+    assert [e.topic for e in place.read(timeout=20)] == ["from.elsewhere"]
+
+
+def test_tenants_hear_their_own(hub: Hub, app: App) -> None:
+    ours, theirs = hub.subscribe(), hub.subscribe(tenant="theirs")
+    Topics(Queue(app.store.scoped("theirs"))).publish("x", 1)
+    assert [e.tenant for e in theirs.read(timeout=20)] == ["theirs"]
+    assert ours.read() == []
+
+
+def test_an_id_that_may_still_come_is_waited_for() -> None:
+    def row(event_id: int, young: int) -> tuple[Any, ...]:
+        return (event_id, "main", "t", None, "{}", 0.0, young)
+
+    assert len(settled([row(1, 1), row(2, 1), row(4, 1)], 0)) == 2
+    assert len(settled([row(1, 1), row(2, 1), row(4, 0)], 0)) == 3
+    assert len(settled([row(7, 1)], 5)) == 0
+
+
+def test_a_topic_has_a_plain_name(hub: Hub) -> None:
+    with pytest.raises(Invalid, match="cannot name a topic"):
+        hub.publish("What? *", 1)
+    with pytest.raises(Invalid, match="An event is JSON"):
+        hub.publish("x", object())
+
+
+def test_verbs_and_steps_are_told_in_order(hub: Hub, agents: Agents, app: App) -> None:
+    place = hub.subscribe(agent="e")
+    with Worker(app, agents.queue):
+        agents.create("echo", {"subject": "tea", "interval_s": 3600}, id="e")
+        wait_until(lambda: len(agents.steps("e")) == 1)
+        agents.destroy("e")
+    seen = wait_until(lambda: (s := hub.subscribe(agent="e", after=0).read()) and len(s) == 3 and s)
+    assert [e.topic for e in seen] == ["agent.created", "agent.step", "agent.destroyed"]
+    assert seen[1].body["output"] == "1. tea: worth another look."
+    assert [e.id for e in place.read()] == [e.id for e in seen]
+
+
+class Receiver:
+    """A server that takes deliveries, and can be told to fail."""
+
+    def __init__(self) -> None:
+        self.failing = 0
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if outer.failing:
+                    outer.failing -= 1
+                    self.send_response(503)
+                else:
+                    outer.got.append((dict(self.headers), body))
+                    self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+def test_a_webhook_gets_its_events_signed_and_in_order(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+    receiver.failing = 2
+    with Worker(app, agents.queue):
+        agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["tests.*"]}, id="hook")
+        for n in range(10):
+            hub.publish("tests.completed", n)
+            hub.publish("noise", n)
+        wait_until(lambda: len(receiver.got) == 10)
+    assert [json.loads(body)["body"] for _, body in receiver.got] == list(range(10))
+    for headers, body in receiver.got:
+        assert verify("swordfish!", body, headers["X-Etude-Signature"])
+        assert not verify("another!!", body, headers["X-Etude-Signature"])
+        assert headers["X-Etude-Event"] == str(json.loads(body)["id"]) and "tenant" not in json.loads(body)
+
+
+def test_a_webhook_goes_on_where_it_was_after_a_restart(
+    agents: Agents, open_app: Callable[[], App], hub: Hub, receiver: Receiver
+) -> None:
+    agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    for life in range(2):
+        hub.publish("n", life * 2)  # while nobody works
+        with Worker(open_app()):
+            wait_until(lambda n=life: len(receiver.got) == 2 * n + 1)
+            hub.publish("n", life * 2 + 1)
+            wait_until(lambda n=life: len(receiver.got) == 2 * n + 2)
+    assert [json.loads(body)["body"] for _, body in receiver.got] == [0, 1, 2, 3]
+
+
+def test_a_signature_that_is_old_or_odd_is_refused() -> None:
+    assert not verify("secret", b"x", sign("secret", b"x", 1))
+    assert not verify("secret", b"x", "nonsense")
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "http://"])
+def test_a_webhook_goes_to_the_web_alone(agents: Agents, url: str) -> None:
+    with pytest.raises(Invalid, match="http or https"):
+        agents.create("webhook", {"url": url, "secret": "swordfish!"})
+
+
+def test_a_webhook_to_the_machines_own_network_is_refused(agents: Agents, app: App, hub: Hub) -> None:
+    config = {"url": "http://169.254.169.254/latest", "secret": "swordfish!", "topics": ["n"]}
+    with Worker(app, agents.queue):
+        agents.create("webhook", config, id="hook")
+        hub.publish("n", 1)
+        assert "own network" in wait_until(lambda: agents.get("hook").last_error)

@@ -1,0 +1,316 @@
+"""A worker runs steps; what was promised about pausing, steering, interrupting and destroying holds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.agents.conftest import Script, wait_until
+
+from etude.agents.base import DONE, IDLE, Context, Item, Next, Step
+from etude.agents.control import Agents
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.errors import Conflict
+
+Work = Callable[..., Worker]
+
+
+class Gate:
+    """A step that waits to be let through, and does not mind being broken off."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.seen: list[list[Item]] = []
+        self.guided: list[Any] = []
+
+    def __call__(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        self.seen.append(inbox)
+        self.entered.release()
+        stop = threading.Event()
+        with ctx.cancel.stopping(stop.set):
+            while not self.open.is_set() and not stop.is_set():
+                self.open.wait(0.005)
+        ctx.partial = "half"
+        ctx.check()
+        self.guided += ctx.guidance()
+        return Step(state={"steps": state.get("steps", 0) + 1}, output="whole", next=DONE)
+
+    def wait(self) -> None:
+        assert self.entered.acquire(timeout=20)
+
+
+@pytest.fixture
+def gate(script: type[Script]) -> Gate:
+    gate = Gate()
+    script.do = staticmethod(gate)
+    return gate
+
+
+def outcomes(agents: Agents, agent_id: str) -> list[tuple[str, Any]]:
+    return [(s.outcome, s.output) for s in agents.steps(agent_id)]
+
+
+def test_a_step_changes_state_and_history_together(agents: Agents, work: Work, script: type[Script]) -> None:
+    def count(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        n = state.get("n", 0) + 1
+        return Step(state={"n": n}, output=n, next=Next(after=0.0) if n < 5 else DONE, tokens=10, cost_usd=0.25)
+
+    script.do = staticmethod(count)
+    work()
+    agents.create("script", id="a")
+    info = wait_until(lambda: (a := agents.get("a")).activity == "done" and a)
+    assert (info.step_no, info.last_output, info.tokens, info.cost_usd) == (5, 5, 50, 1.25)
+    assert agents.state("a") == {"n": 5}
+    assert [(s.step_no, s.kind, s.output) for s in agents.steps("a")] == [
+        (1, "start", 1),
+        (2, "tick", 2),
+        (3, "tick", 3),
+        (4, "tick", 4),
+        (5, "tick", 5),
+    ]
+
+
+def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -> None:
+    script.do = staticmethod(lambda ctx, state, inbox: Step(output=[i.body for i in inbox], next=IDLE))
+    work()
+    agents.create("script", id="a")
+    name = agents.message("a", {"say": "hello"}, id="once")
+    assert agents.message("a", {"say": "twice"}, id="once") == name == "once"
+    assert agents.wait(name).state == "done"
+    assert agents.steps("a")[-1].output == [{"say": "hello"}]
+    assert len(agents.steps("a")) == 2
+
+
+def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, script: type[Script]) -> None:
+    def fail(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if inbox[0].kind == "message":
+            raise Conflict("No.")
+        return Step(next=IDLE)
+
+    script.do = staticmethod(fail)
+    work()
+    agents.create("script", id="a")
+    ended = agents.wait(agents.message("a", "poison"))
+    assert (ended.state, ended.attempts, ended.last_error) == ("failed", 3, "No.")
+    assert agents.get("a").last_error == "No."
+    assert [s.outcome for s in agents.steps("a")] == ["ok", "error", "error", "error"]
+    assert agents.get("a").status == "active"
+
+
+def test_a_defect_shows_no_secret(agents: Agents, work: Work, script: type[Script]) -> None:
+    def fail(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        raise RuntimeError("password=hunter2")
+
+    script.do = staticmethod(fail)
+    work()
+    agents.create("script", id="a")
+    error = wait_until(lambda: agents.get("a").last_error)
+    assert "hunter2" not in error and "RuntimeError" in error
+
+
+def test_pause_lets_the_step_end(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    gate.wait()
+    assert agents.pause("a").activity == "pausing"
+    agents.message("a", "later")
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "paused")
+    assert outcomes(agents, "a") == [("ok", "whole")]
+    agents.resume("a")
+    wait_until(lambda: len(agents.steps("a")) == 2)
+
+
+def test_pause_now_breaks_the_step_off_and_resume_begins_it_anew(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    gate.wait()
+    agents.pause("a", mode="now")
+    wait_until(lambda: agents.get("a").activity == "paused")
+    assert outcomes(agents, "a") == [("interrupted", "half")] and agents.state("a") == {}
+    gate.open.set()
+    agents.resume("a")
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("interrupted", "half"), ("ok", "whole")]
+    assert [[i.kind for i in seen] for seen in gate.seen] == [["start"], ["start"]]
+
+
+def test_interrupt_begins_the_next_step_with_the_guidance(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    gate.wait()
+    agents.interrupt("a", {"do": "otherwise"})
+    gate.wait()
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("interrupted", "half"), ("ok", "whole")]
+    assert [(i.kind, i.body) for i in gate.seen[1]] == [("guidance", {"do": "otherwise"}), ("start", None)]
+
+
+def test_guidance_of_a_step_that_was_broken_off_is_not_lost(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    for word in ("one", "two"):
+        gate.wait()
+        agents.interrupt("a", word)
+    gate.wait()
+    assert [i.body for i in gate.seen[2]] == ["one", "two", None]
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "done")
+
+
+def test_interrupt_wakes_an_idle_and_a_paused_agent(agents: Agents, work: Work, gate: Gate) -> None:
+    gate.open.set()
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").activity == "done")
+    agents.interrupt("a", "up")
+    wait_until(lambda: len(gate.seen) == 2)
+    assert [(i.kind, i.body) for i in gate.seen[1]] == [("guidance", "up")]
+    wait_until(lambda: agents.get("a").activity == "done")
+    agents.pause("a")
+    agents.interrupt("a", "again")
+    wait_until(lambda: len(gate.seen) == 3)
+    assert agents.get("a").status == "active"
+
+
+def test_steer_reaches_the_running_step_and_breaks_nothing_off(agents: Agents, work: Work, gate: Gate) -> None:
+    worker = work()
+    agents.create("script", id="a")
+    gate.wait()
+    agents.steer("a", "gently")
+    wait_until(lambda: worker._snapshot()[0].guidance)
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert gate.guided == ["gently"] and outcomes(agents, "a") == [("ok", "whole")]
+
+
+def test_steer_waits_for_the_next_step_of_an_idle_agent(agents: Agents, work: Work, gate: Gate) -> None:
+    gate.open.set()
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").activity == "done")
+    agents.steer("a", "later")
+    assert agents.get("a").activity == "done"
+    agents.wait(agents.message("a", "now"))
+    assert [i.body for i in gate.seen[1]] == ["later", "now"]
+
+
+def test_destroy_gives_the_step_its_grace(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    waiting = agents.message("a", "never")
+    gate.wait()
+    assert agents.destroy("a", grace=60).status == "destroying"
+    assert agents.wait(waiting).state == "cancelled"
+    gate.open.set()
+    wait_until(lambda: agents.get("a").status == "destroyed")
+    assert outcomes(agents, "a") == [("ok", "whole")], "history is kept"
+    with pytest.raises(Conflict):
+        agents.message("a", "hello?")
+
+
+def test_destroy_without_grace_breaks_it_off(agents: Agents, work: Work, gate: Gate) -> None:
+    work()
+    agents.create("script", id="a")
+    gate.wait()
+    agents.destroy("a", grace=0)
+    wait_until(lambda: agents.get("a").status == "destroyed")
+    assert outcomes(agents, "a") == [("interrupted", "half")]
+
+
+def test_reload_gives_the_next_step_the_new_configuration(
+    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reloaded: list[bool] = []
+    seen: list[str] = []
+    monkeypatch.setattr(
+        script, "step", lambda self, ctx, state, inbox: (seen.append(self.config.note), Step(next=IDLE))[1]
+    )
+    work(on_reload=lambda: reloaded.append(True))
+    agents.create("script", {"note": "old"}, id="a")
+    wait_until(lambda: seen == ["old"])
+    agents.reload("a", {"note": "new"})
+    wait_until(lambda: reloaded)
+    wait_until(lambda: agents.get("a").activity == "idle")
+    assert len(agents.steps("a")) == 1, "a reload is no step"
+    agents.wait(agents.message("a", "go"))
+    assert seen == ["old", "new"]
+
+
+def test_a_stopped_worker_leaves_its_step_to_another(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
+    app = open_app()
+    with Worker(app):
+        agents.create("script", id="a")
+        gate.wait()
+    assert agents.get("a").activity == "queued" and agents.steps("a") == []
+    gate.open.set()
+    other = open_app()
+    with Worker(other):
+        wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("ok", "whole")]
+
+
+def test_draining_lets_steps_end_and_begins_none(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
+    app = open_app()
+    worker = Worker(app).start()
+    agents.create("script", id="a")
+    gate.wait()
+    threading.Timer(0.1, gate.open.set).start()
+    agents.message("a", "not any more")
+    worker.stop(drain=20)
+    assert outcomes(agents, "a") == [("ok", "whole")]
+    assert agents.get("a").activity == "queued"
+
+
+def test_a_worker_that_lost_its_lease_stops_its_steps(agents: Agents, work: Work, gate: Gate) -> None:
+    worker = work(lease=0.5)
+    agents.create("script", id="a")
+    gate.wait()
+    with agents.queue.transaction() as change:
+        change.do("UPDATE actions SET token = token + 1, worker = 'another', lease_until = lease_until + 3600")
+    wait_until(lambda: not worker._snapshot())
+    assert agents.steps("a") == []
+
+
+def test_the_session_of_an_agent_outlives_its_worker(
+    open_app: Callable[[], App], agents: Agents, script: type[Script]
+) -> None:
+    def count(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        session = ctx.session()
+        code = "n = 1" if inbox[0].kind == "start" else "n += 1"
+        assert session.execute(code).ok
+        return Step(output=session.execute("n").value, next=IDLE)
+
+    script.do = staticmethod(count)
+    agents.create("script", id="a")
+    for expected in (2, 3):
+        app = open_app()
+        with Worker(app):
+            agents.message("a", "on")
+            wait_until(lambda n=expected: len(agents.steps("a")) == n)
+            assert agents.steps("a")[-1].output == expected
+
+
+def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, script: type[Script]) -> None:
+    begun = threading.Event()
+
+    def loop(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if inbox[0].kind == "guidance":
+            return Step(output="stopped", next=IDLE)
+        session = ctx.session()
+        session.execute("x = 5")
+        begun.set()
+        session.execute("while True: pass", wall_s=60)
+        return Step(output="never")
+
+    script.do = staticmethod(loop)
+    work()
+    agents.create("script", id="a")
+    assert begun.wait(20)
+    agents.interrupt("a", "stop it")
+    wait_until(lambda: agents.get("a").last_output == "stopped")

@@ -1,0 +1,182 @@
+"""Who gets in: keys and roles, cookies with protection against other sites, rates, budgets, the record of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.conftest import open_app, wait_until
+from etude.api.server import create_app
+from etude.app import App
+from etude.store.identity import Identity, KeyLimits, Role
+
+SELECT = {"query": "SELECT 1 AS one", "record": False}
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory, shop: Path) -> Iterator[App]:
+    with open_app(tmp_path_factory.mktemp("home"), shop) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def guarded(app: App) -> Iterator[TestClient]:
+    """A server that asks for keys, as one would reach it over the network."""
+    with TestClient(create_app(app, keys_required=True), base_url="https://etude.example") as opened:
+        yield opened
+
+
+def bearer(app: App, role: Role, **limits: Any) -> dict[str, str]:
+    _, secret = Identity(app.store).create_key("test", role, limits=KeyLimits(**limits))
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_nobody_gets_in_without_a_key(guarded: TestClient) -> None:
+    for headers in ({}, {"Authorization": "Bearer etude_x_y"}, {"Authorization": "Basic eDp5"}):
+        refused = guarded.get("/api/datasets", headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized")
+        assert refused.headers["www-authenticate"] == "Bearer"
+    for path in ("/healthz", "/readyz", "/", "/openapi.json", "/api/session"):
+        assert guarded.get(path).status_code == 200, path
+    assert guarded.get("/metrics").status_code == 401
+
+
+def test_roles(guarded: TestClient, app: App) -> None:
+    reader, analyst, admin = (bearer(app, role) for role in ("reader", "analyst", "admin"))  # type: ignore[arg-type]
+    assert guarded.get("/api/datasets", headers=reader).status_code == 200
+    refused = guarded.post("/api/sql", json=SELECT, headers=reader)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert guarded.post("/api/sql", json=SELECT, headers=analyst).json()["rows"] == [[1]]
+    assert guarded.get("/api/keys", headers=analyst).status_code == 403
+    assert guarded.get("/api/keys", headers=admin).status_code == 200
+    assert guarded.get("/metrics", headers=admin).status_code == 200
+
+
+def test_keys_are_made_listed_and_revoked(guarded: TestClient, app: App) -> None:
+    admin = bearer(app, "admin")
+    made = guarded.post("/api/keys", json={"name": "bot", "role": "analyst", "days": 3}, headers=admin).json()
+    bot = {"Authorization": f"Bearer {made['key']}"}
+    assert guarded.post("/api/sql", json=SELECT, headers=bot).status_code == 200
+    listed = guarded.get("/api/keys", headers=admin).json()["items"]
+    assert made["id"] in {key["id"] for key in listed}
+    assert made["key"] not in str(listed) and "hash" not in str(listed)
+    assert guarded.delete(f"/api/keys/{made['id']}", headers=admin).status_code == 204
+    assert guarded.post("/api/sql", json=SELECT, headers=bot).status_code == 401
+    assert guarded.delete(f"/api/keys/{made['id']}", headers=admin).status_code == 404
+
+
+def test_a_browser_s_session(app: App) -> None:
+    _, secret = Identity(app.store).create_key("page", "analyst")
+    with TestClient(create_app(app, keys_required=True), base_url="https://etude.example") as page:
+        assert page.post("/api/session", json={"key": "etude_no_no"}).status_code == 401
+        login = page.post("/api/session", json={"key": secret})
+        cookie = login.headers["set-cookie"]
+        assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Secure" in cookie
+        assert page.get("/api/session").json() == login.json()
+        assert page.get("/api/datasets").status_code == 200
+        token = {"X-CSRF-Token": login.json()["csrf"]}
+        assert page.post("/api/sql", json=SELECT, headers=token).status_code == 200
+        for headers in (
+            {},
+            {"X-CSRF-Token": "0" * 64},
+            token | {"Origin": "https://evil.example"},
+            token | {"Sec-Fetch-Site": "cross-site"},
+            token | {"Sec-Fetch-Site": "same-site"},
+        ):
+            refused = page.post("/api/sql", json=SELECT, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), headers
+        own = token | {"Origin": "https://etude.example", "Sec-Fetch-Site": "same-origin"}
+        assert page.post("/api/sql", json=SELECT, headers=own).status_code == 200
+        assert page.delete("/api/session", headers=token).status_code == 204
+        assert page.get("/api/datasets").status_code == 401
+
+
+def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
+    with TestClient(create_app(app), base_url="http://localhost:8520") as here:
+        assert here.post("/api/sql", json=SELECT).status_code == 200
+        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8520", "", "10.0.0.1"):
+            assert here.get("/api/datasets", headers={"Host": host}).status_code == 403, host
+        for host in ("127.0.0.1", "[::1]:8520", "LOCALHOST:1"):
+            assert here.get("/api/datasets", headers={"Host": host}).status_code == 200, host
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert here.post("/api/sql", json=SELECT, headers=headers).status_code == 403, headers
+        # A form of another site can send text, and text is no JSON here.
+        assert here.post("/api/sql", content='{"query": "SELECT 1"}', headers={"content-type": "text/plain"}).is_error
+        assert "access-control-allow-origin" not in here.get("/api/datasets", headers={"Origin": "http://x"}).headers
+
+
+def test_a_key_has_its_rate(guarded: TestClient, app: App) -> None:
+    headers = bearer(app, "reader", per_minute=3)
+    statuses = [guarded.get("/api/datasets", headers=headers).status_code for _ in range(5)]
+    assert statuses == [200, 200, 200, 429, 429]
+    refused = guarded.get("/api/datasets", headers=headers)
+    assert refused.json()["limit"] == "per_minute"
+    assert 1 <= int(refused.headers["retry-after"]) <= 20
+    assert guarded.get("/api/datasets", headers=bearer(app, "reader")).status_code == 200
+
+
+def test_a_key_has_so_many_requests_at_once(app: App) -> None:
+    from etude.api.access import Caller, Gate
+    from etude.errors import LimitExceeded
+
+    key, _ = Identity(app.store).create_key("x", "analyst", limits=KeyLimits(at_once=2))
+    gate, caller = Gate(Identity(app.store), app.settings.server, True), Caller("main", "analyst", key)
+    with gate.inside(caller), gate.inside(caller):
+        with pytest.raises(LimitExceeded, match="2 requests"), gate.inside(caller):
+            pass
+        with gate.inside(caller, "stream"):
+            pass
+    with gate.inside(caller):
+        pass
+
+
+def test_a_key_s_day_has_an_end(guarded: TestClient, app: App) -> None:
+    headers = bearer(app, "analyst", daily_tokens=1)
+    first = guarded.post("/api/ask", json={"question": "how many orders?"}, headers=headers)
+    assert first.status_code == 200
+    assert first.json()["usage"]["tokens_in"] > 0
+    wait_until(lambda: guarded.get("/api/spending", headers=headers).json()["tokens"] > 0)
+    for path, body in (
+        ("/api/ask", {"question": "how many orders?"}),
+        ("/api/chat", {"message": "how many orders?"}),
+        ("/api/runs", {"kind": "ask", "text": "how many orders?"}),
+        ("/api/sql", SELECT),
+    ):
+        refused = guarded.post(path, json=body, headers=headers)
+        assert (refused.status_code, refused.json()["limit"]) == (429, "daily_tokens"), path
+    slow = bearer(app, "analyst", daily_seconds=1e-9)
+    assert guarded.post("/api/sql", json=SELECT, headers=slow).status_code == 200
+    assert guarded.post("/api/sql", json=SELECT, headers=slow).json()["limit"] == "daily_seconds"
+
+
+def test_who_did_what_is_on_record(guarded: TestClient, app: App) -> None:
+    admin, reader = bearer(app, "admin"), bearer(app, "reader")
+    key_id = reader["Authorization"].split("_")[1]
+    guarded.post("/api/sql", json=SELECT, headers=reader | {"X-Request-Id": "mine-1"})
+    guarded.get("/api/datasets", headers=reader | {"X-Request-Id": "mine-2"})
+    acts = guarded.get("/api/audit", headers=admin).json()["items"]
+    mine = [act for act in acts if act["request_id"].startswith("mine")]
+    assert [(a["key_id"], a["action"], a["status"]) for a in mine] == [(key_id, "POST /api/sql", 403)]
+
+
+def test_the_same_request_sent_twice_is_done_once(guarded: TestClient, app: App) -> None:
+    headers = bearer(app, "analyst") | {"Idempotency-Key": "one"}
+    body = {"query": "SELECT 'once' AS word"}
+    first = guarded.post("/api/sql", json=body, headers=headers)
+    second = guarded.post("/api/sql", json=body, headers=headers)
+    assert second.json() == first.json()
+    assert second.headers["idempotency-replayed"] == "true"
+    assert [r.text for r in app.store.runs(limit=50).items].count(body["query"]) == 1
+    other = guarded.post("/api/sql", json={"query": "SELECT 2"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "invalid")
+    elsewhere = guarded.post("/api/sql", json=body, headers=bearer(app, "analyst") | {"Idempotency-Key": "one"})
+    assert "idempotency-replayed" not in elsewhere.headers
+    wrong = {"query": "SELECT x"}
+    again = headers | {"Idempotency-Key": "two"}
+    assert guarded.post("/api/sql", json=wrong, headers=again).status_code == 422
+    assert guarded.post("/api/sql", json=wrong, headers=again).headers["idempotency-replayed"] == "true"
+    assert guarded.post("/api/sql", json=body, headers=headers | {"Idempotency-Key": "x" * 300}).status_code == 422

@@ -1,0 +1,253 @@
+"""What every request passes: bodies huge, deep, slow or broken, tricks in paths and headers, every error a problem."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from api.conftest import Running, listening, open_app
+from etude.app import App
+
+KEYS = {"type", "title", "status", "detail", "code", "retryable"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, shop: Path) -> Iterator[Running]:
+    """A server with little patience and room for few."""
+    limits = {"body": 100_000, "body_s": 0.5, "head_s": 0.5, "connections": 300}
+    with open_app(tmp_path_factory.mktemp("home"), shop, server=limits) as app, listening(app) as running:
+        yield running
+
+
+def talk(server: Running, *pieces: bytes, wait_s: float = 0.0) -> tuple[int, dict[str, Any]]:
+    """Send raw bytes, and read the status and the problem of what comes back."""
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+        for piece in pieces:
+            try:
+                connection.sendall(piece)
+            except OSError:
+                break  # refused before all of it was sent
+            time.sleep(wait_s)
+        answer = b""
+        while b"\r\n\r\n" not in answer or not complete(answer):
+            part = connection.recv(65_536)
+            if not part:
+                break
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head[9:12]), json.loads(body) if b"json" in head else {}
+
+
+def complete(answer: bytes) -> bool:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return len(body) >= int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+
+
+def post(body: bytes, *headers: str, path: str = "/sql") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "host: localhost", *(headers or (f"content-length: {len(body)}",))]
+    lines.append("content-type: application/json")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"query": "SELECT 1"', 422),
+        (b"", 422),
+        (b"null", 422),
+        (b"[" * 90_000, 422),
+        (b'{"query":' * 9_000, 422),
+        (b'{"query": ' + b"9" * 90_000 + b"}", 422),
+        (b'{"query": "\xff\xfe"}', 422),
+        ('{"query": "SELECT 1"}'.encode("utf-16"), 200),
+        ('{"query": "SELECT 1"}'.encode("utf-7"), 200),
+        ('{"query": "ä"}'.encode("latin-1"), 422),
+        (b'{"query": "SELECT 1", "query": 2}', 422),
+        (b'{"query": "SELECT \\ud800"}', 422),
+        (b'{"query": "SELECT \\u0000"}', 422),
+        (b'{"query": "SELECT 1", "limit": 1e999}', 422),
+        (b'{"query": "SELECT 1", "limit": NaN}', 422),
+        (b'{"query": "SELECT 1", "unknown": 1}', 422),
+        (b'{"query": "' + b"x" * 100_001 + b'"}', 413),
+    ],
+)
+def test_bodies(server: Running, body: bytes, status: int) -> None:
+    seen, problem = talk(server, post(body))
+    assert seen in (status, 400) if status == 422 else seen == status, problem
+    if status >= 400:
+        assert set(problem) >= KEYS
+
+
+def test_a_body_that_says_it_is_huge_is_refused_before_it_comes(server: Running) -> None:
+    seen, problem = talk(server, post(b"", "content-length: 99999999999"))
+    assert (seen, problem["code"]) == (413, "too_large")
+
+
+def test_a_body_without_end_is_refused_where_it_is_too_long(server: Running) -> None:
+    chunk = b"2710\r\n" + b"x" * 10_000 + b"\r\n"
+    seen, problem = talk(server, post(b"", "transfer-encoding: chunked"), *[chunk] * 30)
+    assert (seen, problem["code"]) == (413, "too_large")
+
+
+def test_slow_bodies_and_slow_heads_are_not_waited_for(server: Running) -> None:
+    seen, problem = talk(server, post(b"{", "content-length: 1000"), *[b" "] * 3, wait_s=0.1)
+    assert (seen, problem["code"]) == (408, "timeout")
+    seen, problem = talk(server, b"GET /healthz HTTP/1.1\r\n", *[b"x: y\r\n"] * 4, wait_s=0.2)
+    assert (seen, problem["code"]) == (408, "request_timeout")
+
+
+def test_a_head_that_is_too_large(server: Running) -> None:
+    seen, problem = talk(server, b"GET / HTTP/1.1\r\n", *[b"x: " + b"y" * 50_000 + b"\r\n"] * 10)
+    assert (seen, problem["status"]) == (431, 431)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
+        b"POST /sql HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx\x00y: z\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused(server: Running, head: bytes) -> None:
+    assert talk(server, head)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//healthz",
+        "/api//runs",
+        "/runs/%00",
+        "/runs/%2F..%2Fx",
+        "/runs/run_1%0d%0aset-cookie:%20a=b",
+        "/runs/%ff%fe",
+        "/threads/" + "x" * 9000,
+        "/api/api/runs",
+        "/runs/x/result?sort=%00",
+        "/rows/shop/orders/%00?by=order_id",
+        "/datasets/..%2f..%2fetc/schema",
+    ],
+)
+def test_paths(server: Running, path: str) -> None:
+    seen, problem = talk(server, f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+    assert seen in (404, 405, 422), problem
+    assert set(problem) >= KEYS
+
+
+def test_a_request_id_is_taken_over_only_where_it_is_plain(client: TestClient) -> None:
+    assert client.get("/healthz", headers={"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
+    for strange in ("a b", "x" * 65, "<script>", "é"):
+        sent = {"X-Request-Id": strange.encode()}
+        assert client.get("/healthz", headers=sent).headers["x-request-id"].startswith("request_")  # type: ignore[arg-type]
+
+
+def test_every_response_has_the_headers_of_safety(client: TestClient) -> None:
+    for path in ("/", "/healthz", "/api/datasets", "/nothing", "/openapi.json"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+        assert headers["cache-control"] == "no-store"
+
+
+def test_every_route_errs_in_one_shape(client: TestClient) -> None:
+    """Each route is sent what it cannot take: wrong methods, ids of nothing, bodies of nothing."""
+    schema = client.get("/openapi.json").json()
+    seen = set()
+    for path, methods in schema["paths"].items():
+        url = path.replace("{", "none-").replace("}", "")
+        for method in ("get", "post", "put", "delete", "patch"):
+            answer = client.request(method, url, content=b'{"no": ')
+            if answer.is_error:
+                seen.add(path)
+                assert answer.headers["content-type"] == "application/problem+json", (method, url, answer.text)
+                problem = answer.json()
+                assert set(problem) >= KEYS and problem["status"] == answer.status_code
+                assert problem["instance"] == answer.headers["x-request-id"]
+                if answer.status_code == 405:
+                    assert answer.headers["allow"].lower().split(", ")[0] in methods
+    assert seen >= set(schema["paths"])
+
+
+def test_an_unexpected_error_tells_nothing_but_its_id(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etude.api import datasets
+    from etude.api.server import create_app
+
+    def broken(_: object) -> None:
+        raise RuntimeError("the password is 123")
+
+    monkeypatch.setattr(datasets, "datasets_of", broken)
+    with TestClient(create_app(app), base_url="http://localhost", raise_server_exceptions=False) as client:
+        answer = client.get("/datasets")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert "123" not in answer.text
+    assert answer.json()["instance"]
+
+
+def test_a_thousand_connections_that_say_nothing(server: Running) -> None:
+    """They are refused clearly once there are too many, let go when their time is over, and cost no memory."""
+    silent: list[socket.socket] = []
+    before = resident()
+    try:
+        refused = 0
+        for _ in range(1000):
+            connection = socket.create_connection(("127.0.0.1", server.port), 10)
+            connection.settimeout(10)
+            silent.append(connection)
+        give_up = time.monotonic() + 20
+        for connection in silent:
+            head = connection.recv(4096)
+            assert head.startswith((b"HTTP/1.1 503", b"HTTP/1.1 408")), head
+            refused += head.startswith(b"HTTP/1.1 503")
+            assert time.monotonic() < give_up
+        assert refused >= 500
+    finally:
+        for connection in silent:
+            connection.close()
+    assert talk(server, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")[0] == 200
+    assert resident() - before < 64 << 20
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_requests_in_one_connection_are_answered_in_order(server: Running) -> None:
+    one = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    two = b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), 10) as connection:
+        connection.sendall(one + two)
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    assert answer.index(b"200 OK") < answer.index(b"404 Not Found")
+
+
+def test_many_at_once_are_all_answered(server: Running) -> None:
+    outcomes: list[int] = []
+
+    def ask() -> None:
+        outcomes.append(talk(server, post(b'{"query": "SELECT 1", "record": false}'))[0])
+
+    threads = [threading.Thread(target=ask) for _ in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert outcomes == [200] * 60

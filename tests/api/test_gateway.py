@@ -1,0 +1,145 @@
+"""The gateway for agents, datasets, threads and health."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from etude import __version__
+from etude.app import App
+
+
+def test_sql_gives_the_first_rows_and_keeps_all(client: TestClient, app: App) -> None:
+    answer = client.post(
+        "/sql", json={"dataset": "shop", "query": "SELECT * FROM orders ORDER BY 1", "limit": 2}
+    ).json()
+    assert [row[0] for row in answer["rows"]] == [1, 2]
+    assert (answer["row_count"], answer["next"]) == (3704, 2)
+    assert app.result(answer["run_id"]).row_count == 3704
+
+
+def test_sql_that_is_not_recorded_leaves_no_run(client: TestClient, app: App) -> None:
+    answer = client.post("/sql", json={"query": "SELECT 'unseen' AS word", "record": False}).json()
+    assert (answer["rows"], answer["run_id"]) == ([["unseen"]], None)
+    assert client.get("/runs", params={"text": "unseen"}).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("SELEC 1", 422, "invalid_query"),
+        ("DROP TABLE orders", 403, "refused"),
+        ("SELECT * FROM read_csv('/etc/passwd')", 403, "refused"),
+        ("SELECT * FROM nothing", 404, "unknown_table"),
+    ],
+)
+def test_sql_that_cannot_run_is_a_problem(client: TestClient, query: str, status: int, code: str) -> None:
+    refused = client.post("/sql", json={"query": query})
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert (refused.status_code, refused.json()["code"]) == (status, code)
+    assert refused.json()["run_id"].startswith("run_")
+
+
+def test_a_path_is_no_dataset(client: TestClient, shop: Path) -> None:
+    for name in (str(shop), "/etc", "../shop", "sqlite:///etc/passwd", "postgresql://x", ""):
+        refused = client.post("/sql", json={"query": "SELECT 1", "dataset": name})
+        assert (refused.status_code, refused.json()["code"]) == (404, "not_found"), name
+        assert refused.json()["hint"] == "Datasets: `shop`."
+
+
+def test_datasets(client: TestClient, shop: Path) -> None:
+    listed = client.get("/datasets")
+    assert listed.json()["items"] == [{"id": "shop", "kind": "files", "tables": None}]
+    assert str(shop) not in listed.text
+    schema = client.get("/datasets/shop/schema")
+    assert {"orders", "customers"} <= {t["name"] for t in schema.json()["tables"]}
+    assert client.get("/datasets/shop/schema", headers={"If-None-Match": schema.headers["etag"]}).status_code == 304
+    for path in ("/datasets/shop/profile", "/profile/shop"):
+        assert client.get(path).json()["tables"][0]["row_count"] is not None
+    assert client.get("/datasets/none/schema").status_code == 404
+
+
+def test_a_row_by_its_key(client: TestClient) -> None:
+    row = client.get("/rows/shop/orders/7", params={"by": "order_id"}).json()
+    assert row["rows"][0][0] == 7
+    two = client.get("/rows/shop/orders/7,web", params={"by": ["order_id", "channel"]})
+    assert two.status_code in (200, 404)
+    for path, status in (
+        ("/rows/shop/orders/7", 422),
+        ("/rows/shop/orders/x?by=order_id", 422),
+        ("/rows/shop/orders/7?by=nothing", 422),
+        ("/rows/shop/orders/99999?by=order_id", 404),
+        ("/rows/shop/nothing/7?by=order_id", 404),
+        ("/rows/none/orders/7?by=order_id", 404),
+        ("/rows/shop/customers/x' OR 1=1 --?by=name", 404),
+    ):
+        assert client.get(path).status_code == status, path
+
+
+def test_reports(client: TestClient) -> None:
+    run_id = client.post("/sql", json={"query": "SELECT 1"}).json()["run_id"]
+    body = {"text": "counted", "code": "SELECT 1", "outcome": "worked", "dataset": "shop", "run_id": run_id}
+    made = client.post("/log", json=body)
+    assert made.status_code == 201
+    assert client.get("/log").json()["items"][0] == made.json()
+    assert client.post("/log", json=body | {"run_id": "run_none"}).status_code == 404
+    assert client.post("/log", json=body | {"dataset": "none"}).status_code == 404
+    assert client.post("/log", json=body | {"outcome": "great"}).status_code == 422
+
+
+def test_playbooks(client: TestClient, app: App) -> None:
+    folder = app.settings.home / "playbooks" / "main"
+    for name, text in (("good", "---\nname: good\ndescription: when\n---\ndo\n"), ("bad", "no head")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "SKILL.md").write_text(text)
+    assert client.get("/playbooks").json()["items"] == [{"name": "good", "description": "when", "text": "do"}]
+
+
+def test_threads(client: TestClient) -> None:
+    answer = client.post("/chat", json={"message": "how many orders are there?"}).json()
+    thread_id = answer["thread_id"]
+    assert thread_id in {t["id"] for t in client.get("/threads").json()["items"]}
+    page = client.get(f"/threads/{thread_id}/messages", params={"limit": 1}).json()
+    rest = client.get(f"/threads/{thread_id}/messages", params={"after": page["next"]}).json()
+    assert [m["role"] for m in page["items"] + rest["items"]] == ["user", "assistant"]
+    fork = client.post(f"/threads/{thread_id}/fork", json={"until": 1}).json()
+    assert len(client.get(f"/threads/{fork['id']}/messages").json()["items"]) == 1
+    whole = client.post(f"/threads/{thread_id}/fork").json()
+    assert len(client.get(f"/threads/{whole['id']}/messages").json()["items"]) == 2
+    assert answer["run_id"] in client.get(f"/threads/{thread_id}/export").json()["runs"]
+    assert client.delete(f"/threads/{fork['id']}").status_code == 204
+    assert client.get(f"/threads/{fork['id']}").status_code == 404
+    assert client.get(f"/threads/{thread_id}").status_code == 200
+    made = client.post("/threads", json={"title": "Sales", "dataset": "shop"})
+    assert (made.status_code, made.json()["source"]) == (201, "shop")
+
+
+def test_health(client: TestClient) -> None:
+    assert client.get("/healthz").json() == {"ok": True, "version": __version__, "parts": {}}
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert {name: part["ok"] for name, part in ready.json()["parts"].items()} == dict.fromkeys(
+        ("store", "objects", "sandbox", "model"), True
+    )
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_metrics_count_what_happens(client: TestClient) -> None:
+    client.post("/ask", json={"question": "how many orders are there?"})
+    client.post("/chat", json={"message": "PYTHON: 1"})
+    text = client.get("/metrics").text
+    assert 'etude_http_request_seconds_count{method="POST",route="/ask",status="200"} ' in text
+    assert 'etude_runs_total{kind="ask",status="succeeded"} ' in text
+    assert 'etude_tokens_total{direction="in"} ' in text
+    assert 'etude_runs_open{status="queued"} 0.0' in text
+    assert 'etude_sandbox_cells_total{outcome="ok",provider="local"} ' in text
+    assert "etude_streams_open 0.0" in text
+
+
+def test_vram_says_what_there_is(client: TestClient) -> None:
+    found = client.get("/vram").json()
+    assert found["gpus"] or found["detail"]

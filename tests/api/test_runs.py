@@ -1,0 +1,238 @@
+"""Runs over HTTP: begun in the background, looked at, steered, and their results read in any form."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from etude.app import App
+
+
+def begin(client: TestClient, kind: str, text: str, **more: Any) -> dict[str, Any]:
+    answer = client.post("/api/runs", json={"kind": kind, "text": text} | more)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == f"/api/runs/{answer.json()['id']}"
+    return dict(answer.json())
+
+
+def ended(client: TestClient, run_id: str, *statuses: str) -> dict[str, Any]:
+    """The run once it is in one of the statuses, or has ended."""
+    wanted = statuses or ("succeeded", "failed", "cancelled")
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        state = client.get(f"/api/runs/{run_id}/status").json()
+        if state["status"] in wanted:
+            return dict(client.get(f"/api/runs/{run_id}").json())
+        time.sleep(0.02)
+    raise AssertionError(state)
+
+
+@pytest.fixture(scope="module")
+def orders(client: TestClient) -> str:
+    """The id of a run whose result has every order."""
+    return str(client.post("/api/sql", json={"query": "SELECT * FROM orders", "limit": 1}).json()["run_id"])
+
+
+def test_each_kind_of_run(client: TestClient) -> None:
+    plan = '{"from": "orders", "aggregate": [{"fn": "count", "as": "n"}]}'
+    for kind, text in (("sql", "SELECT count(*) AS n FROM orders"), ("plan", plan)):
+        run = ended(client, begin(client, kind, text)["id"])
+        assert (run["status"], run["kind"]) == ("succeeded", kind)
+        assert client.get(f"/api/runs/{run['id']}/result").json()["rows"] == [[3704]]
+    cell = ended(client, begin(client, "python", "6 * 7")["id"])
+    assert (cell["status"], cell["answer"]) == ("succeeded", "42")
+    answer = ended(client, begin(client, "ask", "how many orders?")["id"])
+    assert (answer["status"], answer["answer"]) == ("succeeded", "There are 3,704 orders.")
+
+
+def test_runs_are_listed_by_page_and_filter(client: TestClient, app: App) -> None:
+    for number in range(3):
+        client.post("/sql", json={"query": f"SELECT {number} AS listed"})
+    first = client.get("/api/runs", params={"text": "AS listed", "limit": 2}).json()
+    rest = client.get("/api/runs", params={"text": "AS listed", "limit": 2, "cursor": first["next"]}).json()
+    texts = [r["text"] for r in first["items"] + rest["items"]]
+    assert texts == ["SELECT 2 AS listed", "SELECT 1 AS listed", "SELECT 0 AS listed"]
+    assert rest["next"] is None
+    assert client.get("/api/runs", params={"status": "failed", "text": "AS listed"}).json()["items"] == []
+    assert client.get("/api/runs", params={"cursor": "x"}).status_code == 422
+
+
+def test_a_run_that_failed_tells_why(client: TestClient) -> None:
+    run = ended(client, begin(client, "sql", "SELECT nothing FROM orders")["id"])
+    assert run["status"] == "failed"
+    assert run["error"]["code"] == "invalid_query"
+    missing = client.get(f"/api/runs/{run['id']}/result")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+
+
+def test_a_run_is_cancelled(client: TestClient) -> None:
+    run_id = begin(client, "ask", "be slow")["id"]
+    ended(client, run_id, "running")
+    assert client.post(f"/api/runs/{run_id}/cancel").status_code == 200
+    assert ended(client, run_id)["status"] == "cancelled"
+    again = client.post(f"/api/runs/{run_id}/cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+
+
+def test_a_run_is_paused_and_goes_on(client: TestClient) -> None:
+    run_id = begin(client, "ask", "say much")["id"]
+    ended(client, run_id, "running")
+    client.post(f"/api/runs/{run_id}/pause")
+    if ended(client, run_id, "paused", "succeeded")["status"] == "paused":
+        assert client.post(f"/api/runs/{run_id}/resume").status_code == 200
+    assert ended(client, run_id, "succeeded")["status"] == "succeeded"
+    assert client.post(f"/api/runs/{run_id}/resume").status_code == 409
+
+
+def test_a_run_that_waits_is_answered(client: TestClient) -> None:
+    run_id = begin(client, "ask", "which year?")["id"]
+    state = ended(client, run_id, "waiting")
+    assert (state["question"], state["choices"]) == ("Which year?", ["2023", "2024"])
+    stale = client.post(f"/api/runs/{run_id}/answer", json={"text": "2024"}, headers={"If-Match": '"1"'})
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+    at = {"If-Match": f'"{state["seq"]}"'}
+    assert client.post(f"/api/runs/{run_id}/answer", json={"text": "2024"}, headers=at).status_code == 200
+    assert ended(client, run_id)["answer"] == "Then it is that year."
+    assert client.post(f"/api/runs/{run_id}/answer", json={"text": "2024"}).status_code == 409
+
+
+def test_what_did_not_change_is_not_sent_again(client: TestClient, orders: str) -> None:
+    for path in ("", "/status", "/result"):
+        seen = client.get(f"/api/runs/{orders}{path}")
+        again = client.get(f"/api/runs/{orders}{path}", headers={"If-None-Match": seen.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert client.get(f"/api/runs/{orders}{path}", headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_script_runs_alone(client: TestClient, orders: str) -> None:
+    script = client.get(f"/api/runs/{orders}/script").text
+    assert script == "import etude\n\ndb = etude.connect()\n\nprint(db.sql('SELECT * FROM orders').df())\n"
+    cell = begin(client, "python", "x = 1\nx")["id"]
+    ended(client, cell)
+    assert client.get(f"/api/runs/{cell}/script").text.endswith("x = 1\nx\n")
+
+
+def test_pages_of_a_result(client: TestClient, orders: str) -> None:
+    page = client.get(f"/api/runs/{orders}/result").json()
+    assert (len(page["rows"]), page["row_count"], page["next"]) == (200, 3704, 200)
+    last = client.get(f"/api/runs/{orders}/result", params={"offset": 3700}).json()
+    assert ([row[0] for row in last["rows"]], last["next"]) == ([3701, 3702, 3703, 3704], None)
+    beyond = client.get(f"/api/runs/{orders}/result", params={"offset": 99_999}).json()
+    assert (beyond["rows"], beyond["next"], beyond["row_count"]) == ([], None, 3704)
+
+
+def test_sort_and_filter_are_the_engine_s(client: TestClient, orders: str) -> None:
+    view = {"sort": ["-amount", "order_id"], "filter": ["status:eq:completed", "amount:ge:100"], "limit": 50}
+    page = client.get(f"/api/runs/{orders}/result", params=view).json()
+    where = "FROM orders WHERE status = 'completed' AND amount >= 100"
+    wanted = client.post("/sql", json={"query": f"SELECT * {where} ORDER BY amount DESC, order_id LIMIT 50"}).json()
+    count = client.post("/sql", json={"query": f"SELECT count(*) {where}"}).json()["rows"][0][0]
+    assert page["rows"] == wanted["rows"]
+    assert page["row_count"] == count
+    second = client.get(f"/api/runs/{orders}/result", params=view | {"offset": 50}).json()
+    assert not {r[0] for r in second["rows"]} & {r[0] for r in page["rows"]}
+
+
+@pytest.mark.parametrize(
+    ("filter", "condition"),
+    [
+        ("ordered:lt:2024-02-01", "ordered < '2024-02-01'"),
+        ("channel:contains:EB", "channel ILIKE '%eb%'"),
+        ("channel:starts:w", "channel LIKE 'w%'"),
+        ("discount_percent:ne:0", "discount_percent <> 0"),
+        ("amount:null", "amount IS NULL"),
+        ("amount:notnull", "amount IS NOT NULL"),
+        ("status:eq:a:b", "status = 'a:b'"),
+    ],
+)
+def test_filters(client: TestClient, orders: str, filter: str, condition: str) -> None:
+    page = client.get(f"/api/runs/{orders}/result", params={"filter": filter}).json()
+    wanted = client.post("/sql", json={"query": f"SELECT count(*) FROM orders WHERE {condition}"}).json()
+    assert page["row_count"] == wanted["rows"][0][0]
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        ({"sort": "nothing"}, "no column `nothing`"),
+        ({"filter": "amount"}, "not a filter"),
+        ({"filter": "amount:like:x"}, "not a filter"),
+        ({"filter": "amount:gt:x"}, "cannot be compared"),
+        ({"filter": "amount:null:x"}, "not a filter"),
+        ({"offset": -1}, "offset"),
+        ({"limit": 0}, "limit"),
+    ],
+)
+def test_a_view_that_makes_no_sense(client: TestClient, orders: str, view: dict[str, Any], said: str) -> None:
+    refused = client.get(f"/api/runs/{orders}/result", params=view)
+    assert refused.status_code == 422
+    assert said in refused.json()["detail"]
+
+
+def test_whole_numbers_beyond_64_bits_keep_their_order(client: TestClient) -> None:
+    query = "SELECT unnest([9, 10, 170141183460469231731687303715884105727]::HUGEINT[]) AS n"
+    run_id = client.post("/sql", json={"query": query}).json()["run_id"]
+    page = client.get(f"/api/runs/{run_id}/result", params={"sort": "-n", "filter": "n:gt:9"}).json()
+    assert [row[0] for row in page["rows"]] == [170141183460469231731687303715884105727, 10]
+
+
+def test_the_result_in_every_form(client: TestClient, orders: str) -> None:
+    path = f"/api/runs/{orders}/result"
+    csv = client.get(path, headers={"accept": "text/csv"})
+    assert csv.headers["content-type"].startswith("text/csv")
+    assert len(csv.text.splitlines()) == 3705
+    parquet = client.get(path, headers={"accept": "application/vnd.apache.parquet"})
+    arrow = client.get(path, headers={"accept": "application/vnd.apache.arrow.stream"})
+    tables = [pq.read_table(io.BytesIO(parquet.content)), pa.ipc.open_stream(arrow.content).read_all()]
+    assert tables[0].num_rows == tables[1].num_rows == 3704
+    assert tables[0].to_pylist() == tables[1].to_pylist()
+    view = {"sort": "-order_id", "limit": 3}
+    for media, read in (
+        ("application/vnd.apache.parquet", lambda b: pq.read_table(io.BytesIO(b))),
+        ("application/vnd.apache.arrow.stream", lambda b: pa.ipc.open_stream(b).read_all()),
+    ):
+        some = read(client.get(path, params=view, headers={"accept": media}).content)
+        assert some.column("order_id").to_pylist() == [3704, 3703, 3702]
+    assert client.get(path, headers={"accept": "image/png"}).status_code == 406
+
+
+def test_an_empty_result_has_columns_in_every_form(client: TestClient) -> None:
+    run_id = client.post("/sql", json={"query": "SELECT 1 AS a WHERE false"}).json()["run_id"]
+    path = f"/api/runs/{run_id}/result"
+    assert client.get(path).json()["columns"] == [{"name": "a", "type": "INTEGER"}]
+    assert client.get(path, params={"sort": "a"}).json()["rows"] == []
+    assert client.get(path, headers={"accept": "text/csv"}).text == "a\r\n"
+    arrow = client.get(path, headers={"accept": "application/vnd.apache.arrow.stream"}).content
+    assert pa.ipc.open_stream(arrow).read_all().column_names == ["a"]
+
+
+def test_an_artifact_is_had_through_its_run_alone(client: TestClient, orders: str) -> None:
+    hash = client.get(f"/api/runs/{orders}").json()["result_artifact"]["hash"]
+    found = client.get(f"/api/runs/{orders}/artifacts/{hash}")
+    assert found.headers["content-disposition"].startswith("attachment")
+    assert pq.read_table(io.BytesIO(found.content)).num_rows == 3704
+    other = client.post("/sql", json={"query": "SELECT 1"}).json()["run_id"]
+    assert client.get(f"/api/runs/{other}/artifacts/{hash}").status_code == 404
+
+
+def test_limits_can_be_lowered_and_never_raised(client: TestClient, app: App) -> None:
+    run = ended(client, begin(client, "sql", "SELECT * FROM orders", limits={"rows": 5})["id"])
+    assert (run["result"]["row_count"], run["result"]["truncated"]) == (5, True)
+    step = ended(client, begin(client, "sql", "SELECT 1", limits={"rows": 10**9, "timeout_s": 9e5})["id"])["steps"][0]
+    assert step["limits"]["rows"] == app.settings.limits.rows
+    assert step["limits"]["timeout_s"] == app.settings.limits.timeout_s
+    asked = ended(client, begin(client, "ask", "how many orders?", budget={"steps": 1})["id"])
+    assert (asked["status"], asked["error"]["code"]) == ("failed", "limit_exceeded")
+
+
+def test_a_model_that_was_not_offered_cannot_be_chosen(client: TestClient) -> None:
+    for name in ("scripted:/etc/passwd", "openai:gpt-5", ""):
+        refused = client.post("/api/runs", json={"kind": "ask", "text": "x", "model": name})
+        assert refused.status_code == 422, name
+        assert "cannot be chosen" in refused.json()["detail"]

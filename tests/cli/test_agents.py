@@ -1,0 +1,68 @@
+"""`etude agents` and `etude worker`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.cli.main import run
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def say(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert run(["agents", *words, "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def test_an_agent_from_its_creation_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert say(capsys, "create", "echo", "subject=rain", "interval_s=5", "--id", "e")["activity"] == "queued"
+    assert say(capsys, "message", "e", "hello")["action"].startswith("action_")
+    assert say(capsys, "pause", "e")["status"] == "paused"
+    assert say(capsys, "resume", "e", "go on")["status"] == "active"
+    assert say(capsys, "steer", "e", '{"subject": "snow"}')["status"] == "active"
+    assert say(capsys, "interrupt", "e")["status"] == "active"
+    assert say(capsys, "reload", "e", "subject=hail")["config"] == {"subject": "hail", "interval_s": 5.0}
+    assert [a["id"] for a in say(capsys, "list")["items"]] == ["e"]
+    assert say(capsys, "destroy", "e", "--grace", "0")["status"] == "destroyed"
+    assert say(capsys, "list")["items"] == []
+
+
+def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["agents", "create", "echo", "subject"]) == 2
+    assert "Write key=value" in capsys.readouterr().err
+    assert run(["agents", "show", "nobody"]) == 4
+    assert "There is no agent `nobody`" in capsys.readouterr().err
+    assert run(["worker", "--slots", "0"]) == 2
+
+
+def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
+    say(capsys, "create", "echo", "subject=\x1b[31mred", "interval_s=0.05", "--id", "e")
+    command = [sys.executable, "-m", "etude", "worker"]
+    worker = subprocess.Popen(command, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+    try:
+        while say(capsys, "show", "e")["step_no"] < 2:
+            assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=30) == 0
+    finally:
+        worker.kill()
+        _, said = worker.communicate()
+    assert "steps at once" in said and "no new steps" in said
+    assert run(["agents", "show", "e"]) == 0
+    shown = capsys.readouterr().out
+    assert "step 1 start ok" in shown and "\x1b" not in shown
+    assert run(["agents", "watch"]) == 0
+    assert "1 agents" in capsys.readouterr().out

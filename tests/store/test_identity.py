@@ -1,0 +1,150 @@
+"""Keys, sessions of browsers, spending, audit and kept answers, over SQLite and Postgres alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from etude.errors import Conflict, Invalid, NotFound, Unauthorized
+from etude.store.base import Store
+from etude.store.identity import Identity, KeyLimits, Reply, Role, Spent
+
+
+@pytest.fixture
+def identity(store: Store) -> Identity:
+    return Identity(store)
+
+
+def test_a_key_opens_what_it_is_for_and_its_secret_is_kept_nowhere(identity: Identity, store: Store) -> None:
+    assert not identity.any_key()
+    key, secret = identity.create_key("a script", "analyst", "ours", KeyLimits(per_minute=5))
+    assert identity.any_key()
+    assert identity.authenticate(secret) == key
+    assert (key.tenant, key.role, key.limits.per_minute) == ("ours", "analyst", 5)
+    assert identity.keys() == identity.keys("ours") == [key]
+    assert identity.keys("theirs") == []
+    random_part = secret.split("_", 2)[2]
+    assert len(random_part) >= 43
+    stored = store._read("SELECT * FROM keys")
+    assert random_part not in str(stored)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: "",
+        lambda s: s[:-1],
+        lambda s: s + "x",
+        lambda s: s.replace("etude", "other"),
+        lambda s: s.upper(),
+        lambda s: "etude__",
+        lambda s: s + "\0",
+        lambda s: "é" + s,
+        lambda s: "etude_" + "x" * 10_000,
+    ],
+)
+def test_anything_else_opens_nothing(identity: Identity, change: Callable[[str], str]) -> None:
+    _, secret = identity.create_key("x", "admin")
+    with pytest.raises(Unauthorized):
+        identity.authenticate(change(secret))
+
+
+def test_a_key_that_is_revoked_or_old_opens_nothing(identity: Identity) -> None:
+    key, secret = identity.create_key("x", "reader")
+    with pytest.raises(NotFound):
+        identity.revoke_key(key.id, "theirs")
+    identity.revoke_key(key.id)
+    with pytest.raises(Unauthorized, match="revoked"):
+        identity.authenticate(secret)
+    with pytest.raises(NotFound):
+        identity.revoke_key(key.id)
+    assert not identity.any_key()
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    _, old = identity.create_key("old", "reader", expires_at=past)
+    with pytest.raises(Unauthorized, match="expired"):
+        identity.authenticate(old)
+
+
+def test_what_cannot_be_a_key(identity: Identity) -> None:
+    for name, role, tenant in (("", "reader", "main"), ("x", "owner", "main"), ("x", "reader", "A B")):
+        with pytest.raises(Invalid):
+            identity.create_key(name, role, tenant)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("role", "allowed"), [("reader", 1), ("analyst", 2), ("admin", 3)])
+def test_each_role_may_do_what_those_before_it_may(identity: Identity, role: Role, allowed: int) -> None:
+    key, _ = identity.create_key("x", role)
+    roles: tuple[Role, ...] = ("reader", "analyst", "admin")
+    assert [key.allows(r) for r in roles] == [i < allowed for i in range(3)]
+
+
+def test_a_session_stands_for_its_key(identity: Identity) -> None:
+    key, _ = identity.create_key("x", "reader")
+    cookie = identity.log_in(key)
+    assert identity.logged_in(cookie) == key
+    other = identity.log_in(key)
+    identity.log_out(cookie)
+    with pytest.raises(Unauthorized):
+        identity.logged_in(cookie)
+    identity.revoke_key(key.id)
+    with pytest.raises(Unauthorized):
+        identity.logged_in(other)
+
+
+def test_spending_adds_up_before_and_after_it_is_on_record(identity: Identity, store: Store) -> None:
+    identity.spend("k", Spent(tokens=10, cost_usd=0.5, seconds=1))
+    identity.spend("k", Spent(tokens=5))
+    assert identity.spent("k") == Spent(tokens=15, cost_usd=0.5, seconds=1)
+    assert Identity(store).spent("k") == Spent()
+    identity.write_down()
+    identity.spend("k", Spent(seconds=2))
+    assert identity.spent("k") == Spent(tokens=15, cost_usd=0.5, seconds=3)
+    identity.write_down()
+    assert Identity(store).spent("k") == Spent(tokens=15, cost_usd=0.5, seconds=3)
+    assert identity.spent("other") == Spent()
+
+
+def test_the_audit_is_in_order_by_page_and_by_tenant(identity: Identity) -> None:
+    for number in range(250):
+        identity.note("ours" if number % 2 else "main", None, f"POST /{number}", 200, "r", "127.0.0.1")
+    identity.write_down()
+    first = identity.acts("ours", limit=100)
+    rest = identity.acts("ours", limit=100, cursor=first.next)
+    found = [act.action for act in first.items + rest.items]
+    assert found == [f"POST /{n}" for n in range(249, 0, -2)]
+    assert rest.next is None
+
+
+def test_a_request_that_names_itself_is_done_once(identity: Identity) -> None:
+    assert identity.claim("me", "a", "hash") is None
+    with pytest.raises(Conflict, match="still"):
+        identity.claim("me", "a", "hash")
+    identity.keep("me", "a", Reply(status=201, media="application/json", body='{"ä": 1}'))
+    assert identity.claim("me", "a", "hash") == Reply(status=201, media="application/json", body='{"ä": 1}')
+    with pytest.raises(Invalid, match="another request"):
+        identity.claim("me", "a", "other")
+    assert identity.claim("somebody", "a", "other") is None
+    identity.keep("somebody", "a", None)
+    assert identity.claim("somebody", "a", "third") is None
+
+
+def test_of_many_at_once_one_is_first(identity: Identity) -> None:
+    def claim(_: int) -> str:
+        try:
+            return "first" if identity.claim("me", "race", "h") is None else "again"
+        except Conflict:
+            return "waits"
+
+    with ThreadPoolExecutor(8) as threads:
+        outcomes = list(threads.map(claim, range(32)))
+    assert outcomes.count("first") == 1
+    assert outcomes.count("waits") == 31
+
+
+def test_reports_are_their_tenant_s(identity: Identity) -> None:
+    made = identity.add_report("ours", {"text": "counted", "outcome": "worked", "code": "SELECT 1"})
+    assert identity.reports("ours").items == [made]
+    assert identity.reports("theirs").items == []

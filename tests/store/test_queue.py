@@ -1,0 +1,673 @@
+"""The queue: what is added is done once, in order, whatever happens to those who work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.store.conftest import open_at
+
+from etude.errors import Conflict, NotFound
+from etude.store.base import Store
+from etude.store.queue import Claim, Finish, NewAction, NewEvent, Queue, StepRecord, backoff
+from etude.store.roster import Roster
+
+TABLES = ("agents", "actions", "agent_steps", "control", "hub_events")
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return Queue(store)
+
+
+@pytest.fixture
+def roster(queue: Queue) -> Roster:
+    return Roster(queue)
+
+
+def add_agents(queue: Queue, *ids: str) -> None:
+    """Agents that have nothing to do."""
+    with queue.transaction() as work:
+        for name in ids:
+            work.do(
+                "INSERT INTO agents (tenant, id, kind, created_at, updated_at) VALUES (?, ?, 'test', 0, 0)",
+                queue.tenant,
+                name,
+            )
+
+
+def claim_all(queue: Queue) -> list[str]:
+    """Run everything that can be run, one at a time; the order."""
+    order = []
+    while claimed := queue.turn(claim=1).claimed:
+        order.append(claimed[0].id)
+        queue.turn([Finish(claimed[0], "done")])
+    return order
+
+
+def pass_time(queue: Queue) -> None:
+    """All that waits for a time is due."""
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET run_after = 1 WHERE state = 'delayed'")
+    queue.sweep()
+
+
+def state_of(queue: Queue, action: str) -> str:
+    found = Roster(queue).action(action)
+    assert found is not None
+    return found.state
+
+
+# One thing at a time, in order.
+
+
+def test_the_most_urgent_runs_first_then_the_oldest(queue: Queue) -> None:
+    add_agents(queue, "a", "b")
+    for name, agent, urgency in [("1", "a", 5), ("2", "b", 5), ("3", "a", 1), ("4", "b", 9), ("5", "b", 5)]:
+        queue.enqueue(NewAction(agent, id=name, urgency=urgency))
+    assert claim_all(queue) == ["3", "1", "2", "5", "4"]
+
+
+def test_an_agent_does_one_thing_at_a_time(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"), NewAction("a", id="2"))
+    first = queue.turn(claim=10).claimed
+    assert [c.id for c in first] == ["1"]
+    assert queue.turn(claim=10).claimed == []
+    assert [c.id for c in queue.turn([Finish(first[0], "done")], claim=10).claimed] == ["2"]
+
+
+def test_an_id_is_added_once(queue: Queue) -> None:
+    add_agents(queue, "a")
+    assert queue.enqueue(NewAction("a", id="x"), NewAction("a", id="x")) == ["x", "x"]
+    assert queue.enqueue(NewAction("a", id="x", payload='"other"')) == ["x"]
+    assert claim_all(queue) == ["x"]
+    assert queue.enqueue(NewAction("a", id="x")) == ["x"]
+    assert claim_all(queue) == []
+
+
+def test_what_is_added_together_is_added_or_not(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    with pytest.raises(NotFound, match="There is no agent `nobody`"):
+        queue.enqueue(NewAction("a", id="1"), NewAction("nobody", id="2"))
+    assert roster.action("1") is None
+
+
+def test_what_is_delayed_waits(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="later", delay=3600))
+    assert queue.turn(claim=1).claimed == []
+    after = queue.sweep()
+    assert after is not None and 3500 < after <= 3600
+    pass_time(queue)
+    assert claim_all(queue) == ["later"]
+
+
+def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="bad", attempts=2), NewAction("a", id="good"))
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "delayed", error="no", delay=backoff(claim.attempts))])
+    assert [c.id for c in queue.turn(claim=1).claimed] == ["good"], "it does not hold up the others"
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET state = 'done', worker = NULL WHERE id = 'good'")
+        work.do("UPDATE agents SET running = NULL")
+    pass_time(queue)
+    (claim,) = queue.turn(claim=1).claimed
+    assert (claim.id, claim.attempts, claim.max_attempts) == ("bad", 2, 2)
+    queue.turn([Finish(claim, "failed", error="still no")])
+    found = roster.action("bad")
+    assert found is not None and found.processed_at is not None
+    assert (found.state, found.attempts, found.last_error) == ("failed", 2, "still no")
+
+
+def test_waiting_doubles_up_to_a_minute() -> None:
+    assert [backoff(n) for n in (1, 2, 3, 20)] == [0.4, 0.8, 1.6, 60.0]
+
+
+def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1).claimed
+    record = StepRecord(
+        input="null", outcome="ok", seconds=0.5, output='"hi"', state='{"n": 1}', tokens=7, cost_usd=0.5
+    )
+    late = Finish(claim, "done", step=record, events=(NewEvent("t", "{}"),), tick=60.0)
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET token = token + 1")
+    assert queue.turn([late]).refused == [late]
+    assert roster.steps("a") == [] and roster.state("a") == {}
+    assert queue.read("SELECT count(*) FROM hub_events") == [(0,)]
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET token = token - 1")
+    assert queue.turn([late]).refused == []
+    (step,) = roster.steps("a")
+    assert (step.step_no, step.action, step.output, step.outcome, step.tokens) == (1, "1", "hi", "ok", 7)
+    assert roster.state("a") == {"n": 1}
+    agent = roster.agent("a")
+    assert (agent.step_no, agent.tokens, agent.cost_usd, agent.last_output) == (1, 7, 0.5, "hi")
+    assert agent.activity == "waiting" and agent.next_at is not None
+    assert queue.read("SELECT topic, agent FROM hub_events") == [("t", "a")]
+
+
+def test_a_new_plan_takes_the_place_of_the_old_one(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a"), NewAction("a"))
+    for delay in (100.0, 200.0):
+        (claim,) = queue.turn(claim=1).claimed
+        queue.turn([Finish(claim, "done", tick=delay)])
+    assert queue.read("SELECT count(*) FROM actions WHERE kind = 'tick' AND state = 'delayed'") == [(1,)]
+    queue.enqueue(NewAction("a"))
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "done", drop_tick=True)])
+    assert queue.read("SELECT count(*) FROM actions WHERE kind = 'tick' AND state = 'delayed'") == [(0,)]
+
+
+def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", kind="tick", attempts=1))
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "failed", error="no")])
+    assert roster.agent("a").activity == "waiting"
+
+
+# Lost workers.
+
+
+def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
+    queue: Queue, open_store: Callable[[], Store]
+) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1).claimed
+    other = Queue(open_store())
+    other.sweep()
+    assert other.turn(claim=1).claimed == [], "its owner lives"
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET lease_until = 1")
+    other.sweep()
+    (taken,) = other.turn(claim=1).claimed
+    assert (taken.id, taken.attempts) == ("1", 2) and taken.token > claim.token
+    late = Finish(claim, "done")
+    assert queue.turn([late]).refused == [late]
+    assert (claim.seq, claim.token) not in queue.heartbeat([claim.seq])
+    assert other.turn([Finish(taken, "done")]).refused == []
+
+
+def test_a_heartbeat_keeps_the_lease(queue: Queue, open_store: Callable[[], Store]) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1, lease=0.001).claimed
+    assert queue.heartbeat([claim.seq], 60) == {(claim.seq, claim.token)}
+    other = Queue(open_store())
+    other.sweep()
+    assert other.turn(claim=1).claimed == []
+
+
+def test_what_a_worker_holds_unknowingly_is_given_back(queue: Queue) -> None:
+    add_agents(queue, "a", "b")
+    queue.enqueue(NewAction("a", id="1"), NewAction("b", id="2"))
+    known, _ = queue.turn(claim=2).claimed
+    queue.disown([known.seq])
+    (again,) = queue.turn(claim=2).claimed
+    assert (again.id, again.attempts) == ("2", 1)
+
+
+def test_kill_9_frees_the_agent_at_once(
+    queue: Queue, start: Callable[[str], subprocess.Popen[str]], roster: Roster
+) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    other = start(
+        """
+from etude.store.queue import Queue
+queue = Queue(open_store())
+say(queue.turn(claim=1).claimed[0].id)
+time.sleep(60)
+"""
+    )
+    assert other.stdout is not None and other.stdout.readline() == "1\n"
+    queue.sweep()
+    assert queue.turn(claim=1).claimed == []
+    other.kill()
+    other.wait()
+    taken: list[Claim] = []
+    while not taken:  # the server notices the end of a connection in its own time
+        queue.sweep()
+        taken = queue.turn(claim=1).claimed
+    found = roster.action("1")
+    assert found is not None and found.last_error is not None and found.last_error.endswith("lost")
+
+
+def test_an_action_that_kills_its_workers_ends_as_failed(queue: Queue, open_store: Callable[[], Store]) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="bomb", attempts=2), NewAction("a", id="next"))
+    for _ in range(2):
+        with open_store() as store:
+            assert [c.id for c in Queue(store).turn(claim=1).claimed] == ["bomb"]
+        while state_of(queue, "bomb") == "running":
+            queue.sweep()
+    assert state_of(queue, "bomb") == "failed"
+    assert claim_all(queue) == ["next"]
+
+
+# Bells.
+
+
+def test_another_process_is_woken(queue: Queue, start: Callable[[str], subprocess.Popen[str]]) -> None:
+    add_agents(queue, "a")
+    other = start(
+        """
+import threading
+from etude.store.queue import Queue
+rung, listening = threading.Event(), threading.Event()
+queue = Queue(open_store())
+queue.listen(lambda kind, agent: (listening if kind == "all" else rung).set())
+listening.wait(30)
+say("ready")
+rung.wait(30)
+say(rung.is_set(), [c.id for c in queue.turn(claim=1).claimed])
+queue.close()
+"""
+    )
+    assert other.stdout is not None and other.stdout.readline() == "ready\n"
+    queue.enqueue(NewAction("a", id="1"))
+    assert other.stdout.readline() == "True ['1']\n"
+
+
+def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, roster: Roster) -> None:
+    rings: list[str] = []
+    queue.listen(lambda kind, _: rings.append(kind))
+    add_agents(queue, "busy", "paused")
+    roster.pause("paused")
+    queue.enqueue(NewAction("busy"))
+    queue.turn(claim=1)
+    rings.clear()
+    queue.enqueue(NewAction("busy"), NewAction("paused"))
+    assert "run" not in rings
+    roster.resume("paused")
+    assert "run" in rings
+    queue.close()
+
+
+# Tenants.
+
+
+def test_one_tenants_thousand_do_not_starve_anothers_one(store: Store) -> None:
+    many, one = Queue(store.scoped("many")), Queue(store.scoped("one"))
+    add_agents(many, *(f"a{n}" for n in range(50)))
+    add_agents(one, "b")
+    many.enqueue(*(NewAction(f"a{n}", urgency=1) for n in range(50)))
+    one.enqueue(NewAction("b", id="single", urgency=9))
+    worker = Queue(store)
+    claimed = worker.turn(claim=4).claimed
+    assert sorted({c.tenant for c in claimed}) == ["many", "one"]
+    assert len(claimed) == 4
+
+
+def test_turns_alternate_where_only_one_can_run(store: Store) -> None:
+    worker = Queue(store)
+    for name in ("x", "y"):
+        tenant = Queue(store.scoped(name))
+        add_agents(tenant, *(f"{name}{n}" for n in range(6)))
+        tenant.enqueue(*(NewAction(f"{name}{n}", urgency=ord(name)) for n in range(6)))
+    order = []
+    for _ in range(6):
+        (claim,) = worker.turn(claim=1).claimed
+        order.append(claim.tenant)
+        worker.turn([Finish(claim, "done")])
+    assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:]) == ["x", "y"]
+
+
+def test_tenants_do_not_see_each_others_agents(store: Store) -> None:
+    ours, theirs = Queue(store.scoped("ours")), Queue(store.scoped("theirs"))
+    add_agents(ours, "a")
+    add_agents(theirs, "a")
+    assert ours.enqueue(NewAction("a", id="1")) == theirs.enqueue(NewAction("a", id="1"))
+    Roster(ours).destroy("a", grace=0)
+    assert Roster(theirs).agent("a").status == "active"
+    with pytest.raises(NotFound):
+        Queue(store).enqueue(NewAction("a"))
+
+
+# Verbs of the roster.
+
+
+def test_destroying_cancels_what_waits_and_takes_nothing_more(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"), NewAction("a", id="2", delay=60))
+    roster.destroy("a", grace=30)
+    assert (state_of(queue, "1"), state_of(queue, "2")) == ("cancelled", "cancelled")
+    assert roster.agent("a").status == "destroyed"
+    with pytest.raises(Conflict, match="Agent `a` is destroyed"):
+        queue.enqueue(NewAction("a"))
+    roster.destroy("a", grace=30)
+    assert [a.id for a in roster.agents().items] == []
+    assert [a.id for a in roster.agents(status="destroyed").items] == ["a"]
+
+
+def test_a_step_that_ignores_its_end_is_fenced(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1).claimed
+    roster.destroy("a", grace=0)
+    queue.sweep(fence=60)
+    assert roster.agent("a").status == "destroying"
+    queue.sweep(fence=-1)
+    assert roster.agent("a").status == "destroyed" and state_of(queue, "1") == "cancelled"
+    late = Finish(claim, "done")
+    assert queue.turn([late]).refused == [late]
+
+
+def test_a_stale_interrupt_is_refused(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    with pytest.raises(Conflict, match="Agent `a` is at step 0, not at 7"):
+        roster.interrupt("a", "stop", step_no=7)
+
+
+def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1).claimed
+    roster.interrupt("a", "listen")
+    (again,) = queue.turn([Finish(claim, "done")], claim=1).claimed
+    assert (again.kind, again.told) == ("wake", True)
+    ((_, seq, verb, body),) = roster.said([again.agent])
+    assert (verb, body) == ("interrupt", "listen")
+    queue.turn([Finish(again, "done", applied=(seq,))])
+    assert roster.agent("a").activity == "idle" and roster.said([again.agent]) == []
+
+
+def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="done"))
+    claim_all(queue)
+    queue.enqueue(NewAction("a", id="waits", delay=3600))
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET created_at = created_at - 864000, processed_at = processed_at - 864000")
+    assert queue.prune(days=30) == 0
+    assert queue.prune(days=7) == 1
+    assert roster.action("done") is None and roster.action("waits") is not None
+
+
+# Whatever happens, in any order.
+
+
+@dataclass
+class Model:
+    """An action as it should be."""
+
+    id: str
+    agent: str
+    urgency: int
+    order: int
+    state: str = "ready"
+    attempts: int = 0
+
+
+@dataclass
+class Holder:
+    """A worker: its store, and what it thinks it runs."""
+
+    store: Store
+    queue: Queue = field(init=False)
+    claims: list[Claim] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.queue = Queue(self.store)
+
+
+AGENTS = ("a", "b", "c")
+EXAMPLES = 300 if os.environ.get("ETUDE_CHAOS") == "long" else 25
+
+
+class Life(RuleBasedStateMachine):
+    """Three agents, three workers, and everything that can happen to them."""
+
+    place = ""
+    ids = Bundle("ids")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.workers = [self.open() for _ in range(3)]
+        self.queue = self.workers[0].queue
+        with self.queue.transaction() as work:
+            for table in TABLES:
+                work.do(f"DELETE FROM {table}")
+        add_agents(self.queue, *AGENTS)
+        self.roster = Roster(self.queue)
+        self.actions: dict[str, Model] = {}
+        self.status = dict.fromkeys(AGENTS, "active")
+
+    def open(self) -> Holder:
+        return Holder(self.stack.enter_context(open_at(self.place)))
+
+    def running(self, agent: str) -> Model | None:
+        return next((a for a in self.actions.values() if a.agent == agent and a.state == "running"), None)
+
+    def expected(self, count: int) -> list[str]:
+        heads = []
+        for agent in AGENTS:
+            ready = [a for a in self.actions.values() if a.agent == agent and a.state == "ready"]
+            if ready and self.status[agent] == "active" and not self.running(agent):
+                heads.append(min(ready, key=lambda a: (a.urgency, a.order)))
+        return [a.id for a in sorted(heads, key=lambda a: (a.urgency, a.order))][:count]
+
+    @rule(target=ids, agent=st.sampled_from(AGENTS), urgency=st.integers(1, 3), later=st.booleans())
+    def enqueue(self, agent: str, urgency: int, later: bool) -> Any:
+        name = str(len(self.actions))
+        action = NewAction(agent, id=name, urgency=urgency, delay=3600.0 * later, attempts=2)
+        if self.status[agent] in ("destroying", "destroyed"):
+            with pytest.raises(Conflict):
+                self.queue.enqueue(action)
+            return multiple()
+        self.queue.enqueue(action)
+        self.actions[name] = Model(name, agent, urgency, len(self.actions), "delayed" if later else "ready")
+        return name
+
+    @rule(name=ids)
+    def enqueue_again(self, name: str) -> None:
+        agent = self.actions[name].agent
+        if self.status[agent] in ("active", "paused"):
+            self.queue.enqueue(NewAction(agent, id=name, urgency=0))
+
+    @rule(worker=st.integers(0, 2), count=st.integers(1, 3))
+    def claim(self, worker: int, count: int) -> None:
+        expected = self.expected(count)
+        claimed = self.workers[worker].queue.turn(claim=count).claimed
+        assert [c.id for c in claimed] == expected
+        for claim in claimed:
+            self.take(worker, claim)
+
+    def take(self, worker: int, claim: Claim) -> None:
+        model = self.actions[claim.id]
+        model.state, model.attempts = "running", model.attempts + 1
+        assert claim.attempts == model.attempts
+        self.workers[worker].claims.append(claim)
+
+    @rule(worker=st.integers(0, 2), which=st.integers(0, 2), end=st.sampled_from(["done", "fail", "ready"]))
+    def finish(self, worker: int, which: int, end: str) -> None:
+        held = self.workers[worker]
+        if not held.claims:
+            return
+        claim = held.claims.pop(which % len(held.claims))
+        model = self.actions[claim.id]
+        ended = end if end != "fail" else "failed" if model.attempts >= 2 else "delayed"
+        record = StepRecord(input="null", outcome=end, seconds=0.0)
+        turn = held.queue.turn([Finish(claim, ended, delay=3600.0, step=record)])  # type: ignore[arg-type]
+        # Another worker may run the same action by now: the token tells them apart.
+        mine = model.state == "running" and not any(
+            c.id == claim.id and c.token > claim.token for w in self.workers for c in w.claims
+        )
+        assert (turn.refused == []) == mine
+        if mine:
+            self.end(model, ended)
+
+    def end(self, model: Model, ended: str) -> None:
+        if ended == "ready":
+            model.attempts -= 1
+        if self.status[model.agent] == "destroying":
+            self.status[model.agent] = "destroyed"
+            ended = "cancelled" if ended in ("ready", "delayed") else ended
+        model.state = ended
+
+    @rule()
+    def time_passes(self) -> None:
+        pass_time(self.queue)
+        for model in self.actions.values():
+            if model.state == "delayed":
+                model.state = "ready"
+
+    @rule(worker=st.integers(1, 2))
+    def kill(self, worker: int) -> None:
+        held = self.workers[worker]
+        name = held.store.worker_id
+        held.store.close()
+        while not self.queue.store._dead({name}):  # the server notices the end of a connection in its own time
+            pass
+        self.lose(held)
+        self.workers[worker] = self.open()
+
+    @rule(worker=st.integers(0, 2))
+    def hang(self, worker: int) -> None:
+        """Its leases run out; it goes on later and believes that it still holds them."""
+        held = self.workers[worker]
+        with self.queue.transaction() as work:
+            work.do("UPDATE actions SET lease_until = 1 WHERE worker = ?", held.store.worker_id)
+        self.lose(held)
+
+    def lose(self, held: Holder) -> None:
+        self.queue.sweep()
+        for claim in held.claims:
+            model = self.actions[claim.id]
+            newer = any(c.id == claim.id and c.token > claim.token for w in self.workers for c in w.claims)
+            if model.state == "running" and not newer:
+                model.state = "failed" if model.attempts >= 2 else "ready"
+                if self.status[model.agent] == "destroying":
+                    self.status[model.agent] = "destroyed"
+                    model.state = "cancelled" if model.state == "ready" else model.state
+
+    @rule(agent=st.sampled_from(AGENTS))
+    def pause(self, agent: str) -> None:
+        if self.status[agent] in ("active", "paused"):
+            self.roster.pause(agent)
+            self.status[agent] = "paused"
+
+    @rule(agent=st.sampled_from(AGENTS))
+    def resume(self, agent: str) -> None:
+        if self.status[agent] in ("active", "paused"):
+            self.roster.resume(agent)
+            self.status[agent] = "active"
+
+    @precondition(lambda self: len(self.actions) > 8)
+    @rule(agent=st.sampled_from(AGENTS))
+    def destroy(self, agent: str) -> None:
+        self.roster.destroy(agent, grace=3600)
+        if self.status[agent] == "destroyed":
+            return
+        self.status[agent] = "destroying" if self.running(agent) else "destroyed"
+        for model in self.actions.values():
+            if model.agent == agent and model.state in ("ready", "delayed"):
+                model.state = "cancelled"
+
+    @invariant()
+    def as_expected(self) -> None:
+        rows = self.queue.read("SELECT id, state, attempts FROM actions")
+        assert {name: (state, tries) for name, state, tries in rows} == {
+            a.id: (a.state, a.attempts) for a in self.actions.values()
+        }
+        assert dict(self.queue.read("SELECT id, status FROM agents")) == self.status  # type: ignore[arg-type]
+
+    @invariant()
+    def heads_are_true(self) -> None:
+        rows = self.queue.read(
+            """SELECT agents.id FROM agents WHERE coalesce(head_seq, 0) <> coalesce((SELECT seq FROM actions
+            WHERE agent = agents.no AND state = 'ready' ORDER BY urgency, created_at, seq LIMIT 1), 0)
+            OR coalesce(running, 0) <> coalesce((SELECT seq FROM actions
+            WHERE agent = agents.no AND state = 'running'), 0)"""
+        )
+        assert rows == []
+
+    def teardown(self) -> None:
+        """Whatever happened: let time pass, and everything comes to an end."""
+        try:
+            for agent in AGENTS:
+                self.resume(agent)
+            for worker in (0, 1, 2):
+                while self.workers[worker].claims:
+                    self.finish(worker, 0, "done")
+            while self.expected(1) or any(a.state == "delayed" for a in self.actions.values()):
+                self.time_passes()
+                self.claim(1, 3)
+                while self.workers[1].claims:
+                    self.finish(1, 0, "done")
+            self.as_expected()
+            assert {a.state for a in self.actions.values()} <= {"done", "failed", "cancelled"}
+        finally:
+            self.stack.close()
+
+
+def test_nothing_is_lost_or_done_twice_whatever_happens(place: str) -> None:
+    machine = type("LifeHere", (Life,), {"place": place})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_workers_that_race_never_claim_the_same(queue: Queue, open_store: Callable[[], Store]) -> None:
+    add_agents(queue, *(f"a{n}" for n in range(20)))
+    queue.enqueue(*(NewAction(f"a{n % 20}", id=str(n)) for n in range(200)))
+    seen: list[str] = []
+    running: set[str] = set()
+    overlaps: list[str] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        mine = Queue(open_store())
+        ended: list[Finish] = []
+        while True:
+            with lock:
+                running.difference_update(finish.claim.agent_id for finish in ended)
+            claimed = mine.turn(ended, claim=3).claimed
+            if not claimed and not ended:
+                if len(seen) == 200:
+                    return
+                continue
+            with lock:
+                seen.extend(c.id for c in claimed)
+                overlaps.extend(c.agent_id for c in claimed if c.agent_id in running)
+                running.update(c.agent_id for c in claimed)
+            ended = [Finish(c, "done") for c in claimed]
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen, key=int) == [str(n) for n in range(200)]
+    assert overlaps == []
