@@ -29,7 +29,6 @@ from etude.entities import (
 )
 from etude.errors import Conflict
 
-
 INTERRUPTED = "interrupted"
 """The `error_key` of a step whose process ended before it did."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openai_server import OpenAIServer, by_turn, call, fail, say
-
 from etude.app import App
 from etude.events import StepFinished, TextDelta
+from openai_server import OpenAIServer, by_turn, call, fail, say
 
 TEXT = "There are three rows in the table, as the query shows."
 TIMES = 200
