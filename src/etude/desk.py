@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from etude import plugins
-from etude.entities import ENDED, Budget, Limits, Run, RunFilter, RunKind, Thread, Turn
+from etude.catalog.hints import add_hints
+from etude.entities import ENDED, Budget, Catalog, Limits, Run, RunFilter, RunKind, Thread, Turn
 from etude.errors import Conflict, EtudeError, Invalid, NotFound, NotUnderstood
 from etude.events import (
     ArtifactCreated,
@@ -304,7 +306,7 @@ class Desk:
         workbench = Workbench(
             names=tuple(sources),
             places={name: self._place(source) for name, source in sources.items()},
-            find_catalog=lambda name: sources[name].catalog(allowed),
+            find_catalog=cache(lambda name: self._describe(sources[name], allowed)),
             ask=ask,
             compile=lambda name, plan: app.compile(sources[name], plan),
             notebook=lend,
@@ -312,6 +314,11 @@ class Desk:
             scratch=app.scratch,
         )
         return replace(workbench, mark=mark) if mark else workbench
+
+    def _describe(self, source: Source, limits: Limits) -> Catalog:
+        """What a source holds, with what its profile tells where it is known."""
+        catalog, profile = source.catalog(limits), self._app.known_profile(source)
+        return add_hints(catalog, profile) if profile is not None else catalog
 
     def _place(self, source: Source) -> str:
         granted = source.spec.model_dump_json(exclude={"url"})

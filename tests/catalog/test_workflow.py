@@ -181,6 +181,7 @@ def test_a_script_that_no_longer_runs_gives_way_to_etudes_own(app: App, shop: Pa
     assert made.metrics.lineage["catalog_script.py"].origin == "generator"
     assert "ZeroDivisionError" in made.metrics.errors[0]
     assert b"evil" not in read(made, "catalog.html")
+    assert shelf.latest() == made.metrics.shelved, "though the clock is behind what it follows"
 
 
 def test_a_missing_script_is_looked_for_in_the_runs_before(app: App, shop: Path, place: str) -> None:

@@ -10,6 +10,7 @@ from etude.api.call import ReaderCall
 from etude.api.results import View, as_json
 from etude.api.runs import SAME, IfNoneMatch, unless_known
 from etude.api.shapes import Dataset, Listing, Rows
+from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, Limits, Table
 from etude.errors import Invalid, NotFound
 
@@ -42,11 +43,11 @@ async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_
     return unless_known(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
 
 
-@router.get("/datasets/{dataset}/profile", response_model=Catalog)
-@router.get("/profile/{dataset}", response_model=Catalog)
-async def dataset_profile(call: ReaderCall, dataset: str) -> Catalog:
-    """What is known of the data of a dataset."""
-    return await call.do(profile_of, call, dataset)
+@router.get("/datasets/{dataset}/profile", response_model=SourceProfile)
+@router.get("/profile/{dataset}", response_model=SourceProfile)
+async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
+    """What a dataset holds by its own data: statistics, keys, patterns; measured where it is not known yet."""
+    return Response(await call.do(profile_of, call, dataset), media_type="application/json")
 
 
 def catalog_of(call: Call, dataset: str) -> Catalog:
@@ -54,9 +55,9 @@ def catalog_of(call: Call, dataset: str) -> Catalog:
     return call.app.catalog(call.dataset(dataset))
 
 
-def profile_of(call: Call, dataset: str) -> Catalog:
-    """What is known of the data of a dataset: its tables with their row counts."""
-    return catalog_of(call, dataset)
+def profile_of(call: Call, dataset: str) -> bytes:
+    """The profile of a dataset as JSON."""
+    return call.app.profile(call.dataset(dataset)).model_dump_json().encode()
 
 
 @router.get(

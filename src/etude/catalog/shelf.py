@@ -87,8 +87,14 @@ class Record(Entity):
     shelved: Shelved
 
 
-def run_name(at: datetime) -> str:
-    """A new name for a run: in the order of time, and nobody else's."""
+def run_name(at: datetime, after: Shelved | None = None) -> str:
+    """A new name for a run: in the order of time, nobody else's, and later than a run that it knows of.
+
+    So a clock that is behind does not make it look older than what it builds on.
+    """
+    if after is not None and _RUN.fullmatch(after.name):
+        known = datetime.strptime(after.name.partition("Z")[0], "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
+        at = max(at, known + timedelta(microseconds=1))
     return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{token_hex(4)}"
 
 

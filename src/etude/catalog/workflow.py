@@ -527,7 +527,8 @@ class Cataloger:
         summary: _Made[tuple[Change, ...]],
     ) -> Cataloged:
         """Write the run to the shelf: its files, its metrics, then the pointer to it."""
-        name, made = run_name(job.started), {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
+        name = run_name(job.started, before.latest)
+        made = {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
         about = {"run": job.log.run_id, "script": f"{name}/{CATALOG_SCRIPT}", "from": catalog.lineage.origin}
         files = {
             CATALOG: to_line(profile),

@@ -116,7 +116,7 @@ class StepBench:
         if cell.outcome == "interrupted":
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
-            raise CellFailed(cell)
+            raise _CellFailed(cell)
         self._keep(cell)
         return cell
 
@@ -169,7 +169,7 @@ class StepBench:
         return limits.model_copy(update={"rows": min(limits.rows, left) if limits.rows else left})
 
 
-class CellFailed(Invalid):
+class _CellFailed(Invalid):
     """A cell of the model's own code failed: what the model sees is what a notebook would show."""
 
     def __init__(self, cell: Cell) -> None:

@@ -327,6 +327,7 @@ class Container(local.Zygote):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
+                cwd=folder,  # where memory runs out, its monitor leaves a file in the folder it was started in
                 start_new_session=True,
             )
             ended = os.pidfd_open(self._process.pid)

@@ -7,12 +7,15 @@ holds without it.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Iterator
 
 from etude.entities import Entity
 from etude.errors import Refused
 
 _WRITING = frozenset("wax+")
+_parsing = threading.Lock()
+"""Python 3.11 counts the depth of all trees that are made at once as one, and fails where two threads parse."""
 CONNECTING = frozenset({"http.client", "requests", "socket", "ssl", "urllib.request"})
 """Modules that are of use to a session that was given places to connect to."""
 
@@ -41,8 +44,9 @@ class Policy(Entity):
 def check_policy(code: str, policy: Policy) -> None:
     """Pass, or `Refused` that names the line and what to do; code that does not parse is left to the interpreter."""
     try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        with _parsing:
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return
     for node in ast.walk(tree):
         for what, hint in _complaints(node, policy):

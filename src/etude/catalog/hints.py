@@ -1,0 +1,41 @@
+"""What a profile adds to a schema for whoever writes queries: keys that were found, and the values a column takes."""
+
+from __future__ import annotations
+
+from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
+from etude.entities import Catalog, Column, ForeignKey, Table
+
+FEW = 12
+"""Values of a column that are told; more of them are no list to choose from."""
+VALUE_CHARS = 40
+
+
+def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
+    """The schema with what its data told; what the source declares stays as it is."""
+    known = {table.name: table for table in profile.tables}
+    tables = tuple(_hinted(table, known[table.name]) if table.name in known else table for table in catalog.tables)
+    return catalog.model_copy(update={"tables": tables})
+
+
+def _hinted(table: Table, profile: TableProfile) -> Table:
+    keys = [key.columns for key in profile.keys]
+    found = (ForeignKey(columns=k.columns, to_table=k.to_table, to_columns=k.to_columns) for k in profile.foreign_keys)
+    return table.model_copy(
+        update={
+            "columns": tuple(_with_values(c, profile.column(c.name)) for c in table.columns),
+            "comment": profile.description or table.comment,
+            "primary_key": table.primary_key or (keys[0] if keys else ()),
+            "foreign_keys": table.foreign_keys or tuple(found),
+        }
+    )
+
+
+def _with_values(column: Column, profile: ColumnProfile | None) -> Column:
+    if profile is None:
+        return column
+    said = [profile.description or column.comment or ""]
+    if profile.family == "text" and not profile.masked and profile.distinct and profile.distinct <= FEW:
+        values = [str(top.value)[:VALUE_CHARS] for top in profile.top]
+        more = ", ..." if len(values) < profile.distinct else ""
+        said.append(f"values: {', '.join(map(repr, values))}{more}")
+    return column.model_copy(update={"comment": "; ".join(filter(None, said)) or None})
