@@ -21,6 +21,8 @@ from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
 if TYPE_CHECKING:
+    from etude.agents.hub import Hub
+    from etude.agents.worker import Worker
     from etude.app import App
 
 T = TypeVar("T")
@@ -37,13 +39,19 @@ class House:
     gate: Gate
     watch: Watch
     metrics: Metrics
+    hub: Hub
+    """Hands out what agents tell."""
     traces: Traces | None = None
     access: AccessLog | None = None
+    worker: Worker | None = None
+    """Runs agents in this process."""
     draining: bool = False
 
     def __post_init__(self) -> None:
         self.workers = anyio.CapacityLimiter(self.app.settings.server.threads)
         self.readers = anyio.CapacityLimiter(READERS)
+        # More threads than engines would only wait for one, and for each other.
+        self.queries = anyio.CapacityLimiter(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
         """Whose key began a run that is still open."""
         self.orders = Orders()
@@ -61,8 +69,8 @@ class House:
 
     @property
     def at_work(self) -> int:
-        """How many runs of all tenants are being worked at."""
-        return sum(app.desk.at_work for app in self.app.views())
+        """How many runs of all tenants are being worked at, and steps of agents."""
+        return sum(app.desk.at_work for app in self.app.views()) + (self.worker.at_work if self.worker else 0)
 
     def write_down(self) -> None:
         """Write what was done and spent: to the store, and to the log."""
@@ -84,6 +92,10 @@ class House:
     async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a look into the store in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
+
+    async def query(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a query in a thread."""
+        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.queries)
 
 
 @dataclass(frozen=True)

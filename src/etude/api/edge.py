@@ -119,6 +119,7 @@ class Exchange:
         if method not in SAFE:
             self._body = await self._read_body()
         app = house.app.scoped(self._caller.tenant)
+        house.observer.watch(self._caller.tenant)
         call = Call(house, self._caller, app, self._id, self._disconnected, slot)
         self._scope.setdefault("state", {})["call"] = call
 

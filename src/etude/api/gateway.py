@@ -24,7 +24,7 @@ router = APIRouter(tags=["gateway"])
 @router.post("/sql", response_model=Rows)
 async def sql(call: AnalystCall, body: SqlRequest) -> Response:
     """Run a query and have its first rows."""
-    return Response(await call.do(run_sql, call, body), media_type="application/json")
+    return Response(await call.house.query(run_sql, call, body), media_type="application/json")
 
 
 def run_sql(call: Call, body: SqlRequest) -> bytes:

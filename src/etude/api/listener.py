@@ -68,6 +68,9 @@ def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
                 self._head += len(data)
             super().data_received(data)
 
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(400, "Bad request")
+
         def on_message_begin(self) -> None:
             self._expect_head()
             super().on_message_begin()
@@ -134,6 +137,8 @@ class Listener(uvicorn.Server):
         """Refuse new work, wait for what is at work, end the streams, close."""
         house = self._house
         house.draining = True
+        if house.worker is not None:
+            house.worker.drain()
         until = time.monotonic() + house.app.settings.server.drain_s
         while house.at_work and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.05)
@@ -175,7 +180,7 @@ def _raise_open_files() -> int:
 
 def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool = False) -> None:
     """Serve until told to stop; what was at work when an earlier process ended goes on."""
-    api = create_app(app, keys_required=keys_required, anyone=anyone)
+    api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
     api.state.house.access = AccessLog(sys.stderr)
     listener = make_listener(app, api, host, port)
     try:
@@ -195,7 +200,7 @@ def from_settings() -> Any:
     """The API by the settings alone, for `--reload`, which starts over in a new process."""
     from etude.app import App
 
-    return create_app(App())
+    return create_app(App(), runs_agents=True)
 
 
 def log_as_json(level: int = logging.INFO) -> None:

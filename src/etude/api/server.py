@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
@@ -12,7 +12,9 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Route
 
 from etude import __version__
-from etude.api import catalogs, chat, datasets, gateway, health, keys, openai, page, runs, streams, threads
+from etude.agents.hub import Hub
+from etude.agents.worker import Worker
+from etude.api import agents, catalogs, chat, datasets, gateway, health, keys, openai, page, runs, streams, threads
 from etude.api.access import Gate
 from etude.api.call import Call, House
 from etude.api.edge import Edge
@@ -36,6 +38,7 @@ NOUNS: tuple[APIRouter, ...] = (
     threads.router,
     datasets.router,
     catalogs.router,
+    agents.router,
     keys.router,
     health.router,
 )
@@ -45,11 +48,16 @@ DESCRIPTION = """Ask data in words, SQL or Python; every run is kept.
 Errors are `application/problem+json` with a `hint` that says what to do. POST takes an `Idempotency-Key`."""
 
 
-def create_app(app: App, *, keys_required: bool = False, anyone: bool = False) -> FastAPI:
-    """The API of an app. Without keys it answers to the machine itself alone, unless `anyone` may ask."""
+def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, runs_agents: bool = False) -> FastAPI:
+    """The API of an app. Without keys it answers to the machine itself alone, unless `anyone` may ask.
+
+    With `runs_agents` a worker runs beside the requests.
+    """
     identity = Identity(app.store)
     traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
-    house = House(app, identity, Gate(identity, app.settings.server, keys_required, anyone), Watch(), Metrics(), traces)
+    gate, hub = Gate(identity, app.settings.server, keys_required, anyone), Hub(app.agents.queue)
+    worker = Worker(app, app.agents.queue, hub=hub) if runs_agents else None
+    house = House(app, identity, gate, Watch(), Metrics(), hub, traces, worker=worker)
     api = FastAPI(
         title="etude",
         version=__version__,
@@ -115,11 +123,28 @@ async def _living(house: House, api: FastAPI) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(house.watch.running(house.app.store, house.look))
         await stack.enter_async_context(api.state.mcp_running())
+        await house.do(stack.enter_context, _telling(house))
         try:
             yield
         finally:
             writer.cancel()
             await house.do(house.close)
+
+
+@contextlib.contextmanager
+def _telling(house: House) -> Iterator[None]:
+    """Hand out what agents tell, and run them, while the block runs."""
+    with house.hub:
+        stop = house.hub.on_news(lambda: house.watch.tell(agents.NEWS, 0))
+        if house.worker is not None:
+            house.worker.start()
+        try:
+            yield
+        finally:
+            stop()
+            if house.worker is not None:
+                # Steps have had their time; those that run still are run again.
+                house.worker.stop(drain=0.0)
 
 
 async def _write_down(house: House) -> None:
