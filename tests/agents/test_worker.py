@@ -314,3 +314,14 @@ def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, scrip
     assert begun.wait(20)
     agents.interrupt("a", "stop it")
     wait_until(lambda: agents.get("a").last_output == "stopped")
+
+
+def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Work, script: type[Script]) -> None:
+    """The second voice locks the agent while the worker, woken by the first, looks for it."""
+    script.do = staticmethod(lambda ctx, state, inbox: Step(next=IDLE))
+    work()
+    agents.create("script", id="a")
+    for n in range(30):
+        wait_until(lambda: agents.get("a").activity == "idle")
+        agents.interrupt("a", n)
+        agents.wait(agents.message("a", n), timeout=20)

@@ -150,7 +150,16 @@ def test_a_key_s_day_has_an_end(guarded: TestClient, app: App) -> None:
         assert (refused.status_code, refused.json()["limit"]) == (429, "daily_tokens"), path
     slow = bearer(app, "analyst", daily_seconds=1e-9)
     assert guarded.post("/api/sql", json=SELECT, headers=slow).status_code == 200
+    wait_until(lambda: guarded.get("/api/spending", headers=slow).json()["seconds"] > 0)
     assert guarded.post("/api/sql", json=SELECT, headers=slow).json()["limit"] == "daily_seconds"
+
+
+def test_what_another_tenant_s_key_uses_is_counted_too(guarded: TestClient, app: App) -> None:
+    app.scoped("acme").add_source("shop", app.sources()["shop"])
+    _, secret = Identity(app.store).create_key("test", "analyst", "acme")
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert guarded.post("/api/ask", json={"question": "how many orders?"}, headers=headers).status_code == 200
+    wait_until(lambda: guarded.get("/api/spending", headers=headers).json()["tokens"] > 0)
 
 
 def test_who_did_what_is_on_record(guarded: TestClient, app: App) -> None:

@@ -171,7 +171,8 @@ def test_every_route_errs_in_one_shape(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
     seen = set()
     for path, methods in schema["paths"].items():
-        url = path.replace("{", "none-").replace("}", "")
+        # Any topic can be listened to, for ever, but for one that cannot be.
+        url = path.replace("{topic}", "no topic").replace("{", "none-").replace("}", "")
         for method in ("get", "post", "put", "delete", "patch"):
             answer = client.request(method, url, content=b'{"no": ')
             if answer.is_error:

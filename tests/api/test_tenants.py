@@ -22,6 +22,8 @@ from etude.store.identity import ROLES, Identity
 MARK = "zebra"
 """A word that stands in everything of ours, and in nothing of theirs."""
 OPEN = {"/healthz", "/readyz", "/api/session", "/metrics"}
+ENDLESS = "/api/events/{topic}"
+"""A stream that everyone may open: of what is told in their own tenant."""
 
 
 @dataclass
@@ -75,6 +77,7 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
         "key": "1",
         "key_id": key.id,
         "hash": run.artifacts[0].hash,
+        "agent_id": ours.agents.create("echo", {"subject": MARK}, id="speaker").id,
     }
 
 
@@ -111,6 +114,18 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/datasets/{dataset}/annotations": [{}],
         "/api/threads": [{"title": "x", "dataset": dataset}],
         "/api/threads/{thread_id}/fork": [{}, {"until": 1}],
+        "/api/agents": [
+            {"kind": "watch", "config": {"source": dataset, "sql": "SELECT 1", "every_s": 1}},
+            {"kind": "analyst", "config": {"source": dataset, "goal": "x"}},
+        ],
+        "/api/agents/{agent_id}/message": [{"body": "x"}],
+        "/api/agents/{agent_id}/pause": [{}, {"mode": "now"}],
+        "/api/agents/{agent_id}/resume": [{}],
+        "/api/agents/{agent_id}/steer": [{"guidance": "x"}],
+        "/api/agents/{agent_id}/interrupt": [{"guidance": "x"}],
+        "/api/agents/{agent_id}/destroy": [{"grace_s": 0}],
+        "/api/agents/{agent_id}/reload": [{}, {"config": {"subject": "x"}}],
+        "/api/events": [{"topic": "x", "agent": ours["agent_id"]}],
         "/api/log": [{"text": "x", "dataset": dataset}, {"text": "x", "run_id": run}],
         "/api/keys": [{"name": "x", "role": "reader"}],
         "/v1/chat/completions": [
@@ -124,7 +139,7 @@ def test_nothing_of_another_tenant_comes_back(scene: Scene) -> None:
     reach = bodies(scene.ours)
     asked = 0
     for method, path, operation in operations(scene):
-        if path in OPEN:
+        if path in OPEN or path == ENDLESS:
             continue
         for run in {scene.ours["run_id"], scene.ours["waiting"]} if "{run_id}" in path else {scene.ours["run_id"]}:
             values = scene.ours | {"run_id": run}
@@ -174,6 +189,7 @@ def test_a_foreign_thing_and_one_that_never_was_look_the_same(scene: Scene) -> N
 def test_ours_are_still_there_for_us(scene: Scene) -> None:
     store = scene.api.state.house.app.scoped("ours").store
     assert store.run(scene.ours["waiting"]).status == "waiting"
+    assert scene.api.state.house.app.scoped("ours").agents.get(scene.ours["agent_id"]).activity == "queued"
     assert len(store.messages(scene.ours["thread_id"])) >= 2
     assert [key.revoked_at for key in scene.api.state.house.identity.keys("ours")] == [None]
 
@@ -196,6 +212,14 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("python", {"code": "1", "thread_id": scene.ours["thread_id"]}),
         ("ask", {"question": "x", "thread_id": scene.ours["thread_id"]}),
         ("log", {"text": "x", "run_id": scene.ours["run_id"]}),
+        ("agents_create", {"kind": "analyst", "config": {"source": scene.ours["dataset"], "goal": "x"}}),
+        ("agents_list", {}),
+        ("agents_show", {"agent_id": scene.ours["agent_id"]}),
+        ("agents_steer", {"agent_id": scene.ours["agent_id"], "guidance": "x"}),
+        ("agents_pause", {"agent_id": scene.ours["agent_id"]}),
+        ("agents_resume", {"agent_id": scene.ours["agent_id"]}),
+        ("agents_interrupt", {"agent_id": scene.ours["agent_id"]}),
+        ("agents_destroy", {"agent_id": scene.ours["agent_id"]}),
     ]
     accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
     for role, headers in scene.keys.items():
@@ -211,7 +235,7 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
             where = f"{role}: {name} -> {answer.text[:400]}"
             assert MARK not in _without_names(answer.text, scene.ours), where
             result = answer.json()["result"]
-            assert result["isError"] == (name not in ("list_datasets", "playbooks")), where
+            assert result["isError"] == (name not in ("list_datasets", "playbooks", "agents_list")), where
         for uri in (f"artifact://{scene.ours['run_id']}/{scene.ours['hash']}", f"playbook://{MARK}"):
             message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
             assert "error" in scene.client.post("/mcp", json=message, headers=headers | accept).json()

@@ -23,11 +23,12 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.fail("chromium is not installed: run tests/install.sh")
+    # For a module, not for the session: its event loop would be in the way of tests that have their own.
     # The browser's own sandbox refuses to work for root.
     options = ["--no-sandbox"] if os.getuid() == 0 else []
     with sync_playwright() as playwright:

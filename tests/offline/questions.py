@@ -205,4 +205,20 @@ QUESTIONS: dict[str, str] = {
         "SELECT name, count(*) FROM orders JOIN customers c USING (customer_id) GROUP BY name, c.customer_id"
     ),
     "What is the total number of units sold?": "SELECT sum(quantity) FROM order_lines",
+    # what a word belongs to
+    "Which customers have no cancelled orders?": (
+        "SELECT name, customer_id FROM customers WHERE customer_id NOT IN ("
+        "SELECT customer_id FROM orders WHERE status = 'cancelled' AND customer_id IS NOT NULL)"
+    ),
+    "What percentage of orders in each channel were cancelled?": (
+        "SELECT channel, 100 * avg((status = 'cancelled')::int) FROM orders GROUP BY 1"
+    ),
+    "How many orders were placed per channel by customers in Germany?": (
+        "SELECT channel, count(*) FROM orders JOIN customers USING (customer_id) WHERE country = 'DE' GROUP BY 1"
+    ),
+    "Products and their price, largest first": "SELECT name, product_id, price FROM products ORDER BY price DESC",
+    "What is the price of the product with the most order lines?": (
+        "SELECT price, count(*) FROM order_lines JOIN products p USING (product_id) GROUP BY p.product_id, price "
+        "ORDER BY 2 DESC LIMIT 1"
+    ),
 }

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from etude.app import App
 from etude.offline.lexicon import OPERATORS, STOP
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
-from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary import Vocabulary, build_vocabulary
 from etude.sources.plan import parse_plan
 from etude.sources.plan.compile import compile_plan
 from offline.questions import QUESTIONS, TODAY
@@ -185,6 +187,49 @@ def test_a_refusal_names_three_questions_that_it_answers(question: str, shop: Vo
     assert found.reason
     assert len(found.nearest) == 3
     assert all(isinstance(understand(near, shop, today=TODAY), Understanding) for near in found.nearest)
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("How many customers are currently in Berlin?", "`currently`"),
+        ("How many products are available?", "`available`"),
+        ("How many products were sold?", "which of them are `sold`"),
+        ("Which customers have ordered all products?", "`all`"),
+        ("How many orders over 500 kg were cancelled?", "`over 500 kg`"),
+        ("What is the average amount of completed and returned orders?", "together or each"),
+        ("How many customers per country have more than 5 orders?", "of each or of the whole group"),
+        ("Which customers have fewer than 3 orders?", "no `orders` at all"),
+        ("Orders by channel", "to list or to count"),
+        ("Number of completed products", "`completed`"),
+        ("How many products have no category?", "Every row has a `category`"),
+        ("Average amount per quantity", "divided by it"),
+    ],
+)
+def test_what_may_mean_two_things_is_not_guessed(question: str, reason: str, shop: Vocabulary) -> None:
+    found = understand(question, shop, today=TODAY)
+    assert isinstance(found, Refusal)
+    assert reason in found.reason
+
+
+def test_a_value_of_two_tables_is_asked_back(tmp_path: Path) -> None:
+    import duckdb
+
+    path = str(tmp_path / "freight.duckdb")
+    with duckdb.connect(path) as writer:
+        writer.execute("CREATE TABLE clients (client_id INTEGER PRIMARY KEY, name VARCHAR, country VARCHAR)")
+        writer.execute(
+            "CREATE TABLE shipments (shipment_id INTEGER PRIMARY KEY, "
+            "client_id INTEGER REFERENCES clients (client_id), destination_country VARCHAR)"
+        )
+        writer.execute("INSERT INTO clients VALUES (1, 'Acme', 'Italy'), (2, 'Bolt', 'France')")
+        writer.execute("INSERT INTO shipments VALUES (1, 1, 'France'), (2, 1, 'Italy'), (3, 2, 'Italy')")
+    with App(home=tmp_path / "home", record=False) as app:
+        vocabulary = build_vocabulary(app.catalog(path), lambda sql: app.sql(path, sql).rows())
+        found = understand("How many shipments are from Italy?", vocabulary, today=TODAY)
+        assert isinstance(found, Clarification)
+        assert {choice.label for choice in found.choices} == {"shipments.destination_country", "clients.country"}
+        assert read("How many shipments are from clients in Italy?", vocabulary).reading.count("clients.country") == 1
 
 
 def test_what_would_count_rows_twice_is_refused(shop: Vocabulary) -> None:

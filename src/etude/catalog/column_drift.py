@@ -186,7 +186,7 @@ def _constant(pair: Pair) -> Iterator[Change]:
     before, after = pair.before, pair.after
     if before.constant or not after.constant or not before.top or before.distinct in (None, 0, 1):
         return
-    if pair.values(after) * -math.log(min(before.top[0].share, 1 - 1e-12)) <= pair.needed:
+    if pair.values(after) * -math.log(min(max(before.top[0].share, 1e-12), 1 - 1e-12)) <= pair.needed:
         return
     shown = f" ({_show(after.min)})" if pair.readable and after.min is not None else ""
     yield pair.change(

@@ -36,11 +36,23 @@ threading.Event().wait()
 def make_config(kind: str, folder: Path) -> dict[str, Any]:
     if kind == "echo":
         return {"subject": "rain", "interval_s": 0.02}
+    if kind == "catalog":
+        (folder / "data").mkdir()
+        (folder / "data" / "stock.csv").write_text("item,n\ntea,42\n")
+        return {"source": str(folder / "data"), "every_s": 0.02}
     path = folder / "stock.sqlite"
     if not path.exists():
         with sqlite3.connect(path) as db:
             db.execute("CREATE TABLE stock AS SELECT 42 AS n")
         db.close()
+    if kind == "analyst":
+        questions = [
+            "PYTHON: x = db.sql('SELECT n FROM stock').df()",
+            "how many stock",
+            "PYTHON: x = x + x",
+            "PYTHON: x",
+        ]
+        return {"source": str(path), "questions": questions}
     return {"source": str(path), "sql": "SELECT n FROM stock", "every_s": 0.02}
 
 
@@ -63,10 +75,15 @@ def live(agents: Agents, agent_id: str, start: Callable[[], Any], moments: list[
 
 
 def done(agents: Agents, agent_id: str) -> list[Any]:
-    return [s.output for s in agents.steps(agent_id, limit=1000) if s.outcome == "ok"]
+    return [_lasting(s.output) for s in agents.steps(agent_id, limit=1000) if s.outcome == "ok"]
 
 
-@pytest.mark.parametrize("kind", ["echo", "watch"])
+def _lasting(output: Any) -> Any:
+    """An output without the names of the runs that it came of."""
+    return {k: v for k, v in output.items() if k not in ("run_id", "url")} if isinstance(output, dict) else output
+
+
+@pytest.mark.parametrize("kind", ["echo", "watch", "analyst", "catalog"])
 @pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 def test_it_comes_to_the_same_end(kind: str, agents: Agents, app: App, store_url: str, tmp_path: Path) -> None:
     def start() -> subprocess.Popen[bytes]:

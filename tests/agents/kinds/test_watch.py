@@ -68,6 +68,21 @@ def test_a_plan_can_be_watched_and_a_share_be_a_threshold(
         assert look(agents)["changed"] is True
 
 
+def test_a_question_in_words_can_be_watched(
+    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+) -> None:
+    with Worker(app, agents.queue):
+        agents.create("watch", config(tmp_path, sql="", question="how many stock"), id="w")
+        wait_until(lambda: agents.get("w").step_no == 1)
+        assert agents.get("w").last_output == {"answer": [[1]], "changed": False}
+        stock.execute("INSERT INTO stock VALUES ('salt', 1)")
+        assert look(agents) == {"answer": [[2]], "changed": True, "was": [[1]]}
+        assert app.store.threads().items == [], "a look leaves a run, and no thread"
+        agents.reload("w", config(tmp_path, sql="", question="gibberish of zorks"))
+        agents.wait(agents.message("w", "look"))
+        assert agents.get("w").last_error
+
+
 def test_a_source_that_is_away_is_an_error_and_the_watch_goes_on(
     app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
@@ -98,6 +113,7 @@ def test_it_looks_when_a_clock_says(app: App, agents: Agents, tmp_path: Path, st
         ({"every_s": None, "cron": "at dawn"}, "at dawn"),
         ({"timezone": "Mars/Olympus"}, "time zone"),
         ({"plan": {}}, "`sql` or `plan`"),
+        ({"question": "how many?"}, "`sql` or `plan`"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(agents: Agents, tmp_path: Path, wrong: dict[str, Any], why: str) -> None:

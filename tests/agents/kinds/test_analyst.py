@@ -1,0 +1,174 @@
+"""The analyst: it works at a goal in steps, and its findings are a document that grows."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agents.conftest import wait_until
+
+from etude.agents.control import Agents
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.errors import Invalid
+from etude.events import RunQueued, RunStarted
+from etude.ids import new_id
+
+COUNT = "SELECT count(*) AS n FROM stock"
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> str:
+    path = tmp_path / "stock.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE stock (item TEXT, n REAL)")
+        db.executemany("INSERT INTO stock VALUES (?, ?)", [("tea", 100), ("salt", 7), ("rice", 20)])
+    db.close()
+    return str(path)
+
+
+def sql(query: str) -> dict[str, Any]:
+    return {"calls": [{"name": "execute_sql", "arguments": {"dataset": "stock", "query": query}}]}
+
+
+SCENES: list[dict[str, Any]] = [
+    {"asked": "## Which item", "turns": [{"text": "DONE"}]},
+    {"asked": "You were told: look at salt", "turns": [{"text": "How much salt is there?"}]},
+    {"asked": "## How many items", "turns": [{"text": "Which item has the most?\n\nThat one."}]},
+    {"asked": "Decide what to find out next", "turns": [{"text": "How many items are there?"}]},
+    {
+        "asked": "Which item",
+        "turns": [sql("SELECT item, n FROM stock ORDER BY n DESC LIMIT 1"), {"text": "It is tea, with 100."}],
+    },
+    {"asked": "How many items", "turns": [sql(COUNT), {"text": "There are 3 items."}]},
+    {
+        "asked": "Which year",
+        "turns": [
+            {"calls": [{"name": "ask_user", "arguments": {"question": "Which calendar?", "choices": ["a", "b"]}}]},
+            {"text": "Then it is that one."},
+        ],
+    },
+    {"asked": "be slow", "turns": [{"text": "word " * 2000, "pace_s": 0.05}]},
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "script.json").write_text(json.dumps(SCENES))
+    return f"scripted:{tmp_path / 'script.json'}"
+
+
+def done(agents: Agents, agent_id: str = "a") -> dict[str, Any]:
+    """What it remembers once it is done."""
+    wait_until(lambda: agents.get(agent_id).activity == "done")
+    return agents.state(agent_id)
+
+
+def test_without_a_model_it_asks_what_it_is_given(app: App, agents: Agents, stock: str) -> None:
+    goal = f"1. how many stock\n\n- SQL: {COUNT}\nSQL: SELECT nothing FROM stock"
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "goal": goal}, id="a")
+        memory = done(agents)
+        assert (memory["asked"], memory["found"]) == (3, 2)
+        headings = [line for line in memory["document"].splitlines() if line.startswith("## ")]
+        assert headings == ["## how many stock", f"## SQL: {COUNT}", "## SQL: SELECT nothing FROM stock"]
+        assert "| n |\n| --- |\n| 3 |" in memory["document"] and "Not answered: " in memory["document"]
+        # One that is done takes more.
+        agents.wait(agents.message("a", "SQL: SELECT 41 + 1 AS answer"))
+        assert "| 42 |" in done(agents)["document"]
+
+
+def test_variables_stay_from_step_to_step_and_over_a_restart(app: App, agents: Agents, stock: str) -> None:
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = 6", "PYTHON: x * 7"]}, id="a")
+        assert "\n42\n" in done(agents)["document"]
+    app.desk.close()
+    del app.__dict__["desk"]  # as another process would begin
+    with Worker(app, agents.queue):
+        agents.wait(agents.message("a", "PYTHON: x + 1"))
+        assert agents.state("a")["document"].endswith("\n7\n")
+
+
+def test_a_model_says_what_to_ask_until_it_is_done(app: App, agents: Agents, stock: str, model: str) -> None:
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model}, id="a")
+        memory = done(agents)
+    assert (memory["asked"], memory["found"]) == (2, 2)
+    assert memory["document"].startswith("# Know the stock.\n\n## How many items are there?\n\nThere are 3 items.\n")
+    assert "## Which item has the most?\n\nIt is tea, with 100.\n\n| item | n |" in memory["document"]
+    assert [list(s.output)[-1] for s in agents.steps("a")] == ["next", "ok", "next", "ok", "done", "done"]
+    info = agents.get("a")
+    assert info.tokens > 0 and info.thread_id is not None
+    # Its own thread holds the questions; what it thought about them is a run, but in no thread.
+    assert [m.text for m in app.store.messages(info.thread_id) if m.role == "user"] == [
+        "How many items are there?",
+        "Which item has the most?",
+    ]
+    assert len(app.store.threads().items) == 1
+
+
+def test_its_own_questions_have_a_limit(app: App, agents: Agents, stock: str, model: str) -> None:
+    config = {"source": stock, "goal": "Know the stock.", "model": model, "max_steps": 1}
+    with Worker(app, agents.queue):
+        agents.create("analyst", config, id="a")
+        assert done(agents)["asked"] == 1
+
+
+def test_guidance_reaches_what_comes_next(app: App, agents: Agents, stock: str, model: str) -> None:
+    agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model, "max_steps": 1}, id="a")
+    agents.steer("a", "look at salt")
+    agents.steer("a", {"goal": "Know the salt."})
+    with Worker(app, agents.queue):
+        memory = done(agents)
+    assert memory["goal"] == "Know the salt." and "## How much salt is there?" in memory["document"]
+
+
+def test_an_interrupt_ends_the_run_and_asks_something_else(app: App, agents: Agents, stock: str, model: str) -> None:
+    config = {"source": stock, "questions": ["be slow"], "model": model, "goal": "x", "max_steps": 1}
+    with Worker(app, agents.queue):
+        agents.create("analyst", config, id="a")
+        run = wait_until(lambda: next((r for r in app.store.runs().items if r.status == "running"), None))
+        agents.interrupt("a", {"question": f"SQL: {COUNT}"})
+        wait_until(lambda: "| 3 |" in agents.state("a").get("document", ""))
+        assert app.store.run(run.id).status == "cancelled"
+        agents.destroy("a", grace=0)
+        wait_until(lambda: agents.get("a").status == "destroyed")
+
+
+def test_what_it_needs_to_know_it_is_told_by_a_message(app: App, agents: Agents, stock: str, model: str) -> None:
+    config = {"source": stock, "questions": ["Which year is it?"], "model": model, "max_steps": 1}
+    with Worker(app, agents.queue):
+        agents.create("analyst", config, id="a")
+        wait_until(lambda: agents.get("a").activity == "idle")
+        assert agents.get("a").last_output["question"] == "Which calendar?"
+        agents.interrupt("a")
+        agents.message("a", "b")
+        assert "## Which year is it?\n\nThen it is that one.\n" in done(agents)["document"]
+
+
+def test_a_run_that_a_crash_left_behind_is_gone_on_with(
+    open_app: Callable[[], App], app: App, agents: Agents, stock: str
+) -> None:
+    question = "how many stock"
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "questions": ["PYTHON: 1"]}, id="a")
+        done(agents)
+    thread_id = agents.get("a").thread_id
+    queued = RunQueued(kind="ask", text=question, source="stock", location=stock, thread_id=thread_id, model="offline")
+    gone = open_app()
+    run_id = new_id("run")
+    gone.store.append(run_id, queued, RunStarted(worker=gone.store.worker_id), expect=0)
+    gone.close()
+    with Worker(app, agents.queue):
+        agents.wait(agents.message("a", question))
+    assert agents.steps("a")[2].output["run_id"] == run_id
+    assert app.store.run(run_id).status == "succeeded"
+
+
+def test_it_must_want_something(agents: Agents) -> None:
+    with pytest.raises(Invalid, match="give `goal` or `questions`"):
+        agents.create("analyst", {"source": "x", "goal": "  "})

@@ -1,0 +1,41 @@
+"""The catalog agent: it makes the catalog again and again, and tells what changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.agents.conftest import wait_until
+
+from etude.agents.control import Agents
+from etude.agents.hub import Hub
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.errors import Invalid
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_it_keeps_the_catalog_fresh(app: App, agents: Agents, tmp_path: Path) -> None:
+    path = tmp_path / "stock"
+    path.mkdir()
+    (path / "stock.csv").write_text("item,n\ntea,42\n")
+    with Hub(agents.queue) as hub, Worker(app, agents.queue):
+        told = hub.subscribe(["catalog.*"])
+        agents.create("catalog", {"source": str(path), "cron": "0 7 * * *"}, id="c")
+        wait_until(lambda: agents.get("c").step_no == 1, 60)
+        first = agents.get("c").last_output
+        assert (first["tables"], first["changes"], first["failed"]) == (1, 0, [])
+        assert app.store.run(first["run_id"]).status == "succeeded"
+        (path / "shelf.csv").write_text("no\n1\n")
+        assert agents.wait(agents.message("c", "now")).state == "done"
+        second = agents.get("c").last_output
+        assert (second["tables"], agents.state("c")["made"]) == (2, 2)
+        (event,) = told.read(timeout=20)
+        assert event.body["count"] == second["changes"] > 0
+        assert any("shelf" in text for text in event.body["changes"])
+    assert agents.get("c").activity == "waiting"
+
+
+def test_it_needs_to_know_when(agents: Agents) -> None:
+    with pytest.raises(Invalid, match="give `every_s` or `cron`"):
+        agents.create("catalog", {"source": "x"})
