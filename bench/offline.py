@@ -178,7 +178,8 @@ def _value(value: Any) -> Any:
         case bool():
             return value
         case int() | float() | Decimal():
-            return float(f"{float(value):.9g}")
+            # Rounded twice: else the noise of a sum decides a digit that lies on the edge.
+            return float(f"{float(f'{float(value):.13g}'):.9g}")
         case datetime():
             return value.replace(tzinfo=None).isoformat(" ")
         case date():

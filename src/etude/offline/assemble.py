@@ -8,9 +8,9 @@ from typing import Any
 
 from etude.offline.index import Meaning
 from etude.offline.joins import find_paths, to_one
-from etude.offline.measures import Measured
+from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.parts import Condition, Measure, Name, Question, Rank
-from etude.offline.prepare import prepare
+from etude.offline.prepare import ADDING, prepare
 from etude.offline.ratios import Ratios
 from etude.offline.resolve import Ambiguous, NotUnderstood, numeric
 from etude.offline.tree import Tree, fit, ref, short
@@ -66,6 +66,7 @@ class _Builder(Ratios):
     def build(self) -> Assembled:
         question = self.question
         self._check_compounds()
+        self._check_verbs()
         if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
             raise NotUnderstood("A change is understood per period; say, for example, per month.")
         if question.ratio is not None:
@@ -159,11 +160,18 @@ class _Builder(Ratios):
         visible = list(dict.fromkeys([*shown, *asked])) if question.listed else measures
         if question.listed and shown:
             visible = shown
+        counted = {m.table for m in asked if m.column is None}
+        if question.groups and counted and any(m.table not in counted for m, _, _ in limits):
+            # "How many customers per city have more than 5 orders" is no condition on the cities.
+            raise NotUnderstood("It is not clear whether the number is one of each or of the whole group.")
         base = self._base([*measures, *(m for m, _, _ in limits)])
         self._check_average(measures)
         self.resolver = replace(self.resolver, anchor=base)
         question = self.question = self._without_unit(base)
         keys, hidden = self._keys()
+        self._check_per(keys, measures)
+        if limits and keys and all(numeric(key) for key in keys):
+            raise NotUnderstood(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
         for column in [*keys, *hidden]:
@@ -186,7 +194,9 @@ class _Builder(Ratios):
             alias = self._free(measured.alias, [*keys, *hidden], names.values())
             names[measured] = alias
             aggregates.append(self._aggregate(measured, tree, alias))
-        self.notes.extend(f"Those with no `{m.table}` at all are left out." for m, op, _ in limits if op in ("<", "<="))
+        for measured, op, _ in limits:
+            if op in ("<", "<=") and measured.column is None:
+                raise NotUnderstood(f"It is not clear whether those with no `{measured.table}` at all are meant too.")
         having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
         if after is not None and ordering is None:
@@ -224,6 +234,14 @@ class _Builder(Ratios):
                 kept.append(group)
         return replace(self.question, groups=tuple(kept))
 
+    def _check_per(self, keys: Sequence[KnownColumn], measures: Sequence[Measured]) -> None:
+        """`cost per kg`, `price per share`: one number over another, not a group for each weight."""
+        for group in self.question.groups:
+            names = {(m.table, m.column) for m in group.name.columns} if group.name else set()
+            numbers = [key for key in keys if numeric(key) and (key.table, key.name) in names]
+            if numbers and group.text.startswith("per ") and measures:
+                raise NotUnderstood(f"It is not clear what `{group.text}` means: for each, or divided by it.")
+
     def _check_average(self, measures: Sequence[Measured]) -> None:
         """`average rating of businesses`, where each has many: of all ratings, or of each one's average?"""
         named = [n for n in (self.question.subject, *self.question.context) if n is not None and n.tables]
@@ -245,9 +263,11 @@ class _Builder(Ratios):
         nouns = {m.table for p in self.question.requested if isinstance(p, Name) for m in p.meanings}
         for measured in measures:
             apart = measured.table != subject.name and self._refers_to(measured.table, subject.name)
-            if measured.fn in ("avg", "median") and apart and subject.name not in grouped | nouns:
+            adds = measured.column is not None and bool(ADDING & {*measured.column.words})
+            unsure = measured.fn in ("avg", "median") or (measured.fn in ("min", "max") and adds)
+            if unsure and apart and subject.name not in grouped | nouns:
                 raise NotUnderstood(
-                    f"The average may be over all `{measured.table}`, or over the averages of each `{subject.name}`."
+                    f"It may be over all `{measured.table}`, or over what each `{subject.name}` has together."
                 )
 
     def _project(
@@ -421,9 +441,16 @@ class _Builder(Ratios):
             if group.name is None:
                 raise NotUnderstood("There is nothing to compute for each period.")
             keys = self._columns_of(group.name)[1]
+            several = [c for c in columns if numeric(c)] if question.rank is None and not self._keyed_groups() else []
+            if several:
+                raise NotUnderstood(
+                    f"There may be several `{several[0].name}` for each; say whether their sum or their average."
+                )
             columns = [*(key for key in keys if key not in columns), *columns]
         if not columns:
             raise NotUnderstood("It is not clear what to show.")
+        if whole and question.rank is None and any(group.text.startswith(("per ", "by ")) for group in question.groups):
+            raise NotUnderstood("It is not clear whether to list or to count them for each.")
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
         explicit = question.listed or not whole
@@ -511,6 +538,10 @@ class _Builder(Ratios):
             found = self._listed_meaning(names[0]) if names else Meaning(table.name)
             owner = self.vocabulary.table(found.table)
             shown = [owner.column(found.column)] if found.column else self._display(owner)
+            numbers = [self._listed_meaning(name) for name in names]
+            sized = [c for m in numbers if m.column and numeric(c := self.vocabulary.table(m.table).column(m.column))]
+            # "Departments and their budgets, largest first".
+            shown = sized if len(sized) == 1 else shown
             if not shown:
                 raise NotUnderstood("It is not clear what to sort by.")
             column = shown[0]
@@ -537,11 +568,14 @@ class _Builder(Ratios):
 
     def _rank_column(self, rank: Rank, table: KnownTable) -> KnownColumn:
         if isinstance(rank.by, Name):
-            return self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
-        if isinstance(rank.by, Measure):
-            column = self._measured(rank.by).column
-            assert column is not None  # noqa: S101 - for the type checker
+            column = self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
+            if rank.text.lower().startswith(TEMPORAL) and numeric(column):
+                raise NotUnderstood(f"It is not clear by which date `{rank.text}` is chosen.")
             return column
+        if isinstance(rank.by, Measure):
+            measured = self._measured(rank.by).column
+            assert measured is not None  # noqa: S101 - for the type checker
+            return measured
         for word in rank.implied:
             fitting = [
                 c for c in table.columns

@@ -8,8 +8,18 @@ from typing import Any
 
 from etude.offline.index import Hit
 from etude.offline.joins import distance, find_paths, hops_of, to_one
-from etude.offline.parts import Absence, Condition, Name, Question
-from etude.offline.resolve import MONEY, NotUnderstood, Resolver, choose_anchor, countable, nouns_of, numeric
+from etude.offline.lexicon import IDLE, LINKING, PRESENT
+from etude.offline.parts import Absence, Condition, Measure, Name, Question
+from etude.offline.resolve import (
+    MONEY,
+    TECHNICAL,
+    NotUnderstood,
+    Resolver,
+    choose_anchor,
+    countable,
+    nouns_of,
+    numeric,
+)
 from etude.offline.tree import Tree, ref
 from etude.offline.vocabulary import KnownColumn, Vocabulary
 from etude.offline.words import root
@@ -32,6 +42,9 @@ from etude.sources.plan.model import (
     QueryPlan,
     Single,
 )
+
+SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
+"""Words of tables that hold the same thing again and again."""
 
 
 @dataclass
@@ -66,6 +79,58 @@ class Conditions:
             if min(ways) > 1:
                 raise NotUnderstood(f"It is not clear what `{owner.text}` says of `{name.text}`.")
 
+    def _check_verbs(self) -> None:
+        """A verb that connects two nouns says no more than the keys do; one that restricts must not be passed over."""
+        question = self.question
+        anchor = self.vocabulary.table(self.resolver.anchor)
+        shown = question.listed or len(question.requested) > 1
+        if question.both and not (shown or question.conditions or question.context or question.loose):
+            raise NotUnderstood("It is not clear what both are.")
+        named = self.nouns | {hit.table for c in question.conditions for hit in c.hits} | {anchor.name}
+        acted = question.alone.endswith("ed") or question.alone in PRESENT
+        about = question.subject is not None and bool(question.subject.tables) and not question.ratio
+        if acted and question.alone not in IDLE and about and len(named) == 1:
+            # "How many cars were sold", where sales are a table of their own.
+            raise NotUnderstood(f"It is not clear which of them are `{question.alone}`.")
+        roots = {root(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
+        used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
+        for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):
+            few = column.kind == "text" and 1 < len(column.values) <= 50 and (column.table, column.name) not in used
+            for value in column.values if few else ():
+                if root(value.lower()) in roots:
+                    verb = roots[root(value.lower())]
+                    raise NotUnderstood(f"It is not clear whether `{verb}` means `{column.name}` `{value}`.")
+        if any(c.kind in ("span", "weekday") for c in question.conditions):
+            return
+        for column in anchor.columns:
+            dated = column.kind in ("date", "timestamp") and column.nulls and column.name not in self._columns_asked()
+            if dated and roots.keys() & {root(word) for word in column.words}:
+                raise NotUnderstood(f"It is not clear whether only rows with a `{column.name}` are meant.")
+
+    def _columns_asked(self) -> set[str]:
+        return {m.column for name in nouns_of(self.question) for m in name.columns if m.column}
+
+    def _check_values(self, tree: Tree) -> None:
+        """A row has one value in a column: two conditions on it contradict each other, or are about two things."""
+        seen: dict[KnownColumn, tuple[Condition, Hit | None]] = {}
+        for condition in self.question.conditions:
+            if condition.kind != "value" or condition.negated or condition.either:
+                continue
+            column, hit = self._condition_column(condition, tree)
+            earlier, other = seen.setdefault(column, (condition, hit))
+            if (earlier.said, other) != (condition.said, hit):
+                raise NotUnderstood(f"`{earlier.text}` and `{condition.text}` are both of `{column.name}`.")
+
+    def _check_apart(self, condition: Condition, tree: Tree) -> None:
+        """`average price of tea and coffee`: of both together, or of each?"""
+        measured = any(isinstance(part, Measure) for part in self.question.requested)
+        if condition.op != "and" or not condition.either or not measured:
+            return
+        column = self._condition_column(condition, tree)[0]
+        grouped = {(m.table, m.column) for group in self.question.groups if group.name for m in group.name.columns}
+        if (column.table, column.name) not in grouped:
+            raise NotUnderstood(f"It is not clear whether `{condition.text}` are meant together or each by itself.")
+
     def _refuse(self, **parts: object) -> None:
         """What is there but has no place in this kind of answer."""
         for what, part in parts.items():
@@ -91,12 +156,15 @@ class Conditions:
             else:
                 tree.add(table, before)
             before = [table]
+        if not question.both:
+            self._check_values(tree)
         loose = tuple(Condition("flag", name.text, name, after=question.subject) for name in question.loose)
         for condition in (*question.conditions, *loose):
             tables = self._condition_tables(condition, tree)
             if all(
                 tree.reaches_one(t, self._near(condition), condition.said) or t in tree.single for t in tables
             ) and not ({*tables} & {*needed}):
+                self._check_apart(condition, tree)
                 for table in tables:
                     tree.add(table, self._near(condition), condition.said)
                 where.append(self._filter(condition, tree))
@@ -104,7 +172,7 @@ class Conditions:
                 raise NotUnderstood(
                     f"It is not clear whether `{condition.text}` is meant of one row or of all together."
                 )
-            elif condition.kind == "flag" and any(self._kept_over_time(t) for t in tables):
+            elif any(self._kept_over_time(t, condition) for t in tables):
                 raise NotUnderstood(f"`{condition.text}` changes over time; it is not clear when it is meant.")
             elif condition.negated:
                 where.append(self._never(condition, tables, tree))
@@ -117,8 +185,11 @@ class Conditions:
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
 
-    def _kept_over_time(self, table: str) -> bool:
-        return any(c.kind in ("date", "timestamp") for c in self.vocabulary.table(table).columns)
+    def _kept_over_time(self, table: str, condition: Condition) -> bool:
+        known = self.vocabulary.table(table)
+        if condition.kind in ("compare", "between"):
+            return bool(SNAPSHOT & {*known.words})
+        return condition.kind == "flag" and any(c.kind in ("date", "timestamp") for c in known.columns)
 
     def _context_table(self, name: Name) -> str | None:
         table = self.resolver.table_of(name)
@@ -218,6 +289,7 @@ class Conditions:
             case "value":
                 near = self._near(condition)
                 hit = self.resolver.hit(condition, near[0] if near else None)
+                self._check_adjective(condition, hit)
                 self.mentioned.add(hit.table)
                 return self.vocabulary.table(hit.table).column(hit.column), hit
             case "span":
@@ -241,6 +313,14 @@ class Conditions:
                 raise NotUnderstood(f"It is not clear which column `{condition.text}` is about.")
             return table.column(table.label[0]), None
         return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
+
+    def _check_adjective(self, condition: Condition, hit: Hit) -> None:
+        """`active employees per project` does not ask for the active projects."""
+        tables = [m.table for m in condition.of.tables] if condition.of is not None else []
+        if tables and not any(
+            distance(self.vocabulary, t, hit.table) <= 1 or self._refers_to(t, hit.table) for t in tables
+        ):
+            raise NotUnderstood(f"It is not clear what `{condition.text}` says of `{tables[0]}`.")
 
     def _worth_column(self, condition: Condition) -> KnownColumn:
         """What a row is worth, if it has one number for that."""
@@ -280,6 +360,9 @@ class Conditions:
             if year is None:
                 raise
             return year
+        acts = {near.lower() for near in condition.near} & LINKING - IDLE
+        if acts and TECHNICAL & {*column.words} and not self._hinted(column, condition.near):
+            raise NotUnderstood(f"It is not clear which date says when it was `{min(acts)}`.")
         if condition.said == "must" and not self._hinted(column, condition.near):
             raise NotUnderstood(f"It is not clear what `{' '.join(condition.near)}` means here.")
         if span.year is not None and column.table != tables[0]:
@@ -343,6 +426,8 @@ class Conditions:
                 made = Compare(column=place, op="=", value=column.flag[0])
             case "flag":
                 made = Compare(column=place, op=">", value=0)
+            case _ if not column.nulls:
+                raise NotUnderstood(f"Every row has a `{column.name}`; it is not clear what `{condition.text}` means.")
             case _:
                 made = NullTest(column=place, op="is null")
         self.said.append(
@@ -375,6 +460,10 @@ class Conditions:
         if all(hop.back for hop in tree.hops):
             return
         for at, hop in enumerate(tree.hops):
+            onward = any(other.table == hop.to_table for other in tree.hops)
+            missing = any(self.vocabulary.table(hop.table).column(name).nulls for name in hop.columns)
+            if not hop.back and onward and missing and hop.to_table not in self.mentioned:
+                raise NotUnderstood(f"It would leave out what has no `{hop.to_table}`, which is not named.")
             following = tree.hops[at + 1] if at + 1 < len(tree.hops) else None
             if following is not None and following.back and following.to_table in self.nouns:
                 # The tracks of an artist, by way of the albums.

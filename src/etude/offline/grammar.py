@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
+from etude.offline.lexicon import CURRENCY
 from etude.offline.parts import (
     Absence,
     Condition,
@@ -31,6 +33,7 @@ from etude.offline.words import base_form
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
 """Nouns that nearly every table has a column for: they are of the noun they belong to, or not understood."""
+_BESIDES = frozenset(("together with", "along with", "alongside", "with their", "with its", "with his", "with her"))
 Action = Callable[[list[Item]], list[Item] | None]
 
 
@@ -163,6 +166,8 @@ def _count(items: list[Item]) -> list[Item]:
 def _aggregate(items: list[Item]) -> list[Item]:
     thing = _one(items, "TC")
     counted = bool(_pick(items, "#"))
+    if counted and items[0].data == "sum":
+        return _count(items[1:])
     measure = Measure(items[0].data, thing.data, bool(_pick(items, "U")), of_count=counted, text=_text(items))
     return [Item("E", _text(items), measure)]
 
@@ -324,8 +329,27 @@ def _worth(items: list[Item]) -> list[Item] | None:
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
+    unit = number.text.split()[1:]
+    if unit and unit[0] not in CURRENCY:
+        return [thing, Item("u", f"{op.text} {number.text}")]
     condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,))
     return [thing, Item("F", condition.text, condition)]
+
+
+def _full_name(items: list[Item]) -> list[Item] | None:
+    """`John Doe`, whose two names are two columns: of one table, or not understood."""
+    first, second = (item.data for item in items)
+    if not items[1].joined:
+        return None
+    tables = {hit.table for hit in first.hits} & {hit.table for hit in second.hits}
+    if not tables:
+        # "Italian New York restaurants": values of two things.
+        return None
+    made = [
+        replace(item, data=replace(item.data, hits=tuple(hit for hit in item.data.hits if hit.table in tables)))
+        for item in items
+    ]
+    return made if made != items else None
 
 
 def _value_of_table(items: list[Item]) -> list[Item] | None:
@@ -333,9 +357,14 @@ def _value_of_table(items: list[Item]) -> list[Item] | None:
     table = _one(items, "T")
     tables = {m.table for m in table.data.tables}
     made = []
-    for item in items:
-        hits = tuple(hit for hit in item.data.hits if hit.table in tables) if item.tag == "V" else ()
-        made.append(replace(item, data=replace(item.data, hits=hits)) if hits else item)
+    for at, item in enumerate(items):
+        if item.tag != "V" or (at and not item.joined and items[0].tag == "T"):
+            # "albums does Iron Maiden have": a word between parts them.
+            made.append(item)
+            continue
+        hits = tuple(hit for hit in item.data.hits if hit.table in tables)
+        of = table.data if items[-1].tag == "T" and items[-1].joined else item.data.of
+        made.append(replace(item, data=replace(item.data, hits=hits or item.data.hits, of=of)))
     return made if made != items else None
 
 
@@ -373,6 +402,14 @@ def _not(items: list[Item]) -> list[Item]:
 def _absent(items: list[Item]) -> list[Item]:
     things = _pick(items, "T")
     return [Item("X", _text(items), Absence(things[-1].data))]
+
+
+def _absent_which(items: list[Item]) -> list[Item] | None:
+    """`customers with no cancelled orders`: those without any orders are among them."""
+    none = items[0].text.split()
+    if not {"no", "without", "any"} & {*none}:
+        return None
+    return [Item("X", _text(items), Absence(items[-1].data, (items[-2].data,)))]
 
 
 def _absent_where(items: list[Item]) -> list[Item]:
@@ -414,6 +451,11 @@ def _compound(items: list[Item]) -> list[Item] | None:
         return [replace(first, text=_text(items))]
     if first.tag == second.tag == "C" and (shared := _part_of([first, Item("p", "of"), second])):
         return shared
+    if first.tag == second.tag == "C" and not {m.table for m in first.data.meanings} & {
+        m.table for m in second.data.meanings
+    }:
+        # "insurance type", where only visits have a type: neither noun says something of the other.
+        return [Item("u", _text(items), joined=first.joined)]
     owned = replace(second.data, text=_text(items), owner=first.data)
     return [replace(second, text=_text(items), data=owned, joined=first.joined)]
 
@@ -428,6 +470,16 @@ def _agent(items: list[Item]) -> list[Item] | None:
     if items[1].text != "by" or (items[2].joined and not items[2].plural):
         return None
     return [items[0], Item("p", "by", "by"), items[2]]
+
+
+def _agents(items: list[Item]) -> list[Item]:
+    """`orders placed per month by customers in Berlin`: who did it, though other words come between."""
+    made = list(items)
+    for at, (by, thing) in enumerate(pairwise(items)):
+        verb = any(item.tag == "r" for item in items[:at])
+        if verb and by.tag == "g" and by.text == "by" and thing.tag == "T" and thing.plural:
+            made[at] = Item("p", "by", "by", joined=by.joined)
+    return made
 
 
 def _by_value(items: list[Item]) -> list[Item] | None:
@@ -452,6 +504,9 @@ def _quoted_name(items: list[Item]) -> list[Item]:
 _RULES: tuple[tuple[str, Action], ...] = (
     (r"[VTC]\(V\)", _inner),
     (r"T\(C(?:(?:,?&|,)C)*\)", _columns_in_brackets),
+    (r"VV", _full_name),
+    (r"CVT", lambda items: [items[1], items[0], items[2]] if all(m.flag for m in items[0].data.meanings) else None),
+    (r"VT", lambda items: _value_of_table(items) if items[1].joined else None),
     (r"TV|V+T", _value_of_table),
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),
@@ -498,6 +553,7 @@ _RULES: tuple[tuple[str, Action], ...] = (
     (r"VT|TV", _value_of_table),
     (r"V(?:(?:,?[&|]|,)V)+", _values),
     (r"V", _value),
+    (r"xFT", _absent_which),
     (r"xr?p?F", _not),
     (r"xr*p?T", _absent),
     (r"xC", _missing),
@@ -523,8 +579,10 @@ def _extremes(items: list[Item]) -> list[Item]:
 def _attach(items: list[Item]) -> list[Item]:
     """Each condition with the noun it follows."""
     noun: Name | None = None
+    beside = True
     made = []
     for item in items:
+        beside = item.tag not in "CEZH" and (beside or item.tag in "TB")
         if item.tag == "T":
             noun = item.data
         elif item.tag == "E" and item.data.name.tables:
@@ -536,7 +594,7 @@ def _attach(items: list[Item]) -> list[Item]:
         elif item.tag == "H" and item.data.measure.name.tables:
             noun = item.data.measure.name
         bound = item.tag in "FD" and noun is not None
-        made.append(replace(item, data=replace(item.data, after=noun)) if bound else item)
+        made.append(replace(item, data=replace(item.data, after=noun, beside=beside)) if bound else item)
     return made
 
 
@@ -567,6 +625,7 @@ class _Reader:
     typical: bool = False
     loose: list[Name] = field(default_factory=list)
     verbs: list[str] = field(default_factory=list)
+    alone: str = ""
     unknown: list[str] = field(default_factory=list)
 
     def read(self, items: list[Item], first: bool) -> None:
@@ -574,8 +633,10 @@ class _Reader:
         if re.fullmatch(r"u[Cuc]*", "".join(item.tag for item in items)) and items[0].data in ("match", "filter"):
             return
         self.verbs.extend(item.text.lower() for item in items if item.tag == "r")
+        self.alone = items[-1].text.lower() if items[-1].tag == "r" else self.alone
         if any(item.tag == "R" for item in items):
             items = self._read_ratio(items)
+        items = _agents(items)
         for pattern, action in _RULES:
             items = _reduce(items, pattern, action)
         items = _attach(_extremes(items))
@@ -619,7 +680,7 @@ class _Reader:
     def _read_rest(self, items: list[Item], first: bool) -> None:
         """Nouns and measures: what is asked for, and of what."""
         listed = self.requested if first else self.returned
-        before, loose = "", False
+        before, beside, loose = "", "", False
         for item in items:
             if item.tag == "j":
                 self.joining = True
@@ -637,7 +698,7 @@ class _Reader:
                     self.several = self.several or (first and not listed and item.plural)
                     listed.append(item.data)
             elif item.tag == "T":
-                self._take_table(item, before, first, listed)
+                self._take_table(item, before, beside, first, listed)
             elif item.tag == "n" and any(isinstance(rank.by, Measure) for rank in self.ranks):
                 pass
             elif item.tag == "t" and first and not listed and self.subject is None:
@@ -645,10 +706,13 @@ class _Reader:
                 self.groups.append(Group(None, item.data, item.text))
             elif item.tag not in (",", "&", "p", "(", ")"):
                 self.unknown.append(item.text)
-            before = item.tag
+            before, beside = item.tag, item.text
 
-    def _take_table(self, item: Item, before: str, first: bool, listed: list[Name | Measure]) -> None:
+    def _take_table(self, item: Item, before: str, beside: str, first: bool, listed: list[Name | Measure]) -> None:
         if self.joining and self.absences:
+            return
+        if before == "&" and beside in _BESIDES and first and self.subject and not isinstance(listed[0], Measure):
+            listed.append(item.data)
             return
         if not first:
             if before in ("", ",", "&") and not listed:
@@ -683,7 +747,7 @@ class _Reader:
         before, rest = items[:at], items[at + 1 :]
         if before and before[-1].tag == "A" and before[-1].data == "avg":
             before, self.averaged = before[:-1], True
-        middle = next((n for n, i in enumerate(rest) if n and _divides(i, rest[n - 1])), None)
+        middle = next((n for n, i in enumerate(rest) if n and _divides(i, rest[n - 1], items[at].text)), None)
         if middle is None:
             return self._read_part(items, before, rest, items[at].data)
         end = next((n for n, i in enumerate(rest) if n > middle and i.tag in "gGO,"), len(rest))
@@ -721,6 +785,10 @@ class _Reader:
     def _read_part(self, items: list[Item], before: list[Item], rest: list[Item], scale: int) -> list[Item]:
         """`percentage of customers that are active`: those under the condition, out of all."""
         end = next((n for n, i in enumerate(rest) if i.tag in "gGO,"), len(rest))
+        group, tail = rest[end : end + 2], rest[end + 2 :]
+        if group and group[0].tag == "g" and tail[:1] and tail[0].tag != "p" and any(i.tag in "cVxl" for i in tail):
+            # "of employees in each department have a salary above 100": the condition is one on the employees.
+            rest, end = [*rest[:end], *tail, *group], end + len(tail)
         side = self._side(rest[:end])
         if side is None:
             return items
@@ -797,15 +865,17 @@ class _Reader:
             shares=self.shares,
             loose=tuple(self.loose),
             verbs=tuple(self.verbs),
+            alone=self.alone,
             unknown=tuple(unknown),
             asked=requested,
             lowest=bool(self.top and self.top[1] == "asc"),
         )
 
 
-def _divides(item: Item, before: Item) -> bool:
+def _divides(item: Item, before: Item, words: str) -> bool:
     """`to`, `out of`, `per` between the two numbers of a ratio; not the `to` of `belong to`."""
-    return item.tag == "f" or (item.tag in "pg" and item.text in ("to", "per") and before.tag != "r")
+    dividers = ("to", "per") if words.startswith("ratio") else ("to",)
+    return item.tag == "f" or (item.tag in "pg" and item.text in dividers and before.tag != "r")
 
 
 def _column_key(condition: Condition) -> object:

@@ -9,10 +9,10 @@ STOP = frozenset(
     the a an is are was were be been being am there here me us we i you my our your their its his her he she it they
     them these those this that which who whom whose what where please can could would will shall should may might
     do does did done doing so also too very just all any some either such as well about
-    currently corresponding respective respectively various actually overall
+    corresponding respective respectively various actually overall
     record records row rows entry entries data dataset database table tables list result results
-    information info details detail exist exists existing available
-    then than ever yet still have has had having with want need like know see tell let help using use based
+    information info details detail exist exists existing
+    then than ever have has had having with want need like know see tell let help using use based
     column columns along together up down off if into onto themselves itself
     associated related relevant given particular specific certain combination combinations
     named called titled known text string letter word phrase following part vary varies differ differs
@@ -49,6 +49,20 @@ LINKING = frozenset(
 )
 """Verbs that say no more than that two things belong together; the keys say how."""
 
+IDLE = frozenset(
+    """
+    made placed recorded happened occurred occured exist exists included found held contained represented located
+    offered given associated created added
+    """.split()  # noqa: SIM905
+)
+"""Verbs that even alone say nothing of a thing but that it is there."""
+
+PRESENT = {
+    "bought": "buy", "sold": "sell", "sent": "send", "paid": "pay", "spent": "spend", "given": "give", "gave": "give",
+    "taken": "take", "took": "take", "written": "write", "wrote": "write", "got": "get", "held": "hold", "made": "make",
+    "went": "go", "taught": "teach",
+}  # fmt: skip
+
 VERBS = frozenset(
     """
     release order review visit play work use post rate purchase place record experience cover feature author run stay
@@ -62,10 +76,13 @@ UNITS = frozenset(
     cm mm centimeter centimeters meter meters metre metres kilometer kilometers km mile miles foot feet inch inches mph
     kmh kph kg kilogram kilograms pound pounds lb lbs gram grams ton
     tons tonne tonnes dollar dollars usd euro euros eur cent cents percent
-    year years day days hour hours minute minutes seconds square cubic star stars point points people person
-    persons time times unit units degree degrees liter liters litre litres
+    year years day days hour hours minute minutes seconds square cubic star stars point points people
+    time times unit units degree degrees liter liters litre litres
     """.split()  # noqa: SIM905
 )
+
+CURRENCY = frozenset(("dollar", "dollars", "usd", "euro", "euros", "eur", "cent", "cents"))
+"""Units of what something is worth."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +102,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
 
     put("#", "", "how many", "number of", "numbers of", "total number of", "count of", "counts of", "total count of",
         "count the number of", "overall number of", "total numbers of", "how many of", "amount of times",
-        "frequency of", "quantity of")  # fmt: skip
+        "frequency of")  # fmt: skip
     put("#", "distinct", "number of distinct", "number of unique", "number of different", "how many distinct",
         "how many different", "how many unique", "count of distinct", "count of unique", "distinct count of",
         "total number of unique", "total number of distinct", "total number of different",

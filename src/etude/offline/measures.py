@@ -10,7 +10,7 @@ from etude.offline.conditions import Conditions
 from etude.offline.index import Meaning
 from etude.offline.joins import FAR, distance
 from etude.offline.parts import Measure, Name
-from etude.offline.resolve import MONEY, Ambiguous, NotUnderstood, countable, numeric
+from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, NotUnderstood, countable, numeric
 from etude.offline.tree import Tree, fit, ref, short
 from etude.offline.vocabulary import KnownColumn, KnownTable
 from etude.offline.words import root
@@ -20,6 +20,8 @@ SUMMED = frozenset(
     ["sale", "payment", "expense", "donation", "deposit", "refund", "revenue", "earning", "spending", "purchase"]
 )
 """Tables whose total is a sum of money rather than a count."""
+
+TEMPORAL = ("latest", "newest", "most recent", "oldest", "earliest", "youngest")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Measures(Conditions):
         if name.columns and (not name.tables or name.tables[0].cost > name.columns[0].cost):
             dated = measure.fn in ("min", "max")
             column = self.resolver.column(name, lambda c: numeric(c) or (dated and c.kind in ("date", "timestamp")))
+            if measure.text.lower().startswith(TEMPORAL) and column.kind not in ("date", "timestamp"):
+                raise NotUnderstood(f"It is not clear by which date `{measure.text}` is chosen.")
             if not numeric(column) and not (dated and column.kind in ("date", "timestamp")):
                 raise NotUnderstood(f"`{name.text}` is no number to take the {measure.fn} of.")
             return Measured(measure.fn, column.table, column)
@@ -88,6 +92,8 @@ class Measures(Conditions):
             found = self._group_meaning(name)
             if found.column is None:
                 raise NotUnderstood(f"It is not clear what is counted for each `{name.text}`.")
+            if "popular" in measure.text and any(link.to_table == found.table for link in self.vocabulary.links):
+                raise NotUnderstood(f"It is not clear what makes a `{name.text}` popular.")
             return Measured("count", found.table)
         if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost):
             table = self.resolver.table_of(name)
@@ -105,6 +111,13 @@ class Measures(Conditions):
         table = self.vocabulary.table(column.table)
         if (column.name,) == table.key:
             return Measured("count", table.name)
+        number = column.kind == "number" and not IDENTIFYING & {*column.words[-1:]}
+        if (
+            column.flag is not None
+            or (number and not measure.distinct)
+            or (self._keyed_groups() and column.table == self.resolver.anchor)
+        ):
+            raise NotUnderstood(f"It is not clear whether `{column.name}` is added up or its values are counted.")
         return Measured("count", column.table, column, distinct=True)
 
     def _check_counted(self, table: KnownTable, measure: Measure) -> None:
@@ -256,7 +269,8 @@ class Measures(Conditions):
             table, columns = self._columns_of(group.name)
             if self._group_meaning(group.name).column is None:
                 entities.append(table)
-                (hidden if question.listed or nouns else keys).extend(columns)
+                own = question.listed or any(m.table == table for name in nouns for m in name.meanings)
+                (hidden if own else keys).extend(columns)
             else:
                 keys.extend(columns)
         asked = [p for p in question.asked if isinstance(p, Name)]
@@ -287,7 +301,10 @@ class Measures(Conditions):
     def _hide_key(self, name: Name, hidden: list[KnownColumn]) -> None:
         subject = self.resolver.table_of(self.question.subject) if self.question.subject else None
         found = self._group_meaning(name)
-        if subject is not None and found.table == subject.name and (found.label or found.column in subject.label):
+        # The budget of the department with the most employees is that of one department.
+        owned = name.owner is not None and name.owner == self.question.subject and not self.question.plural
+        told = found.label or owned or (subject is not None and found.column in subject.label)
+        if subject is not None and found.table == subject.name and told:
             hidden.extend(subject.column(key) for key in subject.key)
 
     def _dates(self, tree: Tree) -> list[Named]:

@@ -65,6 +65,10 @@ class Condition:
     """Words before a date that may say which date."""
     after: Name | None = None
     """The noun that it follows."""
+    of: Name | None = None
+    """The noun that it stands before as an adjective."""
+    beside: bool = True
+    """No other noun or measure stands between."""
     either: tuple[Condition, ...] = ()
     """Further conditions of which one is enough."""
 
@@ -170,6 +174,8 @@ class Question:
     loose: tuple[Name, ...] = ()
     """Nouns that say something of the subject: a flag, or a number that is not zero."""
     verbs: tuple[str, ...] = ()
+    alone: str = ""
+    """The verb that ends a sentence: nothing follows that it could connect."""
     prefer: tuple[tuple[str, str], ...] = ()
     """Columns, each with its table, that an answer to a question back has chosen."""
     unknown: tuple[str, ...] = field(default=(), compare=False)

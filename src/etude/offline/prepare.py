@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from etude.offline.parts import Measure, Name, Question, Rank
+from etude.offline.parts import Condition, Measure, Name, Question, Rank
 from etude.offline.resolve import numeric
 from etude.offline.vocabulary import KnownTable, Vocabulary
 
@@ -14,7 +14,40 @@ ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number",
 
 def prepare(question: Question, vocabulary: Vocabulary) -> Question:
     """The question with its parts connected."""
+    question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
+    question = replace(
+        question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
+    )
     return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _distributed(parts: tuple[Name | Measure, ...], vocabulary: Vocabulary) -> tuple[Name | Measure, ...]:
+    """`total tax and commission`: the total of both."""
+    made: list[Name | Measure] = []
+    for part in parts:
+        before = made[-1] if made else None
+        if isinstance(before, Measure) and isinstance(part, Name) and before.fn != "count" and not before.of_count:
+            columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
+            adds = bool(columns) and not part.tables and all(numeric(column) for column in columns)
+            made.append(Measure(before.fn, part, text=part.text) if adds else part)
+        else:
+            made.append(part)
+    return tuple(made)
+
+
+def _aligned(condition: Condition) -> Condition:
+    """`in Italy or France`: values of one column, if there is a column that holds them all."""
+    parts = (condition, *condition.either)
+    if len(parts) == 1 or any(part.kind != "value" for part in parts):
+        return condition
+    held = [{(hit.table, hit.column) for hit in part.hits} for part in parts]
+    shared = held[0].intersection(*held[1:])
+    if not shared:
+        return condition
+    first, *others = (
+        replace(part, hits=tuple(hit for hit in part.hits if (hit.table, hit.column) in shared)) for part in parts
+    )
+    return replace(first, either=tuple(replace(other, said=other.said or first.said) for other in others))
 
 
 def _complete(question: Question, vocabulary: Vocabulary) -> Question:

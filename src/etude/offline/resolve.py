@@ -145,6 +145,8 @@ class Resolver:
         if condition.name is not None:
             wanted = {(m.table, m.column) for m in condition.name.columns}
             hits = [hit for hit in hits if (hit.table, hit.column) in wanted] or hits
+        if condition.beside and nearest != self.anchor:
+            hits = [hit for hit in hits if hit.table == nearest] or hits
         cost = {hit: self._hit_cost(hit, condition, nearest) for hit in hits}
         low = min(cost.values())
         if low >= 4 * FAR:
@@ -153,6 +155,7 @@ class Resolver:
         rivals = [hit for hit in hits if self._names(hit) and cost[hit] <= low + 4.5 and hit.table != best[0].table]
         if rivals and self._names(best[0]) and condition.name is None and not self._chosen(best[0]):
             raise Ambiguous(condition.text, [best[0], *rivals])
+        self._check_rivals(condition, best[0], hits, nearest)
         if best[0].cost > 1 and best[0].table not in (self.anchor, nearest, *self.joined):
             # A word that only resembles a value is one only where the question looks for it.
             raise NotUnderstood(f"It is not clear what `{condition.text}` means here.")
@@ -164,6 +167,22 @@ class Resolver:
             if not self._same(meanings):
                 raise Ambiguous(condition.text, best)
         return best[0]
+
+    def _check_rivals(self, condition: Condition, best: Hit, hits: Sequence[Hit], nearest: str | None) -> None:
+        """A value that another table in reach holds as well: only the noun beside it can say which is meant."""
+        words = self.vocabulary.table(best.table).column(best.column).words
+        told = condition.name is not None or self._chosen(best) or condition.said.split()[:1] == list(words[:1])
+        # The city of the anchor is meant before any other city; its billing city is only one of several.
+        plain = best.table == self.anchor and len([word for word in words if word != "name"]) == 1
+        if told or (best.table == nearest != self.anchor and condition.beside):
+            return
+        own = Meaning(best.table, best.column)
+        for hit in hits:
+            near = min(self._away(hit.table), distance(self.vocabulary, nearest or self.anchor, hit.table))
+            as_good = hit.table != best.table and hit.cost <= best.cost and near <= 1
+            as_good = as_good and (not plain or self._names(hit))
+            if as_good and not self._linked(own, Meaning(hit.table, hit.column)):
+                raise Ambiguous(condition.text, [best, hit])
 
     def _names(self, hit: Hit) -> bool:
         """Whether the value is what a row is called."""

@@ -103,6 +103,8 @@ def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[Item]:
         item, length = _best(tokens, at, index, today, items)
         if item is not None:
             items.append(replace(item, joined=joined))
+        elif items and items[-1].tag == "N" and tokens[at].low in UNITS:
+            items[-1] = replace(items[-1], text=f"{items[-1].text} {tokens[at].low}")
         joined = item is not None
         at += length
     return items
@@ -129,6 +131,9 @@ def _best(
         return None, 1
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
         return Item("c", token.text, "="), 1
+    if token.low == "all" and before and (before[-1].tag == "r" or before[-1].text == "ordered"):
+        # "who visited all wards" is more than having visited some.
+        return Item("u", token.text, token.low), 1
     if first and token.low == "where":
         return Item("u", token.text, token.low), 1
     readings: list[tuple[int, int, Item | None]] = []
@@ -150,6 +155,10 @@ def _best(
     if found_value := _value(tokens, at, index):
         capital = token.text[:1].isupper() and not first
         readings.append((found_value[1], 4 if capital else 0, found_value[0]))
+    if len(token.text) == 1 and token.text.isupper() and before and before[-1].tag == "C":
+        # "return flag R"; a value such as `O+` is another one.
+        held = tuple(hit for hit in index.values.get((token.low,), ()) if {*hit.values} <= {token.text, token.low})
+        readings.extend([(1, 7, Item("V", token.text, Condition("value", token.text, hits=held)))] if held else [])
     if token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[max(0, at - 2) : at]):
         readings.append((1, 7, Item("r", token.text, root(token.low))))
     if token.low in LINKING:
@@ -225,7 +234,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int, in
         if tokens[at + size - 1].text in ("-", "the"):
             continue
         meanings = _lookup(index, [t.base for t in span]) or _lookup(index, [t.low for t in span])
-        if not meanings or (size == 1 and (span[0].kind == "number" or span[0].low in _HARD)):
+        if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
         if size > 1 and _two_nouns(span, index):
             continue
