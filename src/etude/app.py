@@ -20,6 +20,7 @@ from etude.sources.pool import Answer, EngineLimits, Pool
 from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
+    from etude.agents.control import Agents
     from etude.catalog.annotations import Annotations
     from etude.catalog.model import SourceProfile
     from etude.catalog.workflow import Cataloger
@@ -94,6 +95,8 @@ class App:
         for each in (self, *self._views.values()):
             if "cataloger" in each.__dict__:
                 each.cataloger.close()
+            if "agents" in each.__dict__:
+                each.agents.queue.close()
         for each in self.views():
             each.desk.close()
         if "sandbox" in self.__dict__:
@@ -338,6 +341,15 @@ class App:
         return self.desk.ask(
             source, question, model=model, thread_id=thread_id, budget=budget, on_entry=on_entry, control=control
         )
+
+    # -- agents
+
+    @made_once
+    def agents(self) -> Agents:
+        """Those who work in steps: create, steer and pause them; a worker runs them."""
+        from etude.agents.control import Agents
+
+        return Agents(self.store)
 
     # -- sessions
 

@@ -22,12 +22,14 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from etude import __version__
+from etude.agents.control import check_reach
 from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
 from etude.errors import EtudeError, Invalid, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
 from etude.result import Result, json_value
 from etude.runtime.notebook import CELL
 from etude.store.identity import Report, Role
+from etude.store.roster import AgentInfo, AgentStep
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -47,6 +49,8 @@ and pass the answer to `answer_run`; when it is `running`, call `wait_run`."""
 
 Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be left out where there is one.")]
 ThreadId = Annotated[str | None, Field(description="From an earlier call: goes on with its session.")]
+AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
+Guidance = Annotated[str | dict[str, Any] | None, Field(description="Text or an object.")]
 
 
 class Rows(Entity):
@@ -104,6 +108,21 @@ class Playbooks(Entity):
     """Lessons to look at before complex work."""
 
     playbooks: list[Playbook]
+
+
+class AgentPage(Entity):
+    """Some agents; `next` is the cursor of those after them."""
+
+    agents: list[AgentInfo]
+    next: str | None = None
+
+
+class AgentView(Entity):
+    """An agent as far as it is."""
+
+    agent: AgentInfo
+    state: dict[str, Any]
+    steps: list[AgentStep]
 
 
 @dataclass(frozen=True)
@@ -288,6 +307,58 @@ def playbooks(guest: Guest) -> Playbooks:
     return Playbooks(playbooks=read_playbooks(guest.app.settings.home, guest.app.tenant))
 
 
+def agents_create(
+    guest: Guest,
+    kind: Annotated[str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `echo`, or one installed")],
+    config: Annotated[dict[str, Any], Field(description="what the kind takes; where it is wrong, the error says how")],
+    id: Annotated[str | None, Field(max_length=128)] = None,
+) -> AgentInfo:
+    """Create an agent that works in steps in the background, for minutes or months; `agents_show` tells how it goes."""
+    check_reach(guest.app, kind, config, guest.require)
+    return guest.app.agents.create(kind, config, id)
+
+
+def agents_list(guest: Guest, limit: Annotated[int, Field(ge=1, le=500)] = 50, cursor: str | None = None) -> AgentPage:
+    """Agents, the newest first."""
+    page = guest.app.agents.list(limit=limit, cursor=cursor)
+    return AgentPage(agents=list(page.items), next=page.next)
+
+
+def agents_show(guest: Guest, agent_id: AgentId, steps: Annotated[int, Field(ge=0, le=100)] = 10) -> AgentView:
+    """An agent with what it remembers and its last steps."""
+    agents = guest.app.agents
+    info = agents.get(agent_id)
+    last = agents.steps(agent_id, after=max(0, info.step_no - steps), limit=steps) if steps else []
+    return AgentView(agent=info, state=agents.state(agent_id), steps=list(last))
+
+
+def agents_steer(guest: Guest, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
+    """Have an agent heed this before its next call of a model; nothing is broken off."""
+    return guest.app.agents.steer(agent_id, guidance)
+
+
+def agents_pause(guest: Guest, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
+    """Have an agent make no further step; `now` breaks off the one that runs."""
+    return guest.app.agents.pause(agent_id, mode)
+
+
+def agents_resume(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+    """Have a paused agent go on; where guidance is given, a step begins with it."""
+    return guest.app.agents.resume(agent_id, guidance)
+
+
+def agents_interrupt(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+    """Break off what an agent does; its next step begins with the guidance."""
+    return guest.app.agents.interrupt(agent_id, guidance)
+
+
+def agents_destroy(
+    guest: Guest, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
+) -> AgentInfo:
+    """End an agent; what it did stays on record."""
+    return guest.app.agents.destroy(agent_id, grace_s)
+
+
 TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (python, "analyst", True),
     (sql, "analyst", True),
@@ -300,6 +371,14 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (describe_dataset, "reader", True),
     (log, "analyst", False),
     (playbooks, "reader", True),
+    (agents_create, "analyst", False),
+    (agents_list, "reader", True),
+    (agents_show, "reader", True),
+    (agents_steer, "analyst", False),
+    (agents_pause, "analyst", False),
+    (agents_resume, "analyst", False),
+    (agents_interrupt, "analyst", False),
+    (agents_destroy, "analyst", False),
 )
 """Each tool, the role that it needs, and whether it only reads."""
 

@@ -9,6 +9,8 @@ from etude.errors import Invalid
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "agent": {
+        "analyst": "etude.agents.kinds.analyst:Analyst",
+        "catalog": "etude.agents.kinds.catalog:Catalog",
         "echo": "etude.agents.kinds.echo:Echo",
         "watch": "etude.agents.kinds.watch:Watch",
         "webhook": "etude.agents.kinds.webhook:Webhook",

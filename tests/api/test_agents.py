@@ -100,7 +100,9 @@ def test_what_cannot_be_is_a_problem(web: httpx.Client, shop: Path) -> None:
         ({"kind": "echo", "config": {"subject": "x"}, "id": "a b"}, 422),
         # A path is the server's, and a model must be one of those offered.
         ({"kind": "watch", "config": {"source": str(shop), "sql": "SELECT 1", "every_s": 1}}, 404),
+        ({"kind": "analyst", "config": {"source": ["shop"], "goal": "x"}}, 404),
         ({"kind": "analyst", "config": {"source": "shop", "goal": "x", "model": "scripted:/etc/passwd"}}, 422),
+        ({"kind": "analyst", "config": {"source": "shop", "goal": "x", "model": {}}}, 422),
     ):
         refused = web.post("/api/agents", json=body)
         assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json"), body

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agents.conftest import wait_until
 
+from etude.agents.worker import Worker
+from etude.app import App
 from etude.cli.main import run
 
 
@@ -66,3 +69,15 @@ def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
     assert "step 1 start ok" in shown and "\x1b" not in shown
     assert run(["agents", "watch"]) == 0
     assert "1 agents" in capsys.readouterr().out
+
+
+def test_show_prints_the_document_of_an_analyst(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stock.csv").write_text("item,n\ntea,42\n")
+    with App() as app:
+        config = {"source": str(tmp_path / "stock.csv"), "questions": ["SQL: SELECT item, n FROM stock"]}
+        app.agents.create("analyst", config, id="a")
+        with Worker(app, app.agents.queue):
+            wait_until(lambda: app.agents.get("a").activity == "done")
+    assert run(["agents", "show", "a"]) == 0
+    assert "\n## SQL: SELECT item, n FROM stock\n" in (shown := capsys.readouterr().out)
+    assert "\n| tea | 42 |\n" in shown

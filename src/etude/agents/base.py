@@ -79,6 +79,7 @@ class Context:
     cancel: Cancellation
     """Set when the step must end at once; `etude.ask` and sessions heed it."""
     _open_session: Callable[..., Notebook] = field(repr=False)
+    _find_thread: Callable[[str | None], str] = field(repr=False)
     _guidance: list[tuple[int, Any]] = field(default_factory=list, repr=False)
     _taken: list[int] = field(default_factory=list, repr=False)
     partial: Any = None
@@ -108,6 +109,10 @@ class Context:
         """The agent's own session, with the names it had; an interrupt of the step stops its cell."""
         return self._open_session(source, **options)
 
+    def thread(self, source: str | None = None) -> str:
+        """The id of the agent's own thread: what is asked in it is one conversation, with one session."""
+        return self._find_thread(source)
+
 
 class Kind(Generic[C]):
     """A kind of agent. It is made anew for each step: what must last is in the state."""
@@ -116,6 +121,8 @@ class Kind(Generic[C]):
     """The configuration: a frozen model that refuses what it does not know."""
     quiet: ClassVar[bool] = False
     """Whether its steps are told to nobody."""
+    admin: ClassVar[bool] = False
+    """Whether only administrators may have one, because it reaches further than the data."""
 
     def __init__(self, config: C) -> None:
         self.config = config

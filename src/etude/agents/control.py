@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from etude.agents.base import Kind
 from etude.errors import Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
 from etude.store.base import Page, Store
+from etude.store.identity import Role
 from etude.store.queue import Queue
 from etude.store.roster import ActionInfo, AgentInfo, AgentStep, Roster
 
@@ -157,6 +158,21 @@ def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
             hint=f"Its fields are: {', '.join(f'`{name}`' for name in found.Config.model_fields)}.",
         ) from None
     return checked
+
+
+def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
+    """Refuse what only somebody at the machine may have: a path as the source, any model, a kind that reaches far.
+
+    `require` raises where the caller has not the role.
+    """
+    require("admin" if plugins.load("agent", kind).admin else "analyst")
+    source, model = config.get("source"), config.get("model")
+    if source is not None and (not isinstance(source, str) or source not in app.sources()):
+        raise NotFound(f"There is no dataset `{str(source)[:200]}`.", hint="Give the name of one.")
+    allowed = {"offline", app.settings.model, *app.settings.server.models}
+    if model is not None and (not isinstance(model, str) or model not in allowed):
+        listed = ", ".join(f"`{name}`" for name in sorted(allowed))
+        raise Invalid(f"The model `{str(model)[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
 
 
 def _check_body(body: Any) -> None:

@@ -39,6 +39,7 @@ OPEN_SESSIONS = 32
 KEEP_DAYS = 30.0
 PRUNE_S = 3600.0
 SHORT_S = 0.005
+PASSED_S = 0.005
 AHEAD = 2
 """So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
 SHOWN = 4000
@@ -66,6 +67,10 @@ class _Running:
     """What else was said: it is applied however the step ends."""
     reason: Reason | None = None
     doomed_at: float | None = None
+    thread_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self.thread_id = self.claim.thread_id
 
     @property
     def key(self) -> tuple[int, int]:
@@ -85,6 +90,7 @@ class Worker:
         app: Any,
         queue: Queue | None = None,
         *,
+        hub: Hub | None = None,
         slots: int = SLOTS,
         lease: float = LEASE_S,
         kinds: Mapping[str, type[Kind[Any]]] | None = None,
@@ -111,11 +117,14 @@ class Worker:
         self._something_due = threading.Event()
         self._renewed = time.monotonic()
         self._draining = threading.Event()
+        self._stopping = False
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sessions = _Sessions()
         self._unlisten: Callable[[], None] | None = None
-        self._hub = Hub(self.queue)
+        self._deaf: Callable[[], None] | None = None
+        self._hub = hub or Hub(self.queue)
+        self._owns_hub = hub is None
         self._usher = Usher(self._hub, self.roster)
         self._news = threading.Event()
         self._said = threading.Event()
@@ -128,7 +137,9 @@ class Worker:
         self._pulse_bell.set()  # what was left behind is taken over at once
         self._unlisten = self.queue.listen(self._on_ring)
         self._news.set()
-        self._hub.start().on_news(self._on_news)
+        if self._owns_hub:
+            self._hub.start()
+        self._deaf = self._hub.on_news(self._on_news)
         loops = [self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots]
         for loop in loops:
             thread = threading.Thread(target=loop, name=f"etude-worker{loop.__name__}", daemon=True)
@@ -136,11 +147,21 @@ class Worker:
             self._threads.append(thread)
         return self
 
+    def drain(self) -> None:
+        """Claim nothing more; the steps that run go on."""
+        self._draining.set()
+
+    @property
+    def at_work(self) -> int:
+        """How many steps run here."""
+        return len(self._running)
+
     def stop(self, drain: float = DRAIN_S) -> None:
         """Claim nothing more; give the steps that run `drain` seconds to end, then break them off, to be run again."""
-        if self._draining.is_set():
+        if self._stopping:
             return
-        self._draining.set()
+        self._stopping = True
+        self.drain()
         self._wait_for_steps(drain)
         for running in self._snapshot():
             running.stop("stop")
@@ -152,7 +173,10 @@ class Worker:
             self._work.put(None)
         for thread in self._threads[:2]:
             thread.join(5.0)
-        self._hub.close()
+        if self._deaf:
+            self._deaf()
+        if self._owns_hub:
+            self._hub.close()
         if self._unlisten:
             self._unlisten()
         if self._owns_queue:
@@ -209,13 +233,17 @@ class Worker:
                     self._pulse_bell.set()
                 continue
             # Whatever comes from now on makes it look again.
-            self._look = False
+            rung, self._look = self._look, False
             try:
                 if unsure:
                     self.queue.disown([r.claim.seq for r in self._snapshot()])
                     unsure = False
-                self._turn(finished, claim)
+                started = self._turn(finished, claim)
                 finished = []
+                if rung and claim and not started and self.queue.waits():
+                    # It was passed over, for it was locked by somebody who had something to say and will not ring.
+                    self._look = True
+                    self._stopped.wait(PASSED_S)
             except Exception as error:
                 unsure = self._look = True
                 finished = self._recover(finished, error)
@@ -225,7 +253,7 @@ class Worker:
     def _room(self) -> int:
         return self.slots * (1 + AHEAD) if self._step_s < SHORT_S else self.slots
 
-    def _turn(self, finished: list[Finish], claim: int) -> None:
+    def _turn(self, finished: list[Finish], claim: int) -> int:
         turn = self.queue.turn(finished, claim, self.lease)
         started = [_Running(c) for c in turn.claimed]
         with self._lock:
@@ -234,7 +262,8 @@ class Worker:
             for running in started:
                 self._running[running.key] = running
         # As many as could be: there may be more.
-        self._look = self._look or 0 < claim == len(started)
+        if 0 < claim == len(started):
+            self._look = True
         for finish in finished:
             if finish.end == "delayed":
                 self._plan(finish.delay)
@@ -245,6 +274,7 @@ class Worker:
             self._sessions.drop(refused.claim.agent)
         for running in started:
             self._work.put(running)
+        return len(started)
 
     def _recover(self, finished: list[Finish], error: Exception) -> list[Finish]:
         """What to try again after a turn that failed: all of it, unless it is an end that can never be written."""
@@ -326,8 +356,14 @@ class Worker:
         claim = running.claim
         app = self.app if claim.tenant == self.app.store.tenant else self.app.scoped(claim.tenant)
 
+        def find_thread(source: str | None) -> str:
+            if running.thread_id is None:
+                running.thread_id = str(app.store.create_thread(f"agent {claim.agent_id}", source).id)
+                self.roster.keep_thread(claim.agent, running.thread_id)
+            return running.thread_id
+
         def open_session(source: str | None = None, **options: Any) -> Notebook:
-            return self._sessions.open(app, self.roster, running, source, options)
+            return self._sessions.open(app, find_thread, running, source, options)
 
         return Context(
             agent_id=claim.agent_id,
@@ -337,6 +373,7 @@ class Worker:
             app=app,
             cancel=running.cancel,
             _open_session=open_session,
+            _find_thread=find_thread,
             _guidance=running.guidance,
             _taken=running.taken,
         )
@@ -458,6 +495,10 @@ class Worker:
         after = self.queue.sweep()
         if after is not None:
             self._plan(after)
+        if not self._look and self.queue.waits():
+            # No ring is needed for long: whatever was missed is found here.
+            self._look = True
+            self._bell.set()
 
     def _renew(self) -> None:
         running = self._snapshot()
@@ -493,7 +534,12 @@ class _Sessions:
             return set(self._open)
 
     def open(
-        self, app: Any, roster: Roster, running: _Running, source: str | None, options: dict[str, Any]
+        self,
+        app: Any,
+        find_thread: Callable[[str | None], str],
+        running: _Running,
+        source: str | None,
+        options: dict[str, Any],
     ) -> Notebook:
         claim = running.claim
         with self._lock:
@@ -503,11 +549,7 @@ class _Sessions:
             self.drop(claim.agent)
             kept = None
         if kept is None:
-            thread_id = claim.thread_id
-            if thread_id is None:
-                thread_id = app.store.create_thread(f"agent {claim.agent_id}", source).id
-                roster.keep_thread(claim.agent, thread_id)
-            kept = (app.open_session(source, thread_id=thread_id, **options), claim.step_no)
+            kept = (app.open_session(source, thread_id=find_thread(source), **options), claim.step_no)
             with self._lock:
                 self._open[claim.agent] = kept
         with self._lock:

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser("create", help="a new agent, which begins as soon as a worker runs")
-    create.add_argument("kind", help="such as `echo` or `watch`")
+    create.add_argument("kind", help="such as `analyst`, `watch` or `echo`")
     create.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="its configuration; a value may be JSON")
     create.add_argument("--id", help="its name; made up by default")
     listing = verbs.add_parser("list", help="agents, newest first")
@@ -55,11 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Do what the verb says."""
-    from etude.agents.control import Agents
     from etude.app import App
 
     with App() as app:
-        agents = Agents(app.store)
+        agents = app.agents
         if options.verb == "list":
             _list(agents, options)
         elif options.verb == "watch":
@@ -165,6 +164,9 @@ def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None
         sys.stdout.write(f"{name:<10}{printable(str(value))}\n")
     if options.verb != "show":
         return
+    document = agents.state(agent.id).get("document")
+    if isinstance(document, str):
+        sys.stdout.write("\n" + "".join(f"{printable(line)}\n" for line in document.splitlines()))
     for step in agents.steps(agent.id, after=max(0, agent.step_no - 10)):
         seconds = (step.ended_at - step.started_at).total_seconds()
         said = _cut(step.error or _shown(step.output))

@@ -44,6 +44,7 @@ CLAIMABLE = "status = 'active' AND running IS NULL AND head_seq IS NOT NULL"
 BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
     WHERE a.agent = agents.no AND a.state = 'ready' ORDER BY a.urgency, a.created_at, a.seq LIMIT 1)"""
 
+ANY_CLAIMABLE = f"SELECT 1 FROM agents WHERE {CLAIMABLE} LIMIT 1"
 FIND_AGENTS = "SELECT id, no, status FROM agents WHERE tenant = ? AND id {among text} ORDER BY no{lock}"
 LOCK_AGENTS = """SELECT no, status, step_no, tenant, id,
     EXISTS (SELECT 1 FROM control c WHERE c.agent = agents.no AND c.applied_at IS NULL)
@@ -398,6 +399,10 @@ class Queue:
             refused = self._finish(work, finished) if finished else []
             claimed = self._claim(work, claim, lease) if claim > 0 else []
         return Turn(claimed, refused)
+
+    def waits(self) -> bool:
+        """Whether anything could be claimed. A claim passes over agents that somebody is talking to at the moment."""
+        return bool(self.read(ANY_CLAIMABLE))
 
     def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
         agents = work.lock({f.claim.agent for f in finished})

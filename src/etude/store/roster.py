@@ -6,6 +6,7 @@ Each verb is one transaction: what was said is on record before anybody is woken
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -126,7 +127,7 @@ class Roster:
 
     def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
         """Agents, the newest first; those that were destroyed only where asked for."""
-        if cursor is not None and not cursor.isdigit():
+        if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
             raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
         if limit < 1:
             raise Invalid(f"A limit is at least 1, not {limit}.")

@@ -19,7 +19,7 @@ SETTLE_S = 2.0
 
 READ = """SELECT id, tenant, topic, agent, body, created_at, CASE WHEN created_at > {now} - ? THEN 1 ELSE 0 END
     FROM hub_events WHERE id > ? ORDER BY id LIMIT ?"""
-FIRST = "SELECT coalesce(min(id), 0) FROM hub_events WHERE tenant = ? AND agent = ?"
+BOUNDS = "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM hub_events WHERE tenant = ? AND agent = ?"
 LAST = "SELECT coalesce(max(id), 0) FROM hub_events"
 
 
@@ -57,9 +57,10 @@ class Topics:
         """The highest id."""
         return int(self.queue.read(LAST)[0][0])
 
-    def first(self, tenant: str, agent: str) -> int:
-        """The first id of an agent's events: that it was created."""
-        return int(self.queue.read(FIRST, tenant, agent)[0][0])
+    def bounds(self, tenant: str, agent: str) -> tuple[int, int]:
+        """The first id of an agent's events, that it was created, and the last."""
+        first, last = self.queue.read(BOUNDS, tenant, agent)[0]
+        return int(first), int(last)
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """The events after an id, in order. One whose predecessor may still come is not told yet."""

@@ -2,46 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Self
-from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import Field, model_validator
 
 from etude.agents.base import Context, Item, Kind, Next, Step
-from etude.entities import Entity, Limits
+from etude.agents.question import ask_aside, require
+from etude.agents.schedule import Schedule
+from etude.entities import Limits
 from etude.errors import LimitExceeded
 from etude.result import Result, to_json
 
 MOST_ROWS = 1000
 
 
-class WatchConfig(Entity):
+class WatchConfig(Schedule):
     """What to ask, when, and what counts as a change."""
 
     source: str
+    question: str = ""
+    """In words, ..."""
     sql: str = ""
+    """... or in SQL, ..."""
     plan: dict[str, Any] | None = None
-    every_s: float | None = Field(default=None, gt=0)
-    """Seconds between two looks ..."""
-    cron: str = ""
-    """... or when to look, such as `0 7 * * mon-fri`."""
-    timezone: str = "UTC"
+    """... or as a plan."""
+    model: str = "offline"
+    """Who answers a question in words."""
     threshold: float = Field(default=0.0, ge=0)
     """A number that differs by no more than this has not changed."""
     relative: float = Field(default=0.0, ge=0)
     """Nor has one that differs by no more than this part of what it was."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if bool(self.sql) == (self.plan is not None):
-            raise ValueError("give `sql` or `plan`")
-        if (self.every_s is None) == (not self.cron):
-            raise ValueError("give `every_s` or `cron`")
-        if self.timezone not in available_timezones():
-            raise ValueError(f"there is no time zone {self.timezone!r}")
-        if self.cron:
-            _next_time(self.cron, self.timezone)
+    def _asks_one_thing(self) -> Self:
+        if bool(self.question) + bool(self.sql) + (self.plan is not None) != 1:
+            raise ValueError("give `question`, `sql` or `plan`")
         return self
 
 
@@ -59,24 +54,29 @@ class Watch(Kind[WatchConfig]):
         return Step(
             state={"told": answer if told is None or changed else told, "looks": state.get("looks", 0) + 1},
             output=output,
-            next=Next(after=self._wait()),
+            next=Next(after=self.config.wait()),
             events=(("watch.changed", {"was": told, "now": answer}),) if changed else (),
         )
 
-    def _ask(self, ctx: Context) -> list[list[Any]]:
+    def _ask(self, ctx: Context) -> Any:
         limits = ctx.app.settings.limits.model_copy(update={"rows": MOST_ROWS})
         how: dict[str, Any] = {"limits": Limits(**limits.model_dump()), "on_progress": lambda _: ctx.check()}
-        if self.config.sql:
-            result: Result = ctx.app.sql(self.config.source, self.config.sql, **how)
+        result: Result | None
+        if self.config.question:
+            answer = require(ask_aside(ctx, self.config.source, self.config.question, self.config.model))
+            result = answer.result
+            if result is None:
+                return answer.text
+        elif self.config.sql:
+            result = ctx.app.sql(self.config.source, self.config.sql, **how)
         else:
             result = ctx.app.plan(self.config.source, self.config.plan, **how)
         ctx.check()
-        if result.truncated:
+        if result.truncated or result.row_count > MOST_ROWS:
             raise LimitExceeded(
                 f"An answer of more than {MOST_ROWS:,} rows cannot be watched.", hint="Ask for a summary."
             )
-        rows: list[list[Any]] = to_json(result)["rows"]
-        return rows
+        return to_json(result)["rows"]
 
     def _differs(self, was: Any, now: Any) -> bool:
         if isinstance(was, list) and isinstance(now, list):
@@ -85,21 +85,6 @@ class Watch(Kind[WatchConfig]):
             return bool(abs(now - was) > max(self.config.threshold, self.config.relative * abs(was)))
         return bool(was != now)
 
-    def _wait(self) -> float:
-        if self.config.every_s is not None:
-            return self.config.every_s
-        zone = ZoneInfo(self.config.timezone)
-        return max(0.0, (_next_time(self.config.cron, self.config.timezone) - datetime.now(zone)).total_seconds())
-
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _next_time(cron: str, timezone: str) -> datetime:
-    from cronsim import CronSim, CronSimError
-
-    try:
-        return next(CronSim(cron, datetime.now(ZoneInfo(timezone))))
-    except (CronSimError, StopIteration):
-        raise ValueError(f"{cron!r} is no time that a clock will show") from None

@@ -55,11 +55,12 @@ class Webhook(Kind[WebhookConfig]):
 
     Config = WebhookConfig
     quiet: ClassVar[bool] = True
+    admin: ClassVar[bool] = True
 
     def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
         """Deliver until there is nothing more, or until something does not arrive."""
         topics = Topics(Queue(ctx.app.store))
-        at = int(state["at"]) if "at" in state else topics.first(ctx.tenant, ctx.agent_id)
+        at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
         failures, since, sent, lost = int(state.get("failures", 0)), state.get("since"), 0, int(state.get("lost", 0))
         error = None
         while error is None and (events := topics.read(at, AT_ONCE)):

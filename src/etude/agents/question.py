@@ -1,0 +1,92 @@
+"""A question of an agent, worked at by the desk within a step: broken off with it, taken up again after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from etude.agents.base import Context
+from etude.desk import parse_direct
+from etude.entities import ENDED, Run
+from etude.errors import Conflict, EtudeError, Invalid
+from etude.runtime.answer import Answer
+from etude.runtime.control import Control
+from etude.runtime.thread import thread_runs
+
+Steer = Callable[[Control], None]
+
+
+def ask(ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
+    """Ask in the agent's own thread. Where a step that was cut short had asked the same, its run is gone on with.
+
+    `SQL:` and `PYTHON:` run as they are, without a model.
+    """
+    thread_id = ctx.thread(source)
+    if parse_direct(question) is not None:
+        control = Control()
+        with ctx.cancel.stopping(control.cancel):
+            answer: Answer = ctx.app.ask(source, question, thread_id=thread_id, control=control)
+        ctx.check()
+        return answer
+    left = find_left(ctx, thread_id, question)
+    run_id = left or ctx.app.desk.open(source, question, model=model, thread_id=thread_id)
+    return work(ctx, run_id, on_move)
+
+
+def ask_aside(ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
+    """Ask in a thread that nobody needs afterwards: nothing said before has a part in the answer."""
+    store = ctx.app.store
+    thread_id = store.create_thread(f"agent {ctx.agent_id}", source).id
+    try:
+        return work(ctx, ctx.app.desk.open(source, question, model=model, thread_id=thread_id), on_move)
+    finally:
+        store.delete_thread(thread_id)
+
+
+def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
+    """Work at a run until it ends or waits; when the step must end, so must the run."""
+    desk, store, control = ctx.app.desk, ctx.app.store, Control()
+
+    def moved(_: Any) -> None:
+        if on_move is not None:
+            on_move(control)
+
+    def stop() -> None:
+        control.cancel()
+        with contextlib.suppress(EtudeError):  # it has ended meanwhile
+            desk.cancel(run_id)
+
+    with ctx.cancel.stopping(stop):
+        try:
+            run: Run = desk.work(run_id, control=control, on_entry=moved)
+        except Conflict:
+            # It was taken up elsewhere, as a server does with what an earlier one left behind.
+            for _ in desk.follow(run_id):
+                pass
+            run = store.run(run_id)
+    ctx.check()
+    if run.status not in ENDED and run.status != "waiting":
+        raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step is tried again.")
+    answer: Answer = desk.answer_of(run)
+    return answer
+
+
+def find_left(ctx: Context, thread_id: str, question: str) -> str | None:
+    """The run of this question that a crash left behind: the last one of the thread, if it has not ended."""
+    store = ctx.app.store
+    runs = thread_runs(store, thread_id)
+    if not runs:
+        return None
+    run: Run = store.run(runs[-1])
+    if run.status == "running":
+        store.recover()
+        run = store.run(run.id)
+    return run.id if run.text == question and run.status in ("queued", "paused", "running") else None
+
+
+def require(answer: Answer) -> Answer:
+    """The answer, or an error that says why there is none."""
+    if answer.status == "waiting":
+        raise Invalid(f"The question is not clear: {answer.question}", hint="Ask it in more words.")
+    return answer.require()
