@@ -38,7 +38,7 @@ class Script(Kind[Anything]):
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/etude.db"
+        return f"sqlite:///{tmp_path}/etude.db"
     return str(request.getfixturevalue("postgres_url"))
 
 
