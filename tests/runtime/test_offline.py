@@ -63,13 +63,13 @@ def test_without_a_dataset_the_only_one_that_fits_is_asked(app: App, tmp_path: P
 
 def test_what_is_known_of_a_source_is_kept_until_its_data_changes(tmp_path: Path):
     path = tmp_path / "fruit.csv"
-    path.write_text("name,n\napple,3\npear,5\n")
+    path.write_text("name,stock\napple,3\npear,5\n")
     with App(home=tmp_path / "home") as app:
         kept = tmp_path / "home" / "cache" / "vocabulary"
-        assert app.ask(str(path), "What is the total n for apple?").ok
-        assert app.ask(str(path), "What is the average n?").ok
+        assert app.ask(str(path), "What is the total stock of apple?").ok
+        assert app.ask(str(path), "What is the average stock?").ok
         assert len(list(kept.iterdir())) == 1
-        path.write_text("name,n\napple,3\npear,5\nplum,7\n")
-        plum = app.ask(str(path), "What is the total n for plum?")
+        path.write_text("name,stock\napple,3\npear,5\nplum,7\n")
+        plum = app.ask(str(path), "What is the total stock of plum?")
         assert plum.ok and plum.result is not None and plum.result.rows() == [(7,)]
         assert len(list(kept.iterdir())) == 2

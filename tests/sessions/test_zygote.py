@@ -148,6 +148,7 @@ def test_nothing_outlives_a_server_that_is_killed_or_the_one_that_watches_it(eve
         victim = server if who == "server" else parent(server)
         assert victim != host.process.pid
         os.kill(victim, signal.SIGKILL)
+        give_up = time.monotonic() + 20
         while (left := host.running()) != [host.process.pid] and time.monotonic() < give_up:
             time.sleep(0.02)
         assert left == [host.process.pid]

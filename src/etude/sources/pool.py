@@ -423,9 +423,7 @@ class Pool:
         until = time.monotonic() + wait_s
         with self._free:
             while not self._closed:
-                # The one used last: what it needs is still in the processor's caches.
-                for position in reversed(range(len(self._idle))):
-                    known, engine, _ = self._idle[position]
+                for position, (known, engine, _) in enumerate(self._idle):
                     if known == key and engine.alive:
                         del self._idle[position]
                         self._busy += 1
