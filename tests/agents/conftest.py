@@ -89,7 +89,7 @@ def work(app: App, agents: Agents) -> Iterator[Callable[..., Worker]]:
         yield start
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_until(true: Callable[[], Any], seconds: float = 90.0) -> Any:
     """Wait for something to come true; what it is then."""
     until = time.monotonic() + seconds
     while not (found := true()):

@@ -40,7 +40,7 @@ class Gate:
         return Step(state={"steps": state.get("steps", 0) + 1}, output="whole", next=DONE)
 
     def wait(self) -> None:
-        assert self.entered.acquire(timeout=20)
+        assert self.entered.acquire(timeout=90)
 
 
 @pytest.fixture
@@ -324,4 +324,4 @@ def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Wo
     for n in range(30):
         wait_until(lambda: agents.get("a").activity == "idle")
         agents.interrupt("a", n)
-        agents.wait(agents.message("a", n), timeout=20)
+        agents.wait(agents.message("a", n), timeout=90)

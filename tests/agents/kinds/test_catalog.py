@@ -30,7 +30,7 @@ def test_it_keeps_the_catalog_fresh(app: App, agents: Agents, tmp_path: Path) ->
         assert agents.wait(agents.message("c", "now")).state == "done"
         second = agents.get("c").last_output
         assert (second["tables"], agents.state("c")["made"]) == (2, 2)
-        (event,) = told.read(timeout=20)
+        (event,) = told.read(timeout=90)
         assert event.body["count"] == second["changes"] > 0
         assert any("shelf" in text for text in event.body["changes"])
     assert agents.get("c").activity == "waiting"

@@ -50,7 +50,7 @@ def test_it_tells_a_change_beyond_the_threshold(
         # Small steps add up: what counts is the answer that was told last.
         stock.execute("UPDATE stock SET n = 112")
         assert look(agents) == {"answer": [[112.0]], "changed": True, "was": [[100.0]]}
-        assert [e.body for e in told.read(timeout=20)] == [{"was": [[100.0]], "now": [[112.0]]}]
+        assert [e.body for e in told.read(timeout=90)] == [{"was": [[100.0]], "now": [[112.0]]}]
         assert look(agents)["changed"] is False
     assert agents.get("w").activity == "waiting"
 
