@@ -89,6 +89,7 @@ class Engine:
         self._poll.register(self._data, select.POLLIN)
         self._poll.register(self._control, select.POLLIN)
         self._query_id = 0
+        self._spent = False
         self.killed = False
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
@@ -215,6 +216,7 @@ class Engine:
         except KeyboardInterrupt:
             raise Cancelled("The query was cancelled.") from None
         if frame is None:
+            self._spent = True
             raise LimitExceeded(
                 f"The query passed its limit of {timeout_s:g} s and was stopped.",
                 hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
@@ -225,11 +227,17 @@ class Engine:
             answer.end = frame.head
             if frame.fd is not None:
                 os.close(frame.fd)
+            if frame.head.get("error", {}).get("limit") in ("memory", "timeout_s"):
+                self.kill()  # what it holds by now would be missing to the next query
         return wire.Frame(_checked(frame.head), frame.blob, frame.fd)
 
     def _settle(self, answer: Answer) -> None:
         """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
         if not self.alive:
+            return
+        if self._spent:
+            # It may hold all the memory it may have: a fresh one costs less than what the next query would suffer.
+            self.kill()
             return
         answer.cancel()
         until = time.monotonic() + GRACE_S
