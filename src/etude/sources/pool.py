@@ -89,7 +89,6 @@ class Engine:
         self._poll.register(self._data, select.POLLIN)
         self._poll.register(self._control, select.POLLIN)
         self._query_id = 0
-        self._spent = False
         self.killed = False
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
@@ -216,7 +215,6 @@ class Engine:
         except KeyboardInterrupt:
             raise Cancelled("The query was cancelled.") from None
         if frame is None:
-            self._spent = True
             raise LimitExceeded(
                 f"The query passed its limit of {timeout_s:g} s and was stopped.",
                 hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
@@ -227,16 +225,24 @@ class Engine:
             answer.end = frame.head
             if frame.fd is not None:
                 os.close(frame.fd)
-            if frame.head.get("error", {}).get("limit") in ("memory", "timeout_s"):
+            if frame.head.get("error", {}).get("limit") == "memory" or self._bloated():
                 self.kill()  # what it holds by now would be missing to the next query
         return wire.Frame(_checked(frame.head), frame.blob, frame.fd)
+
+    def _bloated(self) -> bool:
+        """Whether a query that failed made it take so much memory that the next one would feel it."""
+        try:
+            with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:
+                resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return False
+        return resident > self._limits.memory // 4
 
     def _settle(self, answer: Answer) -> None:
         """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
         if not self.alive:
             return
-        if self._spent:
-            # It may hold all the memory it may have: a fresh one costs less than what the next query would suffer.
+        if self._bloated():
             self.kill()
             return
         answer.cancel()
