@@ -176,6 +176,20 @@ class App:
                 self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache")
             return self._sources[key]
 
+    def dataset(self, name: str | None) -> str:
+        """The name of a registered source, or of the only one; never a path, for those are the host's."""
+        if name in self.settings.sources:
+            return str(name)
+        known = self.sources()
+        if name is None and len(known) == 1:
+            return next(iter(known))
+        listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
+        if name is None:
+            raise Invalid("The dataset is not given.", hint=f"Datasets: {listed}.")
+        if name not in known:
+            raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
+        return name
+
     def catalog(self, source: str | Source) -> Catalog:
         """What a source holds."""
         return self.source(source).catalog(self.settings.limits)

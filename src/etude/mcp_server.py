@@ -24,7 +24,7 @@ from pydantic import Field
 from etude import __version__
 from etude.agents.control import check_reach
 from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
-from etude.errors import EtudeError, Invalid, NotFound, problem
+from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
 from etude.result import Result, json_value
 from etude.runtime.notebook import CELL
@@ -198,7 +198,7 @@ def python(
     `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
     Pass `thread_id` of the result to the next call to go on where this one ended.
     """
-    app, name = guest.app, _dataset(guest.app, dataset)
+    app, name = guest.app, guest.app.dataset(dataset)
     guest.begin()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
     run_id = app.desk.start_code("python", name, code, app.settings.limits, thread.id)
@@ -218,7 +218,7 @@ def sql(
 ) -> Rows:
     """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
     guest.begin()
-    return _rows_of(guest.app.sql(_dataset(guest.app, dataset), query), limit)
+    return _rows_of(guest.app.sql(guest.app.dataset(dataset), query), limit)
 
 
 def ask(
@@ -234,7 +234,7 @@ def ask(
     if thread_id is not None:
         app.store.thread(thread_id)
     known = app.sources()
-    source = _dataset(app, dataset) if dataset is not None or len(known) == 1 else None
+    source = app.dataset(dataset) if dataset is not None or len(known) == 1 else None
     run_id = app.desk.open(source, question, thread_id=thread_id)
     guest.own(run_id)
     app.desk.start(run_id)
@@ -281,7 +281,7 @@ def list_datasets(guest: Guest) -> Datasets:
 
 def describe_dataset(guest: Guest, dataset: Dataset = None) -> Catalog:
     """Tables, columns, types, keys and row counts of a dataset."""
-    return guest.app.catalog(_dataset(guest.app, dataset))
+    return guest.app.catalog(guest.app.dataset(dataset))
 
 
 def log(
@@ -295,7 +295,7 @@ def log(
     """Tell what worked and what did not, so that it can be learned from."""
     app = guest.app
     if dataset is not None:
-        _dataset(app, dataset)
+        app.dataset(dataset)
     if run_id is not None:
         app.store.run(run_id)
     fields = {"text": text, "outcome": outcome, "dataset": dataset, "code": code, "run_id": run_id}
@@ -422,18 +422,6 @@ def _add_resources(server: MCPServer[Any], find_guest: FindGuest, limiter: anyio
 
 
 # What tools give.
-
-
-def _dataset(app: App, name: str | None) -> str:
-    known = app.sources()
-    if name is None and len(known) == 1:
-        return next(iter(known))
-    listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
-    if name is None:
-        raise Invalid("Name a dataset.", hint=f"Datasets: {listed}.")
-    if name not in known:
-        raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
-    return name
 
 
 def _wait(app: App, run_id: str, timeout_s: float, beyond: int = 0) -> Run:

@@ -335,6 +335,28 @@ def _nearest(key: str) -> str | None:
     return f"{parent}.{near[0]}".removeprefix(".") if near else None
 
 
+def read_reference(text: str, what: str) -> str:
+    """The text itself, or what `env:NAME` or `file:PATH` refers to; so that a secret need not stand in a setting.
+
+    `what` begins the complaint about a reference that leads nowhere, such as "The source".
+    """
+    if text.startswith("env:"):
+        name = text.removeprefix("env:")
+        value = os.environ.get(name)
+        if not value:
+            raise Invalid(f"{what} refers to the variable `{name}`, which is not set.", hint=f"Set `{name}`.")
+        return value
+    if text.startswith("file:") and not text.startswith("file://"):
+        path = Path(text.removeprefix("file:"))
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise Invalid(
+                f"{what} refers to the file `{path}`, which cannot be read: {error.strerror}.", hint="Check the path."
+            ) from None
+    return text
+
+
 _SECRET = re.compile(r"secret|password|passwd|token|key|credential", re.IGNORECASE)
 _URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
 _QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)

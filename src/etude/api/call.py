@@ -16,7 +16,7 @@ from etude.api.access import Caller, Gate
 from etude.api.results import Orders
 from etude.api.watch import Watch
 from etude.entities import ENDED, Run
-from etude.errors import Invalid, NotFound
+from etude.errors import Invalid
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
@@ -121,18 +121,8 @@ class Call:
         return await self.house.look(work, *arguments, **keywords)
 
     def dataset(self, name: str | None) -> str:
-        """The name of a dataset of the tenant, or of its only one; never a path, for those are the server's."""
-        if name in self.app.settings.sources:
-            return str(name)
-        known = self.app.sources()
-        if name is None and len(known) == 1:
-            return next(iter(known))
-        listed = ", ".join(f"`{n}`" for n in list(known)[:20]) or "none yet; `etude sources add` adds one"
-        if name is None:
-            raise Invalid("The dataset is not given.", hint=f"Datasets: {listed}.")
-        if name not in known:
-            raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
-        return name
+        """The name of a dataset of the tenant, or of its only one."""
+        return self.app.dataset(name)
 
     def model(self, name: str | None) -> str | None:
         """A model that callers may choose."""

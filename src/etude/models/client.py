@@ -6,11 +6,10 @@ import difflib
 import inspect
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import EtudeError, Invalid, Unavailable
-from etude.settings import ModelSettings, Settings
+from etude.settings import ModelSettings, Settings, read_reference
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
@@ -62,22 +61,7 @@ def open_client(name: str, settings: ModelSettings, key: str) -> Client:
 
 def read_key(name: str, settings: ModelSettings) -> str:
     """The key itself, or what `env:NAME` or `file:PATH` refers to; empty where none is set."""
-    provider, key = name.partition(":")[0], settings.api_key
-    setting = f"models.{provider}.api_key"
-    if key.startswith("env:"):
-        variable = key.removeprefix("env:")
-        if not os.environ.get(variable):
-            message = f"The setting `{setting}` refers to the variable `{variable}`, which is not set."
-            raise Invalid(message, hint=f"Set `{variable}`.")
-        return os.environ[variable]
-    if key.startswith("file:"):
-        path = Path(key.removeprefix("file:"))
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            message = f"The setting `{setting}` refers to the file `{path}`, which cannot be read: {error.strerror}."
-            raise Invalid(message, hint="Check the path.") from None
-    return key
+    return read_reference(settings.api_key, f"The setting `models.{name.partition(':')[0]}.api_key`")
 
 
 def unknown_provider(name: str, *others: str) -> EtudeError:

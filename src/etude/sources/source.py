@@ -12,6 +12,7 @@ from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
+from etude.settings import read_reference
 from etude.sources.base import Mount, schema_mark
 from etude.sources.duckdb import file_mark
 from etude.sources.files.cache import load_files
@@ -146,23 +147,8 @@ def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, An
 
 
 def resolve_url(url: str) -> str:
-    """The URL itself, or what `env:NAME` or `file:PATH` refers to; so that a secret need not stand in a setting."""
-    if url.startswith("env:"):
-        name = url.removeprefix("env:")
-        value = os.environ.get(name)
-        if not value:
-            raise Invalid(f"The source refers to the variable `{name}`, which is not set.", hint=f"Set `{name}`.")
-        return value
-    if url.startswith("file:") and not url.startswith("file://"):
-        path = Path(url.removeprefix("file:"))
-        try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise Invalid(
-                f"The source refers to the file `{path}`, which cannot be read: {error.strerror}.",
-                hint="Check the path.",
-            ) from None
-    return url
+    """The URL itself, or what `env:NAME` or `file:PATH` refers to."""
+    return read_reference(url, "The source")
 
 
 def find_kind(url: str) -> str:
