@@ -8,6 +8,7 @@ store, whatever happens to the process.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -114,7 +115,7 @@ class Context:
         return self._find_thread(source)
 
 
-class Kind(Generic[C]):
+class Kind(ABC, Generic[C]):
     """A kind of agent. It is made anew for each step: what must last is in the state."""
 
     Config: ClassVar[type[Entity]] = Entity
@@ -127,6 +128,6 @@ class Kind(Generic[C]):
     def __init__(self, config: C) -> None:
         self.config = config
 
+    @abstractmethod
     def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
         """Make one step."""
-        raise NotImplementedError

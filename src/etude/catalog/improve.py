@@ -142,7 +142,7 @@ def _workbench(app: App, source: Source, notebook: Notebook) -> Workbench:
     def ask(dataset: str, sql: str, asked: Limits, describe: bool) -> Answer:
         return source.query(sql, asked, describe)
 
-    def compile_plan(name: str, plan: dict[str, Any]) -> Any:
+    def compile_plan(name: str, plan: dict[str, Any] | str) -> Any:
         return app.compile(source, plan)
 
     return Workbench(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from etude.entities import Run
 from etude.errors import Invalid
 from etude.events import RunFinished
@@ -21,16 +19,7 @@ def run_code(run: Run, bench: StepBench, log: RunLog) -> None:
             case "sql":
                 bench.sql(run.source, run.text)
             case "plan":
-                code = bench.plan(run.source, _read_plan(run.text)).sql
+                code = bench.plan(run.source, run.text).sql
             case _:
                 answer = bench.python(run.text).text or None
         log.add(RunFinished(result=bench.result, artifact=bench.artifact, answer=answer, code=code))
-
-
-def _read_plan(text: str) -> dict[str, object]:
-    from etude.sources.plan import parse_plan
-
-    # Parsed here for its error messages; the bench compiles it.
-    parse_plan(text)
-    plan: dict[str, object] = json.loads(text)
-    return plan

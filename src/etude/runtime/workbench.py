@@ -39,7 +39,7 @@ class Workbench:
     find_catalog: Callable[[str], Catalog]
     ask: Callable[[str, str, Limits, bool], Answer]
     """Start a query on a dataset: name, SQL, limits, whether to describe it."""
-    compile: Callable[[str, dict[str, Any]], tuple[QueryPlan, str]]
+    compile: Callable[[str, dict[str, Any] | str], tuple[QueryPlan, str]]
     notebook: Callable[[], AbstractContextManager[Notebook]]
     """The session of the thread, opened when it is first needed, and nobody else's to let go of meanwhile."""
     limits: Limits
@@ -87,8 +87,8 @@ class StepBench:
         """Run a query as a step of the run."""
         return self._query(Query(self._known(dataset), query, None, self._limits()))
 
-    def plan(self, dataset: str, plan: dict[str, Any]) -> Result:
-        """Run a QueryPlan as a step of the run."""
+    def plan(self, dataset: str, plan: dict[str, Any] | str) -> Result:
+        """Run a QueryPlan, or the JSON of one, as a step of the run."""
         parsed, sql = self._workbench.compile(self._known(dataset), plan)
         body = parsed.model_dump(mode="json", exclude_none=True, by_alias=True)
         dialect = self.catalog(dataset).dialect
