@@ -105,7 +105,7 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
         for stream in some:
             stream.close()
         wait_until(lambda: client.get("/datasets").status_code == 200 and watch.count == 0)
-        assert server.api.state.house.gate._inside == {}
+        wait_until(lambda: server.api.state.house.gate._inside == {})
 
 
 def test_a_shutdown_ends_streams_and_lets_runs_end(tmp_path: Path, shop: Path) -> None:

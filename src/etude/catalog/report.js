@@ -47,11 +47,14 @@
   }
 
   // Going to a table or a column: its section is unpacked, its details opened.
+  let goal = null, travelling = 0;
   const visit = async (fragment, focus) => {
     const [kind, table] = fragment.split(".");
     if (kind !== "t" || !table) return;
     const section = document.getElementById(`t.${table}`);
     if (!section) return;
+    goal = section;
+    travelling++;
     await unfold(section);
     const target = document.getElementById(fragment) || section;
     for (const hit of all(".hit")) hit.classList.remove("hit");
@@ -61,6 +64,7 @@
       target.scrollIntoView({ block: "start", behavior: "instant" });
       await new Promise((done) => requestAnimationFrame(done));
     }
+    travelling--;
     if (focus) (one("summary", target) && target !== section ? one("summary", target) : target).focus({ preventScroll: true });
   };
   const arrive = () => visit(decodeURIComponent(location.hash.slice(1)), true);
@@ -94,11 +98,17 @@
       requestAnimationFrame(() => { waiting = false; mark(); });
     }, { passive: true });
   }
+  const inSight = (section) => {
+    const { top, bottom } = section.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  };
   addEventListener("keydown", (event) => {
     if (!event.altKey || !["ArrowDown", "ArrowUp"].includes(event.key) || !sections.length) return;
     event.preventDefault();
-    const at = sections.indexOf(here);
+    // Keys come faster than the page scrolls, and the last tables cannot come to the top: the goal counts while it is in sight.
+    const at = sections.indexOf(goal && (travelling || inSight(goal)) ? goal : here);
     const next = sections[Math.max(0, Math.min(sections.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)))];
+    visit(next.id, true);
     location.hash = next.id;
   });
 
