@@ -17,7 +17,7 @@ from etude.runtime.query import Ledger, Query, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
 from etude.sources.pool import Answer, EngineLimits, Pool
-from etude.sources.source import Source, check_name, find_kind, local_path, name_for, resolve_url
+from etude.sources.source import Begun, Source, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
     from etude.agents.control import Agents
@@ -242,6 +242,21 @@ class App:
         opened = self.source(source)
         spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id)
         return self._run(opened, spec, others or {}, record, on_progress)
+
+    def begin_sql(self, source: str, query: str, limits: Limits) -> tuple[Begun, Callable[[], Result]] | None:
+        """A query, not recorded, that an idle engine has been given, and how to have its result once it is there.
+
+        None where something would have to be waited for already: a source that is not of the settings, a join with
+        others, an engine.
+        """
+        if source not in self.settings.sources or "." in query:
+            return None
+        opened = self.source(source)
+        begun = opened.begin(query, limits)
+        if begun is None:
+            return None
+        asked = Query(opened.name, query, None, limits)
+        return begun, lambda: run_query(asked, lambda _: begun.answer, None, self.scratch)
 
     def plan(
         self,

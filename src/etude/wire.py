@@ -21,6 +21,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 MAX_FRAME = 64 << 20
 INLINE = 1 << 18
 """Blobs up to this size travel in the frame; larger ones in shared memory."""
+SMALL = 1 << 13
+"""Frames up to this size are read where nothing may wait."""
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _SEALS = 0x0002 | 0x0004 | 0x0008  # no shrinking, no growing, no writing
 _MFD_ALLOW_SEALING, _MFD_CLOEXEC = 2, 1
@@ -77,6 +79,15 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
                 os.close(kept)
             raise
     return Frame(head, memoryview(body)[head_size:])
+
+
+def has_small_frame(sock: socket.socket) -> bool:
+    """Whether a whole frame is there whose blob is small and inside it; nothing is taken."""
+    seen = sock.recv(SMALL, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    if len(seen) < _HEAD.size:
+        return False
+    total, head_size = _HEAD.unpack_from(seen)
+    return bool(len(seen) >= _HEAD.size + total and head_size <= total)
 
 
 def _read(sock: socket.socket, size: int) -> bytes:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from fastapi.testclient import TestClient
 
 from etude import __version__
+from etude.api.server import create_app
 from etude.app import App
+from etude.entities import SourceSpec
+from etude.settings import load_settings
 
 
 def test_sql_gives_the_first_rows_and_keeps_all(client: TestClient, app: App) -> None:
@@ -24,6 +31,63 @@ def test_sql_that_is_not_recorded_leaves_no_run(client: TestClient, app: App) ->
     answer = client.post("/sql", json={"query": "SELECT 'unseen' AS word", "record": False}).json()
     assert (answer["rows"], answer["run_id"]) == ([["unseen"]], None)
     assert client.get("/runs", params={"text": "unseen"}).json()["items"] == []
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A database file of the settings, on one engine, which is open: small queries need no thread."""
+    home = tmp_path_factory.mktemp("numbers")
+    with duckdb.connect(home / "numbers.duckdb") as made:
+        made.execute("CREATE TABLE numbers AS SELECT range AS n FROM range(100000)")
+    settings = load_settings(home=str(home / "home"), engine={"processes": 1})
+    sources = {"numbers": SourceSpec(url=str(home / "numbers.duckdb"))}
+    with (
+        App(settings.model_copy(update={"sources": sources})) as app,
+        TestClient(create_app(app), base_url="http://localhost") as client,
+    ):
+        ask_numbers(client, "SELECT 1")
+        yield client
+
+
+def ask_numbers(client: TestClient, query: str, **fields: Any) -> Any:
+    return client.post("/sql", json={"dataset": "numbers", "query": query, "record": False, **fields})
+
+
+@pytest.mark.parametrize("count", [0, 1, 800, 5000, 60000])
+def test_a_query_without_a_thread_has_the_rows_of_any_other(numbers: TestClient, count: int) -> None:
+    answer = ask_numbers(numbers, f"SELECT n FROM numbers WHERE n < {count} ORDER BY n", limit=2000).json()
+    assert [row[0] for row in answer["rows"]] == list(range(min(count, 2000)))
+    assert (answer["row_count"], answer["columns"]) == (count, [{"name": "n", "type": "BIGINT"}])
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("SELEC 1", 422, "invalid_query"),
+        ("DROP TABLE numbers", 403, "refused"),
+        ("SELECT * FROM nothing", 404, "unknown_table"),
+        ("SELECT CAST('x' AS INTEGER)", 422, "invalid_query"),
+    ],
+)
+def test_a_query_without_a_thread_is_refused_like_any_other(
+    numbers: TestClient, query: str, status: int, code: str
+) -> None:
+    refused = ask_numbers(numbers, query)
+    assert (refused.status_code, refused.json()["code"]) == (status, code)
+    assert ask_numbers(numbers, "SELECT 2").json()["rows"] == [[2]]
+
+
+def test_a_query_without_a_thread_ends_at_its_time(numbers: TestClient) -> None:
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    refused = ask_numbers(numbers, endless, limits={"timeout_s": 0.2})
+    assert (refused.status_code, refused.json()["limit"]) == (429, "timeout_s")
+    assert ask_numbers(numbers, "SELECT 3").json()["rows"] == [[3]]
+
+
+def test_queries_without_a_thread_take_turns(numbers: TestClient) -> None:
+    with ThreadPoolExecutor(8) as several:
+        answers = list(several.map(lambda n: ask_numbers(numbers, f"SELECT {n}").json()["rows"], range(64)))
+    assert answers == [[[n]] for n in range(64)]
 
 
 @pytest.mark.parametrize(

@@ -179,16 +179,23 @@ class Gate:
                 if not self._inside[place]:
                     del self._inside[place]
 
-    def check_budget(self, caller: Caller) -> None:
-        """Refuse to begin work once a key has used up its day."""
+    def has_budget(self, caller: Caller) -> bool:
+        """Whether what a caller uses in a day is limited."""
+        return any(self._budget(caller).values())
+
+    def _budget(self, caller: Caller) -> dict[str, float]:
         key = caller.key
         if key is None:
-            return
-        limits = {
+            return {}
+        return {
             name: getattr(self._settings, name) if getattr(key.limits, name) is None else getattr(key.limits, name)
             for name in ("daily_tokens", "daily_cost_usd", "daily_seconds")
         }
-        if not any(limits.values()):
+
+    def check_budget(self, caller: Caller) -> None:
+        """Refuse to begin work once a key has used up its day."""
+        key, limits = caller.key, self._budget(caller)
+        if key is None or not any(limits.values()):
             return
         spent = self._identity.spent(key.id)
         for name, limit in limits.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class House:
         self.workers = anyio.CapacityLimiter(self.app.settings.server.threads)
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for one, and for each other.
-        self.queries = anyio.CapacityLimiter(self.app.settings.engine.processes)
+        self.queries = asyncio.Semaphore(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
         """Whose key began a run that is still open."""
         self.orders = Orders()
@@ -92,10 +93,6 @@ class House:
     async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a look into the store in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
-
-    async def query(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run a query in a thread."""
-        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.queries)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,14 @@ class Engine:
             "writable": [self._scratch.name, *writable],
         }
 
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when an answer comes."""
+        return self._data.fileno()
+
+    def has_small_answer(self) -> bool:
+        """Whether a whole, small frame waits to be read, so that reading it does not wait."""
+        return wire.has_small_frame(self._data)
+
     def catalog(self, timeout_s: float) -> list[Json]:
         """The tables of what is open."""
         tables: list[Json] = self._ask({"op": "catalog"}, timeout_s)["tables"]
@@ -403,7 +411,12 @@ class Pool:
                 engine.kill()
             raise
         finally:
-            self._give_back(key, engine)
+            self.give_back(key, engine)
+
+    def take_idle(self, key: Key) -> Engine | None:
+        """An engine that has the key's mounts open and is idle, for one caller, who gives it back."""
+        with self._free:
+            return self._take_known(key)
 
     @contextlib.contextmanager
     def borrow(self, network: bool, wait_s: float) -> Iterator[Engine]:
@@ -416,7 +429,7 @@ class Pool:
         finally:
             if engine is not None:
                 engine.kill()
-            self._give_back((), None)
+            self.give_back((), None)
 
     def _start(self, network: bool) -> Engine:
         with self._free:
@@ -437,11 +450,9 @@ class Pool:
         until = time.monotonic() + wait_s
         with self._free:
             while not self._closed:
-                for position, (known, engine, _) in enumerate(self._idle):
-                    if known == key and engine.alive:
-                        del self._idle[position]
-                        self._busy += 1
-                        return engine
+                known = self._take_known(key)
+                if known is not None:
+                    return known
                 if self._busy < self._size:
                     self._busy += 1
                     self._drop_surplus(keep=self._size - self._busy)
@@ -453,7 +464,18 @@ class Pool:
                     )
         raise Unavailable("The engines are shut down.", hint="Open a new connection.")
 
-    def _give_back(self, key: Key, engine: Engine | None) -> None:
+    def _take_known(self, key: Key | None) -> Engine | None:
+        # The one used last, whose memory is still near the processor.
+        for position in range(len(self._idle) - 1, -1, -1):
+            known, engine, _ = self._idle[position]
+            if known == key and engine.alive:
+                del self._idle[position]
+                self._busy += 1
+                return engine
+        return None
+
+    def give_back(self, key: Key, engine: Engine | None) -> None:
+        """End a lease; an engine that is still fit serves the next caller."""
         with self._free:
             self._busy -= 1
             # One that died by itself meanwhile is found out when the next query wants it.

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,21 @@ from etude.settings import read_reference
 from etude.sources.base import Mount, schema_mark
 from etude.sources.duckdb import file_mark
 from etude.sources.files.cache import load_files
-from etude.sources.pool import Answer, Key, Pool
+from etude.sources.pool import Answer, Engine, Key, Pool
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _NETWORK = frozenset({"postgres", "mysql"})
 _RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A query that was sent to an engine; reading its answer waits only until the engine has one."""
+
+    engine: Engine
+    answer: Answer
 
 
 class Source:
@@ -104,6 +113,36 @@ class Source:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
         key, mount = self.mount()
         return stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress)
+
+    def begin(self, sql: str, limits: Limits) -> Begun | None:
+        """Send a statement to an engine that is idle now, without waiting for anything.
+
+        None where an engine must be opened or waited for, or where a look at the source itself takes time. The engine
+        is held until the batches are read or closed.
+        """
+        if self.kind == "files":
+            return None
+        key, _ = self.mount()
+        engine = self._pool.take_idle(key)
+        if engine is None:
+            return None
+        answer = Answer()
+
+        def batches() -> Iterator[Any]:
+            try:
+                inner = engine.query(sql, limits, False)
+                try:
+                    yield
+                except GeneratorExit:
+                    engine.kill()  # its answer, which nobody wants, would be taken for the next one's
+                    raise
+                yield from relay(inner, answer)
+            finally:
+                self._pool.give_back(key, engine)
+
+        answer.batches = batches()
+        next(answer.batches)
+        return Begun(engine, answer)
 
 
 def stream(
