@@ -11,7 +11,7 @@ import pytest
 
 from etude.app import App
 from etude.desk import parse_direct
-from etude.entities import Budget, Catalog, Column, SourceSpec, Table
+from etude.entities import Budget, Catalog, Column, Run, SourceSpec, Table
 from etude.errors import Conflict, Invalid, NotFound
 from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
 from etude.models.base import Asked, Request, Returned
@@ -291,6 +291,30 @@ def test_steering_reaches_the_model_before_its_next_turn(app: App, shop: Path):
     )
     app.desk.steer(run_id, "only 2025")
     assert app.desk.work(run_id).answer == "Fine."
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_is_said_while_the_answer_is_made_is_heard(
+    app: App, shop: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+):
+    model = Scripted([Line(text="All years."), Line(text="Only 2025.", expect=("only 2025",))], name="late")
+    run_id = app.desk.open(str(shop), "Go.", model=model)
+    say = app.desk._say
+
+    def say_and_hear(run: Run, text: str) -> None:
+        say(run, text)
+        if text == "All years.":
+            (app.desk.steer if elsewhere else app.desk.interrupt)(run_id, "only 2025")
+
+    monkeypatch.setattr(app.desk, "_say", say_and_hear)
+    assert app.desk.work(run_id).answer == "Only 2025."
+
+
+def test_a_run_that_has_its_answer_takes_no_guidance(app: App, shop: Path):
+    control = Control()
+    app.ask(str(shop), "Go.", model=Scripted([Line(text="Done.")]), control=control)
+    with pytest.raises(Conflict, match="has its answer"):
+        control.interrupt("too late")
 
 
 def test_another_process_can_request_a_pause(app: App, shop: Path):

@@ -6,6 +6,7 @@ import threading
 from typing import Literal
 
 from etude.cancellation import Cancellation
+from etude.errors import Conflict
 
 Wish = Literal["pause", "cancel"]
 
@@ -19,6 +20,7 @@ class Control:
         self.by = ""
         """Who wants it."""
         self._guidance: list[tuple[str, bool]] = []
+        self._closed = False
         self.step = Cancellation()
         """What stops the move that runs now; each interruption uses it up."""
 
@@ -51,19 +53,32 @@ class Control:
     def steer(self, text: str) -> None:
         """Have the model hear this before its next turn."""
         with self._lock:
+            self._check_open()
             self._guidance.append((text, False))
 
     def interrupt(self, text: str) -> None:
         """Stop this move at once and give up what was still to do; the model then hears this."""
         with self._lock:
+            self._check_open()
             self._guidance.append((text, True))
             step = self.step  # not the next one, which the loop may put in its place at any moment
         step.cancel()
+
+    def close(self) -> bool:
+        """Take no more guidance, for the answer is there; False where some waits still to be heard."""
+        with self._lock:
+            self._closed = not self._guidance
+            return self._closed
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Conflict("The run has its answer and ends.", hint="Ask again in the same thread.")
 
     def take_guidance(self) -> list[tuple[str, bool]]:
         """What to tell the model, with whether it interrupts; the next move may then run."""
         with self._lock:
             taken, self._guidance = self._guidance, []
+            self._closed = False  # it goes on
             if any(interrupts for _, interrupts in taken) and self._wish is None:
                 self.step = Cancellation()
         return taken

@@ -81,7 +81,8 @@ def work(prepare: Callable[[], Agent], control: Control, log: RunLog) -> Run:
         if not isinstance(error, EtudeError):
             log.commit()
             raise
-    log.commit()
+    if log.pending:
+        log.commit()
     return log.ended
 
 
@@ -104,9 +105,9 @@ def _move(agent: Agent, control: Control, log: RunLog) -> bool:
             _stop_repeating(log.run)
         case Conclude(turn=turn):
             event = agent.conclude(run, turn)
-            log.add(event)
             if isinstance(event, RunFinished):
-                return True
+                return control.close() and log.finish(event)
+            log.add(event)
             log.commit()
         case never:
             assert_never(never)

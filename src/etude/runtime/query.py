@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from etude import __version__
@@ -229,6 +230,24 @@ class RunLog:
 
     def commit(self) -> None:
         """Write what was added."""
+        self._write(RunRequested | Guided)
+
+    def finish(self, end: RunFinished) -> bool:
+        """Write the end of the run; False where a person said something meanwhile that the answer does not know of."""
+        self.add(end)
+        try:
+            self._write(RunRequested)
+        except Conflict:
+            if any(not isinstance(e.event, RunRequested | Guided) for e in self._since()):
+                raise
+            return False
+        return True
+
+    def _since(self) -> list[Entry]:
+        """What others wrote after the last that is known here."""
+        return self._store.entries(self.run_id, after=self._seq)
+
+    def _write(self, welcome: UnionType | type[RunRequested]) -> None:
         pending, self._pending = self._pending, []
         while True:
             try:
@@ -236,8 +255,8 @@ class RunLog:
                 break
             except Conflict:
                 # Others may ask for a pause or give guidance at any time; whatever else they did is a conflict.
-                added = self._store.entries(self.run_id, after=self._seq)
-                if not added or not all(isinstance(e.event, RunRequested | Guided) for e in added):
+                added = self._since()
+                if not added or not all(isinstance(e.event, welcome) for e in added):
                     raise
                 self._seq = added[-1].seq
         if self._on_entry is not None:

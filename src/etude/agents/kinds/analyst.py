@@ -6,6 +6,7 @@ to find out next, by the goal and the document so far, until it says that it is 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from typing import Any, Self
@@ -15,6 +16,7 @@ from pydantic import Field, model_validator
 from etude.agents import question
 from etude.agents.base import DONE, IDLE, NOW, Context, Item, Kind, Step
 from etude.entities import Entity, Run
+from etude.errors import Conflict
 from etude.result import json_value
 from etude.runtime.answer import Answer
 from etude.runtime.control import Control
@@ -175,7 +177,8 @@ class Analyst(Kind[AnalystConfig]):
                 return
             for text in filter(None, [self._hear(memory, body) for body in ctx.guidance()]):
                 said.append(text)
-                control.steer(text)
+                with contextlib.suppress(Conflict):  # the run has its answer: the next one is told
+                    control.steer(text)
 
         return steer, said
 
