@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import site
 import subprocess
 import sys
@@ -19,6 +20,9 @@ import psycopg
 import pytest
 
 import etude
+
+# What starts in the background of a shell ignores Ctrl-C, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

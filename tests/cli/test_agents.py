@@ -66,7 +66,7 @@ def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
     assert "steps at once" in said and "no new steps" in said
     assert run(["agents", "show", "e"]) == 0
     shown = capsys.readouterr().out
-    assert "step 1 start ok" in shown and "\x1b" not in shown
+    assert "tick ok" in shown and "\x1b" not in shown
     assert run(["agents", "watch"]) == 0
     assert "1 agents" in capsys.readouterr().out
 
