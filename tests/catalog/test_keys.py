@@ -53,6 +53,16 @@ def test_keys_and_references_with_their_evidence(make: Make) -> None:
     assert found.cardinality == "many-to-one" and "all 35 distinct values are found there" in found.reasons
 
 
+def test_roles_within_a_table_are_few(make: Make) -> None:
+    profile = profile_source(
+        make(
+            """CREATE TABLE posts AS SELECT range + 1 AS id, CASE WHEN range > 5 THEN range // 2 + 1 END AS reply_to,
+               range % 20 + 1 AS assigned_to, range % 30 + 1 AS sent_to FROM range(100)""",
+        )
+    )
+    assert _references(profile) == {("posts", "reply_to", "posts", "id")}
+
+
 def test_the_same_by_columns(make: Make) -> None:
     db = make(*SHOP)
     assert _references(profile_source(db, small_rows=-1)) == _references(profile_source(db))

@@ -13,6 +13,7 @@ from etude.catalog.pii import find_pii, mask_value
     ("texts", "kind", "form"),
     [
         (["a@b.com", "x.y+z@mail.co.uk"], "email", None),
+        (["jörg@müller.de", "почта@пример.рф", "अजय@डाटा.भारत", "e\u0301a@ex.fr", "a@b.xn--p1ai"], "email", None),
         (["https://x.org/a?b=c", "http://y.de"], "url", None),
         (["7f0c1a2e-11aa-4bcd-9e00-0123456789ab"], "uuid", None),
         (["10.0.0.1", "fe80::1:2:3"], "ip", None),
@@ -36,7 +37,16 @@ def test_forms(texts: list[str], kind: str, form: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [["red", "green"], ["2024-02-30"], ["4111 1111 1111 1112"], ["²", "🙂"], ["", " "], []]
+    "texts",
+    [
+        ["red", "green"],
+        ["2024-02-30"],
+        ["4111 1111 1111 1112"],
+        ["²", "🙂"],
+        ["jörg\u00a0k@müller.de", "ä@b", "ä@@b.de", "ä@b..de", "ä@1.2"],
+        ["", " "],
+        [],
+    ],
 )
 def test_no_form(texts: list[str]) -> None:
     assert not {p.kind for p in find_patterns(texts)} & {"date", "card", "email", "number"}

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.catalog.column_drift import make_change
-from etude.catalog.markup import anchors, clean, percent, script_json, sentence, short, show, size
 from etude.catalog.model import (
     ColumnProfile,
     ColumnProvenance,
@@ -33,6 +32,7 @@ from etude.catalog.model import (
     TableProfile,
     TopValue,
 )
+from etude.catalog.page.markup import anchors, clean, percent, script_json, sentence, short, show, size
 from etude.catalog.report import render_catalog
 from etude.catalog.starters import starter_queries
 

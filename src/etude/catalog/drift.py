@@ -304,7 +304,8 @@ def _references(before: TableProfile, after: TableProfile, there: set[str], need
         later = now.get((key.columns, key.to_table))
         names = ", ".join(f"`{c}`" for c in key.columns)
         if later is None and key.origin == "inferred" and key.containment == 1 and key.score >= 0.8:
-            if all(after.column(c) is not None for c in key.columns):
+            # One of several columns may no longer be inferred though all its values are there.
+            if len(key.columns) == 1 and after.column(key.columns[0]) is not None:
                 text = f"{names} in `{after.name}` all had a partner in `{key.to_table}`; now too many have none."
                 yield make_change("orphans", after.name, text, 1.0, key.columns[0], 1.0)
         elif later is not None and (lost := _lost(key, later, needed)):

@@ -106,7 +106,7 @@ def _several(reader: Reader, draft: Draft, profile: TableProfile, names: Names) 
         if _may_be_part(profile, column, names)
     ][:_PARTS]
     checks = _CHECKS if rows > _LARGE else 100
-    counting = {i for i in parts if _counts_within(names.column(profile.name, profile.columns[i].name))}
+    counting = {i for i in parts if counts_within(names.column(profile.name, profile.columns[i].name))}
     for size in (2, 3):
         # A reference and a number within it are the usual key: `order_id, line_number`.
         for chosen in sorted(itertools.combinations(parts, size), key=lambda c: (len(counting & set(c)) != 1, c)):
@@ -142,11 +142,11 @@ def _may_be_part(profile: TableProfile, column: ColumnProfile, names: Names) -> 
         or ends_like_key(last)
         or column.family == "date"
         or last in ("year", "month", "week", "day")
-        or _counts_within(plain)
+        or counts_within(plain)
     )
 
 
-def _counts_within(plain: tuple[str, ...]) -> bool:
+def counts_within(plain: tuple[str, ...]) -> bool:
     """Whether a name is that of a number which begins anew for each of something: `linenumber`, `seq`."""
     return any(w.startswith(("line", "seq", "position", "version", "rank", "idx", "index")) for w in plain)
 

@@ -15,8 +15,8 @@ _MOST = 3
 _MASKS = 3
 
 
-def _looks_like(expression: str, flags: int = 0) -> Callable[[str], bool]:
-    found = re.compile(expression, flags | re.ASCII)
+def _looks_like(expression: str, flags: int = 0, any_script: bool = False) -> Callable[[str], bool]:
+    found = re.compile(expression, flags if any_script else flags | re.ASCII)
     return lambda text: found.fullmatch(text) is not None
 
 
@@ -52,12 +52,16 @@ def _is_iban(text: str) -> bool:
 
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{1,7}|3\d{3}[ -]?\d{6}[ -]?\d{5}", re.ASCII)
 _IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", re.ASCII)
+# Parts of an address: letters of any script with their marks, and what ASCII has besides; no space of any script.
+_MAILBOX = r"[^\s\x00-\x24&\x28-\x2a,/\x3a-\x40\x5b-\x5e`\x7b-\x7f]+"
+_LABEL = r"[^\s\x00-\x2c./\x3a-\x40\x5b-\x5e`\x7b-\x7f]+"
+_TOP = r"[^\s\x00-\x40\x5b-\x60\x7b-\x7f]{2,24}"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 
 # The order is that of preference: a value counts for the first kind that fits it.
 _KINDS: tuple[tuple[str, str | None, Callable[[str], bool]], ...] = (
     ("uuid", None, _looks_like(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)),
-    ("email", None, _looks_like(r"[\w.+'%-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,24}")),
+    ("email", None, _looks_like(rf"{_MAILBOX}@{_LABEL}(?:\.{_LABEL})*\.(?:xn--{_LABEL}|{_TOP})", any_script=True)),
     ("url", None, _looks_like(r"(?:https?|ftp|s3)://[^\s/]+\S*|www\.[^\s/]+\.\S+", re.IGNORECASE)),
     (
         "ip",

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from etude.catalog import statements
 from etude.catalog.columns import find_freshness, mask_row, profile_column, unmeasured_column
+from etude.catalog.composites import find_composites
 from etude.catalog.dependencies import find_dependencies
 from etude.catalog.distribution import to_scalars
 from etude.catalog.families import family_of
@@ -65,6 +66,7 @@ def profile_source(
         drafts.append(draft)
         profiles.append(profile)
     profiles = find_foreign_keys(reader, drafts, profiles, names)
+    profiles = find_composites(reader, drafts, profiles, names)
     if on_progress is not None:
         on_progress(len(chosen), len(chosen), "")
     return SourceProfile(

@@ -20,6 +20,7 @@ from etude.database import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError, NotFound
 from etude.settings import change_limits
+from etude.sources.cost import Size
 from etude.store.base import MAIN
 from etude.store.objects import Objects, write_whole
 
@@ -44,13 +45,15 @@ def open_root(app: App, store: str = "") -> tuple[Objects, str]:
 
 def place_of(app: App, source: Source) -> str:
     """What a source is called where its catalog is kept: two files of one name are two sources."""
+    # A prefix may not be called like what etude itself keeps beside them; a name has no hyphen.
+    name = f"source-{source.name}" if source.name.startswith("_") or source.name == TENANTS else source.name
     if app.sources().get(source.name) == source.spec:
-        return source.name
+        return name
     parts = urlsplit(source.url)
     address = (
         source.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else source.url
     )
-    return f"{source.name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
 def get_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
@@ -71,6 +74,17 @@ def find_profile(app: App, source: Source) -> SourceProfile | None:
     return annotate(found, get_annotations(app, source)) if found is not None else None
 
 
+def find_sizes(app: App, source: Source) -> dict[str, Size]:
+    """Rows and bytes of the tables by the profile that is kept at home for the data as it is; none without one."""
+    profile = None
+    with suppress(EtudeError):  # for an estimate no query fails
+        # Nearly always there is none: then the source is not asked what its data is.
+        if any(_folder(app, source).glob("*.json")):
+            profile = _kept_profile(_place(app, source, app.catalog(source)))
+    tables = profile.tables if profile is not None else ()
+    return {t.name: Size(t.rows, t.bytes) for t in tables if t.kind == "table" and t.rows is not None}
+
+
 def keep_profile(app: App, source: Source, catalog: Catalog, profile: SourceProfile) -> None:
     """Keep a profile at home, in the place of the one that the source had there."""
     place = _place(app, source, catalog)
@@ -78,6 +92,7 @@ def keep_profile(app: App, source: Source, catalog: Catalog, profile: SourceProf
     for old in place.parent.glob("*.json"):
         if old != place:
             old.unlink(missing_ok=True)
+    source.forget_sizes()
 
 
 def _kept_profile(place: Path) -> SourceProfile | None:
@@ -108,7 +123,11 @@ def data_mark_of(catalog: Catalog) -> str:
 
 
 def _place(app: App, source: Source, catalog: Catalog) -> Path:
-    return app.settings.home / "profiles" / app.tenant / place_of(app, source) / f"{data_mark_of(catalog)}.json"
+    return _folder(app, source) / f"{data_mark_of(catalog)}.json"
+
+
+def _folder(app: App, source: Source) -> Path:
+    return app.settings.home / "profiles" / app.tenant / place_of(app, source)
 
 
 # What people say.
@@ -151,8 +170,11 @@ def _files(app: App, source: Source) -> list[Path]:
     if not source.network:
         path = Path(source.url.rstrip("/*"))
         found = [path.parent / f"{name}{SUFFIX}" for name in dict.fromkeys((path.stem, path.name, source.name))]
-    folder = app.settings.catalog.annotations
-    return [*found, Path(folder).expanduser() / f"{source.name}{SUFFIX}"] if folder else found
+    if not app.settings.catalog.annotations:
+        return found
+    folder = Path(app.settings.catalog.annotations).expanduser()
+    own = folder if app.tenant == MAIN else folder / TENANTS / app.tenant
+    return [*found, own / f"{source.name}{SUFFIX}"]
 
 
 class _HostDatabase(Database):

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from etude.catalog import statements
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, TableProfile, number
 from etude.catalog.names import CODES, KEYS, Names, bare, ends_like_key, singular, word_set, words
 from etude.catalog.reading import Draft, Reader
-from etude.catalog.statements import Expression
+from etude.catalog.statements import Compared, Expression
+from etude.entities import ForeignKey
 from etude.errors import Cancelled, EtudeError, Interrupted
 
 _REFERRED = frozenset({"integer", "text", "uuid", "decimal"})
@@ -57,11 +59,13 @@ def find_foreign_keys(
     measured = [(d, p) for d, p in zip(drafts, profiles) if d is not None]
     positions = {p.name: i for i, (_, p) in enumerate(measured)}
     found: dict[str, list[ForeignKeyEvidence]] = defaultdict(list)
-    declared = list(_declared_pairs(measured, positions))
+    declared = list(_declared(measured, positions))
     candidates = _candidates(measured, names)
-    checked = _contain(reader, measured, [pair for _, pair in declared] + [(c.child, c.parent) for c in candidates])
-    for (key, (child, parent)), counts in zip(declared, checked):
-        found[measured[child.position][1].name].append(_of_declared(key, child, parent, counts))
+    pairs = [Compared(child.sql, child.expressions, parent.sql, parent.expressions) for _, child, parent in declared]
+    pairs += [_compared(measured, candidate) for candidate in candidates]
+    checked = contain(reader, pairs)
+    for (key, child, parent), counts in zip(declared, checked):
+        found[child.profile.name].append(_of_declared(key, child, parent, counts))
     for table, draft in ((p.name, d) for d, p in measured):
         known = {k.columns for k in found[table]}
         found[table] += [
@@ -87,27 +91,34 @@ def find_foreign_keys(
     return [p.model_copy(update={"foreign_keys": tuple(found[p.name])}) if found[p.name] else p for p in profiles]
 
 
-def _declared_pairs(
+@dataclass(frozen=True)
+class _End:
+    """One side of a declared key."""
+
+    profile: TableProfile
+    sql: str
+    expressions: tuple[Expression, ...]
+
+
+def _declared(
     measured: Sequence[tuple[Draft, TableProfile]], positions: dict[str, int]
-) -> Iterator[tuple[ForeignKeyEvidence, tuple[_Side, _Side]]]:
-    for i, (draft, profile) in enumerate(measured):
+) -> Iterator[tuple[ForeignKey, _End, _End]]:
+    """The declared keys whose both sides were measured."""
+    for draft, profile in measured:
         for key in draft.table.foreign_keys:
             j = positions.get(key.to_table)
-            if len(key.columns) != 1 or j is None or len(key.to_columns) != 1:
+            if j is None or len(key.columns) != len(key.to_columns):
                 continue
-            child, parent = _side(i, draft, profile, key.columns[0]), _side(j, *measured[j], key.to_columns[0])
-            if child is not None and parent is not None and child.column.distinct:
-                evidence = ForeignKeyEvidence(
-                    columns=key.columns, to_table=key.to_table, to_columns=key.to_columns, origin="declared"
-                )
-                yield evidence, (child, parent)
+            child, parent = _end(draft, profile, key.columns), _end(*measured[j], key.to_columns)
+            if child is not None and parent is not None and all(distinct_of(profile, (c,)) for c in key.columns):
+                yield key, child, parent
 
 
-def _side(position: int, draft: Draft, profile: TableProfile, name: str) -> _Side | None:
-    for column, expression in zip(profile.columns, draft.expressions):
-        if column.name == name:
-            return _Side(position, column, expression)
-    return None
+def _end(draft: Draft, profile: TableProfile, columns: tuple[str, ...]) -> _End | None:
+    known = {c.name: e for c, e in zip(profile.columns, draft.expressions)}
+    if any(name not in known for name in columns):
+        return None
+    return _End(profile, draft.sql, tuple(known[name] for name in columns))
 
 
 class _Parents:
@@ -145,6 +156,12 @@ class _Parents:
 
 def _endings(full: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [full[i:] for i in range(len(full) - 1)] if full and full[-1] in KEYS | CODES else []
+
+
+def _compared(measured: Sequence[tuple[Draft, TableProfile]], candidate: _Candidate) -> Compared:
+    child, parent = candidate.child, candidate.parent
+    table, other = measured[child.position][0].sql, measured[parent.position][0].sql
+    return Compared(table, (child.expression,), other, (parent.expression,))
 
 
 def _candidates(measured: Sequence[tuple[Draft, TableProfile]], names: Names) -> list[_Candidate]:
@@ -195,7 +212,7 @@ def _similarity(
     if not c or not p or c[0] in _COUNTS or (names.names_row_of(child_table, c) and c != p):
         return 0.0, ""
     if child.position == parent.position:
-        if own_key and (c[0] in _ROLES or c[-1] in ("to", "parent") or c[: len(_SELF)] == _SELF):
+        if own_key and (c[0] in _ROLES or c[-1] == "parent" or any(c[-2:] == pair or c[:2] == pair for pair in _SELF)):
             return 0.8, "a role within the same table"
         return 0.0, ""
     if c == p and names.names_row_of(parent_table, p):
@@ -218,7 +235,8 @@ def _similarity(
 
 
 _ROLES = word_set("parent manager supervisor boss report referrer referred previous next original root master")
-_SELF = ("report", "to")
+_SELF = (("report", "to"), ("reply", "to"), ("replied", "to"))
+"""Of what else is given to or sent to, a row of the same table is the least likely."""
 _COUNTS = word_set("num count total avg average sum min max")
 
 
@@ -229,21 +247,19 @@ def _same_number(column: str, table: str) -> bool:
     return not last or column.endswith(table)
 
 
-def _contain(
-    reader: Reader, measured: Sequence[tuple[Draft, TableProfile]], pairs: Sequence[tuple[_Side, _Side]]
-) -> list[tuple[int, int] | None]:
+def contain(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
     """For each pair the distinct values of the first and those found in the second; None where it cannot be told."""
     counts: list[tuple[int, int] | None] = []
     for start in range(0, len(pairs), _TOGETHER):
         part = pairs[start : start + _TOGETHER]
         try:
-            counts += _contain_together(reader, measured, part)
+            counts += _contain_together(reader, part)
         except (Cancelled, Interrupted):
             raise
         except EtudeError:
             for pair in part:  # one of them cannot be compared
                 try:
-                    counts += _contain_together(reader, measured, [pair])
+                    counts += _contain_together(reader, [pair])
                 except (Cancelled, Interrupted):
                     raise
                 except EtudeError:
@@ -251,30 +267,29 @@ def _contain(
     return counts
 
 
-def _contain_together(
-    reader: Reader, measured: Sequence[tuple[Draft, TableProfile]], pairs: Sequence[tuple[_Side, _Side]]
-) -> list[tuple[int, int] | None]:
-    named = [(measured[c.position][0].sql, c.expression, measured[p.position][0].sql, p.expression) for c, p in pairs]
+def _contain_together(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
     rows = {
-        int(i): (int(d), int(found)) for i, d, found in reader.rows(statements.containment_of(reader.dialect, named))
+        int(i): (int(d), int(found)) for i, d, found in reader.rows(statements.containment_of(reader.dialect, pairs))
     }
     return [rows.get(i) for i in range(len(pairs))]
 
 
-def _of_declared(
-    key: ForeignKeyEvidence, child: _Side, parent: _Side, counts: tuple[int, int] | None
-) -> ForeignKeyEvidence:
-    update: dict[str, object] = {"reasons": ("declared",), "cardinality": _cardinality(child)}
+def _of_declared(key: ForeignKey, child: _End, parent: _End, counts: tuple[int, int] | None) -> ForeignKeyEvidence:
+    evidence = ForeignKeyEvidence(
+        columns=key.columns, to_table=key.to_table, to_columns=key.to_columns, origin="declared", reasons=("declared",)
+    )
+    update: dict[str, Any] = {"cardinality": cardinality(child.profile, key.columns)}
     if counts is not None:
-        update |= _shares(counts, parent)
+        update |= shares(counts, distinct_of(parent.profile, key.to_columns))
         if counts[1] < counts[0]:
             update["reasons"] = ("declared", f"{counts[0] - counts[1]:,} values have no partner")
-    return key.model_copy(update=update)
+    return evidence.model_copy(update=update)
 
 
-def _shares(counts: tuple[int, int], parent: _Side) -> dict[str, object]:
+def shares(counts: tuple[int, int], there: int | None) -> dict[str, Any]:
+    """What the counts say, where the other side has so many distinct values."""
     values, matched = counts
-    coverage = round(matched / parent.column.distinct, 6) if parent.column.distinct else None
+    coverage = round(matched / there, 6) if there else None
     return {
         "containment": round(matched / values, 6) if values else None,
         "coverage": min(coverage, 1.0) if coverage is not None else None,
@@ -283,8 +298,23 @@ def _shares(counts: tuple[int, int], parent: _Side) -> dict[str, object]:
     }
 
 
-def _cardinality(child: _Side) -> str:
-    return "one-to-one" if child.column.unique else "many-to-one"
+def distinct_of(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
+    """How many distinct values or combinations some columns have; None where that was not counted."""
+    if len(columns) == 1:
+        found = profile.column(columns[0])
+        return found.distinct if found is not None else None
+    return profile.rows if _is_key(profile, columns) else None
+
+
+def cardinality(profile: TableProfile, columns: tuple[str, ...]) -> str:
+    """Whether several rows may refer to one."""
+    found = profile.column(columns[0]) if len(columns) == 1 else None
+    once = found.unique if found is not None else _is_key(profile, columns)
+    return "one-to-one" if once else "many-to-one"
+
+
+def _is_key(profile: TableProfile, columns: tuple[str, ...]) -> bool:
+    return any(key.unique and set(key.columns) <= set(columns) for key in profile.keys)
 
 
 def _accept(
@@ -311,10 +341,10 @@ def _accept(
         to_columns=(parent.column.name,),
         origin="inferred",
         name_similarity=candidate.similarity,
-        cardinality=_cardinality(candidate.child),
+        cardinality=cardinality(measured[candidate.child.position][1], (candidate.child.column.name,)),
         score=score,
         reasons=reasons,
-        **_shares(counts, parent),
+        **shares(counts, parent.column.distinct),
     )
 
 

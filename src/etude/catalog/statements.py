@@ -51,6 +51,18 @@ class Center:
     """Fences of outliers."""
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Columns of a table whose values are looked for in as many columns of another."""
+
+    table: str
+    columns: tuple[Expression, ...]
+    other: str
+    targets: tuple[Expression, ...]
+    by_rows: bool = False
+    """Count rows in the place of distinct values, which costs less: the other side must be unique."""
+
+
 def quote(dialect: str, name: str) -> str:
     """An identifier in the dialect's quotes."""
     mark = "`" if dialect == "mysql" else '"'
@@ -248,15 +260,20 @@ def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression
     return " UNION ALL ".join(parts)
 
 
-def containment_of(dialect: str, pairs: Sequence[tuple[str, Expression, str, Expression]]) -> str:
-    """For each pair (table, column, table, column): its number, distinct values, and those found on the other side."""
+def containment_of(dialect: str, pairs: Sequence[Compared]) -> str:
+    """For each pair: its number, distinct values without nulls, and those of them found on the other side."""
     parts = []
-    for i, (table, column, other, target) in enumerate(pairs):
-        child = f"SELECT DISTINCT {_exact(dialect, column)} AS v FROM {table} WHERE {column.sql} IS NOT NULL"
-        parent = f"SELECT DISTINCT {_exact(dialect, target)} AS v FROM {other}"
+    for i, pair in enumerate(pairs):
+        listed = [f"{_exact(dialect, c)} AS v{n}" for n, c in enumerate(pair.columns)]
+        there = " AND ".join(f"{c.sql} IS NOT NULL" for c in pair.columns)
+        select = "SELECT" if pair.by_rows else "SELECT DISTINCT"
+        child = f"{select} {', '.join(listed)} FROM {pair.table} WHERE {there}"
+        listed = [f"{_exact(dialect, c)} AS v{n}" for n, c in enumerate(pair.targets)]
+        parent = f"{select} {', '.join(listed)} FROM {pair.other}"
+        same = " AND ".join(f"k{i}.v{n} = p{i}.v{n}" for n in range(len(pair.columns)))
         parts.append(
-            f"SELECT {i} AS position, count(*) AS d, count(p{i}.v) AS found "
-            f"FROM ({child}) AS k{i} LEFT JOIN ({parent}) AS p{i} ON k{i}.v = p{i}.v"
+            f"SELECT {i} AS position, count(*) AS d, count(p{i}.v0) AS found "
+            f"FROM ({child}) AS k{i} LEFT JOIN ({parent}) AS p{i} ON {same}"
         )
     return " UNION ALL ".join(parts)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from etude.catalog import svg
 from etude.catalog.column_drift import Change, epoch, place
-from etude.catalog.markup import Markup, fill, join, page, percent, short, show, span, when
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
-from etude.catalog.report import Context, freshness_badge, make_context, render_changes, table_link
+from etude.catalog.page import svg
+from etude.catalog.page.changes import render_changes
+from etude.catalog.page.context import Context, make_context, table_link
+from etude.catalog.page.marks import freshness_badge
+from etude.catalog.page.markup import Markup, fill, join, page, percent, short, show, span, when
 
 CATALOG = "catalog.html"
 """The page of the tables, beside this one."""

@@ -204,6 +204,8 @@ class Cataloger:
     ) -> Cataloged:
         """Make the catalog of a source and keep it; `on_progress` is told what is being done.
 
+        A catalog has no place to go on from: a wish of `control` to pause ends it before the next table.
+
         It is kept below `prefix` in the object store `store`; by default in that of the app, below `catalogs/` and
         the name of the source, to which one that is not registered has a mark of its address added.
         """
@@ -415,10 +417,14 @@ class Cataloger:
         def show(output: Output) -> None:
             for line in output.text.splitlines():
                 job.tell(line)
+            if job.control.wish == "pause":
+                notebook.interrupt()  # a line is said between two tables
 
         with job.control.step.stopping(notebook.interrupt):
             cell = notebook.execute(code, wall_s=self._app.settings.catalog.wall_s, on_output=show, log=job.log)
             job.log.commit()
+        if job.control.wish == "pause":
+            raise Cancelled("The catalog was stopped; nothing of it is kept.", hint="Make it again.")
         if cell.outcome == "interrupted" or job.control.wish == "cancel":
             raise Cancelled("The catalog was cancelled.")
         return cell

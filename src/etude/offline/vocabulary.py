@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -24,6 +24,8 @@ MAX_ROWS = 2_000_000
 """Of a larger table only a part is looked at, and no key is guessed in it."""
 SAMPLE = 100_000
 
+RANGED = frozenset(("number", "date", "timestamp"))
+"""Kinds of values of which the least and the greatest are known."""
 ValueKind = Literal["number", "text", "boolean", "date", "timestamp", "other"]
 Ask = Callable[[str], Iterable[Sequence[Any]]]
 """Runs a query in the source's dialect and gives its rows."""
@@ -45,7 +47,7 @@ class KnownColumn:
     low: Scalar = None
     high: Scalar = None
     values: tuple[str, ...] = ()
-    """All distinct texts, where there are not too many."""
+    """All distinct texts, where there are not too many; of a large table those that were seen."""
     comment: str = ""
     words: tuple[str, ...] = ()
     """Its name as words, abbreviations in full, without what every column of the table begins with."""
@@ -144,9 +146,12 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-def build_vocabulary(catalog: Catalog, ask: Ask) -> Vocabulary:
-    """Look at every table once: counts, ranges and the distinct texts of its columns; then find the keys."""
-    tables = [_look_at(table, catalog.dialect, ask) for table in catalog.tables]
+def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable] | None = None) -> Vocabulary:
+    """Look at every table once: counts, ranges and the distinct texts of its columns; then find the keys.
+
+    Tables that are `known` from a profile of the same data are asked only for the texts that it leaves out.
+    """
+    tables = [_look_at(table, catalog.dialect, ask, (known or {}).get(table.name)) for table in catalog.tables]
     common = _common_start([split_identifier(_short(table.name)) for table in tables])
     whole = {_short(table.name).lower() for table in tables} | {base_form(_short(t.name).lower()) for t in tables}
     parts = {word for table in tables for word in split_identifier(_short(table.name))}
@@ -160,49 +165,68 @@ def build_vocabulary(catalog: Catalog, ask: Ask) -> Vocabulary:
 # --- looking at the data
 
 
-def _look_at(table: Table, dialect: str, ask: Ask) -> KnownTable:
+def _look_at(table: Table, dialect: str, ask: Ask, known: KnownTable | None) -> KnownTable:
+    large = (table.row_count or 0) > MAX_ROWS
+    source = _part_of(table.name) if large else _table(table.name)
+    looked = known or _count(table, source, dialect, ask)
+    said = {column.name: column.comment or "" for column in table.columns}
+    columns = tuple(
+        replace(_with_values(column, source, large, dialect, ask), comment=said[column.name])
+        for column in looked.columns
+    )
+    declared = table.primary_key or next(iter(table.unique), ())
+    counted = table.row_count if large and table.row_count and not known else looked.rows
+    return replace(looked, rows=counted, columns=columns, key=tuple(declared), comment=table.comment or "")
+
+
+def _with_values(column: KnownColumn, source: exp.Expr, large: bool, dialect: str, ask: Ask) -> KnownColumn:
+    """The column with its texts: asked for, unless a profile told them all."""
+    if column.kind != "text" or not column.distinct:
+        return column
+    # Of a large table the part that is looked at may have few where all have many.
+    if column.distinct > MAX_VALUES and not large:
+        return replace(column, values=())
+    values = {*column.values}
+    if len(values) != column.distinct:
+        values |= _distinct_values(source, column.name, dialect, ask)
+    told = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
+    return replace(column, values=tuple(sorted(told)) if len(values) <= MAX_VALUES else ())
+
+
+def _count(table: Table, source: exp.Expr, dialect: str, ask: Ask) -> KnownTable:
     parts: list[exp.Expr] = [exp.Count(this=exp.Star())]
-    kinds = [_kind(column.type) for column in table.columns]
+    kinds = [kind_of_value(column.type) for column in table.columns]
     for column, kind in zip(table.columns, kinds, strict=True):
         ast = _column(column.name)
         parts.append(exp.Count(this=ast))
         parts.append(exp.Count(this=exp.Distinct(expressions=[ast.copy()])) if kind != "other" else exp.Null())
-        ranged = kind in ("number", "date", "timestamp")
+        ranged = kind in RANGED
         parts.append(exp.Min(this=ast.copy()) if ranged else exp.Null())
         parts.append(exp.Max(this=ast.copy()) if ranged else exp.Null())
-    large = (table.row_count or 0) > MAX_ROWS
-    source = _part_of(table.name) if large else _table(table.name)
-    row = next(iter(ask(exp.Select(expressions=parts).from_(source).sql(dialect=dialect))))
+    row = next(iter(ask(exp.Select(expressions=parts).from_(source.copy()).sql(dialect=dialect))))
     rows = int(row[0])
     columns = []
     for n, (column, kind) in enumerate(zip(table.columns, kinds, strict=True)):
         filled, distinct, low, high = row[1 + 4 * n : 5 + 4 * n]
-        known = KnownColumn(
-            table.name, column.name, kind, int(distinct or 0), rows - int(filled),
-            _plain(low), _plain(high), comment=column.comment or "",
-        )  # fmt: skip
-        if kind == "text" and 0 < known.distinct <= MAX_VALUES:
-            values = _distinct_values(source, column.name, dialect, ask)
-            known = KnownColumn(**{**known.__dict__, "values": values})
+        nulls = rows - int(filled)
+        known = KnownColumn(table.name, column.name, kind, int(distinct or 0), nulls, _plain(low), _plain(high))
         columns.append(known)
-    declared = table.primary_key or next(iter(table.unique), ())
-    counted = table.row_count if large and table.row_count else rows
-    return KnownTable(table.name, counted, tuple(columns), tuple(declared), comment=table.comment or "")
+    return KnownTable(table.name, rows, tuple(columns))
 
 
-def _kind(type_name: str) -> ValueKind:
+def kind_of_value(type_name: str) -> ValueKind:
+    """What the values of a column are to a question, by the engine's name of its type."""
     kind = kind_of(type_name)
     if kind == "timestamptz":
         return "timestamp"
     return "boolean" if kind == "flag" else kind
 
 
-def _distinct_values(source: exp.Expr, column: str, dialect: str, ask: Ask) -> tuple[str, ...]:
+def _distinct_values(source: exp.Expr, column: str, dialect: str, ask: Ask) -> set[str]:
     ast = _column(column)
     query = exp.Select(expressions=[ast]).distinct().from_(source.copy()).limit(MAX_VALUES)
     query = query.where(exp.Not(this=exp.Is(this=ast.copy(), expression=exp.Null())))
-    found = {str(row[0]) for row in ask(query.sql(dialect=dialect))}
-    return tuple(sorted(value for value in found if value.strip() and len(value) <= MAX_VALUE_CHARS))
+    return {str(row[0]) for row in ask(query.sql(dialect=dialect))}
 
 
 def _table(name: str) -> exp.Table:

@@ -117,7 +117,8 @@ class OfflineModel(Model):
         lasting = all(table.fingerprint for table in catalog.tables)
         if path.is_file() and (lasting or time.time() - path.stat().st_mtime < FRESH_S):
             return vocabulary_from_json(path.read_text(encoding="utf-8"))
-        vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql))
+        known = self._workbench.find_known(dataset)
+        vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql), known)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{self._run_id}")
         part.write_text(vocabulary.to_json(), encoding="utf-8")

@@ -21,6 +21,7 @@ from etude.sources.pool import Answer
 from etude.spool import write_parquet
 
 if TYPE_CHECKING:
+    from etude.offline.vocabulary import KnownTable
     from etude.runtime.notebook import Notebook
     from etude.sessions.base import Cell
     from etude.sources.plan import QueryPlan
@@ -46,6 +47,8 @@ class Workbench:
     scratch: Path
     mark: str = field(default_factory=lambda: secrets.token_hex(6))
     """What marks data for the model: chosen by chance, so that no data can hold it."""
+    find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
+    """The tables of a dataset that a profile of the same data tells of."""
 
     def quote(self, text: str) -> str:
         """Text that comes from data, marked so that the model takes it for nothing else."""

@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
 from etude.settings import read_reference
 from etude.sources.base import Mount, schema_mark
+from etude.sources.cost import Size, correct_estimate
 from etude.sources.duckdb import file_mark
 from etude.sources.files.cache import load_files
 from etude.sources.pool import Answer, Engine, Key, Pool
@@ -23,7 +26,10 @@ _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", 
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _NETWORK = frozenset({"postgres", "mysql"})
 _RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
+SIZES_S = 60.0
+"""How long the sizes of tables, of which only estimates are made, are not looked for again."""
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
+FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,9 @@ class Begun:
 class Source:
     """One source. Thread-safe."""
 
-    def __init__(self, name: str, spec: SourceSpec, pool: Pool, cache: Path) -> None:
+    def __init__(
+        self, name: str, spec: SourceSpec, pool: Pool, cache: Path, find_sizes: FindSizes | None = None
+    ) -> None:
         self.name = name
         self.spec = spec
         self.url = resolve_url(spec.url)
@@ -46,10 +54,12 @@ class Source:
             self.url = local_path(self.url)
         self._pool = pool
         self._cache = cache
+        self._find_sizes = find_sizes
+        self._sizes: tuple[float, str, Mapping[str, Size]] | None = None
         self._lock = threading.Lock()
         self._loaded: tuple[str, Mount] | None = None
         self._notes: tuple[str, ...] = ()
-        self._catalog: tuple[Key, Catalog] | None = None
+        self._catalog: tuple[tuple[Key, str], Catalog] | None = None
 
     @property
     def network(self) -> bool:
@@ -95,12 +105,14 @@ class Source:
     def catalog(self, limits: Limits | None = None) -> Catalog:
         """Tables, columns, types, keys, comments and row counts; read again when the source's files change."""
         key, mount = self.mount()
-        if self._catalog is None or self._catalog[0] != key or self.network:
+        # An engine of SQLite sees what is written by itself, so its key stays; what is known here does not.
+        seen = (key, self._written())
+        if self._catalog is None or self._catalog[0] != seen or self.network:
             timeout = (limits or Limits()).timeout_s
             with self._pool.lease(key, (mount,), self.network, timeout) as engine:
                 tables = engine.catalog(timeout)
                 made = make_catalog(self.name, self.kind, engine.info["dialect"], tables)
-                self._catalog = (key, made.model_copy(update={"notes": self._notes}))
+                self._catalog = (seen, made.model_copy(update={"notes": self._notes}))
         return self._catalog[1]
 
     def query(
@@ -112,7 +124,33 @@ class Source:
     ) -> Answer:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
         key, mount = self.mount()
-        return stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress)
+        answer = stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress)
+        if describe and not self.native:
+            answer.batches = self._corrected(answer, answer.batches)
+        return answer
+
+    def _corrected(self, answer: Answer, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches; the estimate at their end takes what is known of the tables into account."""
+        yield from batches
+        estimate, tables = answer.end.get("estimate"), answer.end.get("tables", ())
+        if estimate:
+            answer.end["estimate"] = correct_estimate(estimate, self.kind, tables, self.sizes())
+
+    def sizes(self) -> Mapping[str, Size]:
+        """Rows and bytes of the tables, where they were counted; looked for once in a while."""
+        now, written, known = time.monotonic(), self._written(), self._sizes
+        if known is None or known[1] != written or now - known[0] > SIZES_S:
+            known = (now, written, self._find_sizes(self) if self._find_sizes is not None else {})
+            self._sizes = known
+        return known[2]
+
+    def forget_sizes(self) -> None:
+        """Look for them again: they were counted anew."""
+        self._sizes = None
+
+    def _written(self) -> str:
+        """Changes with what is written to a file that keeps its key."""
+        return sqlite_mark(self.url) if self.kind == "sqlite" else ""
 
     def begin(self, sql: str, limits: Limits) -> Begun | None:
         """Send a statement to an engine that is idle now, without waiting for anything.
@@ -179,8 +217,21 @@ def relay(inner: Answer, outer: Answer) -> Iterator[Any]:
         outer.end, outer.info = inner.end, inner.info
 
 
+def sqlite_mark(path: str) -> str:
+    """A fingerprint of a SQLite file and its log: other after every write, whichever of the two takes it."""
+    marks = [file_mark(path), file_mark(f"{path}-wal")]
+    with suppress(OSError), open(path, "rb") as file:
+        # Two writes within one tick of the file system's clock differ only in the count of changes.
+        marks.append(file.read(28)[24:].hex())
+    return "|".join(marks)
+
+
 def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
     """A catalog from what a driver said of its tables."""
+    keys = {t["name"]: t.get("primary_key", ()) for t in tables}
+    for key in (k for t in tables for k in t.get("foreign_keys", ())):
+        # A reference that names no columns is to the key.
+        key["to_columns"] = key.get("to_columns") or keys.get(key["to_table"], ())
     entries = tuple(Table.model_validate(t) for t in tables)
     return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=schema_mark(tables))
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from etude.catalog.column_drift import place
-from etude.catalog.markup import Markup, fill, join
 from etude.catalog.model import ColumnProfile
+from etude.catalog.page.markup import Markup, fill, join
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24

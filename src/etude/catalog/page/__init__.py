@@ -1,0 +1,1 @@
+"""The parts of the page: sections, marks and drawings, as markup."""

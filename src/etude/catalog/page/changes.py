@@ -1,0 +1,58 @@
+"""The changes as the pages list them, ranked, with a sign for how much each matters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from etude.catalog.column_drift import Change
+from etude.catalog.page.context import Context
+from etude.catalog.page.markup import Markup, fill, join, sentence
+
+SHOWN_CHANGES = 12
+
+
+def render_changes(context: Context, title: str, line_of: Callable[[Change], Markup] = lambda _: Markup("")) -> Markup:
+    """The list of changes, ranked, each with a line over the runs; the first dozen open, the rest to unfold."""
+    if not context.changes:
+        if not context.history:
+            return Markup("")
+        return fill(
+            '<section id="changes"><h2>{title}</h2><p class="calm">Nothing beyond what chance explains.</p></section>',
+            title=title,
+        )
+    items = [render_change(context, c, line_of(c)) for c in context.changes]
+    rest = (
+        fill(
+            '<details><summary>{n} more</summary><ol class="changes">{items}</ol></details>',
+            n=len(items) - SHOWN_CHANGES,
+            items=join(items[SHOWN_CHANGES:]),
+        )
+        if len(items) > SHOWN_CHANGES
+        else None
+    )
+    return fill(
+        '<section id="changes"><h2>{title}</h2><ol class="changes">{items}</ol>{rest}</section>',
+        title=title,
+        items=join(items[:SHOWN_CHANGES]),
+        rest=rest,
+    )
+
+
+SIGNS = {"high": "▲", "medium": "◆", "low": "○"}
+
+
+def render_change(context: Context, change: Change, line: Markup | None = None) -> Markup:
+    """One change: what, where, how much it matters."""
+    target = context.target(change.table, change.column)
+    place_of = f"{change.table}.{change.column}" if change.column else change.table
+    link = fill('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=place_of) if target else place_of
+    return fill(
+        '<li class="{severity}"><span class="sign" title="{severity}" aria-hidden="true">{sign}</span>'
+        '<span class="away">{severity}: </span><div><p>{text}</p><p class="where">{link} · {kind}</p></div>{line}</li>',
+        severity=change.severity,
+        sign=SIGNS[change.severity],
+        text=sentence(change.text),
+        link=link,
+        kind=change.kind.replace("-", " "),
+        line=line,
+    )

@@ -1,0 +1,260 @@
+"""The columns of a table on the page: a strip for each, and what unfolds below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from etude.catalog.column_drift import Change
+from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
+from etude.catalog.page import svg
+from etude.catalog.page.context import Context
+from etude.catalog.page.marks import METHODS, bound, provenance_mark, show_value
+from etude.catalog.page.markup import Markup, escape, fill, join, percent, sentence, short, show
+
+
+def render_columns(context: Context, table: TableProfile) -> Markup:
+    """The columns of a table."""
+    if not table.columns:
+        return Markup("")
+    ids = context.column_anchors(table)
+    keys = {c for k in table.keys if k.primary for c in k.columns}
+    others = {c for k in table.keys if not k.primary for c in k.columns}
+    # What a column refers to alone comes before what it refers to with others.
+    by_size = sorted(table.foreign_keys, key=lambda k: -len(k.columns))
+    references = {c: k for k in by_size for c in k.columns}
+    changed: dict[str | None, Change] = {}
+    for change in context.by_table.get(table.name, []):
+        changed.setdefault(change.column, change)
+    strips = []
+    for column in table.columns:
+        marks = []
+        if column.name in keys:
+            marks.append(("key", "key", "identifies a row"))
+        elif column.name in others:
+            marks.append(("key", "unique", "a further key"))
+        if column.name in references:
+            marks.append(("ref", "→ " + references[column.name].to_table, "refers to another table"))
+        if column.pii:
+            marks.append(("pii", column.pii[0].kind, "may be personal data: " + column.pii[0].reason))
+        if column.constant:
+            marks.append(("odd", "constant", "one value in all rows"))
+        if column.empty:
+            marks.append(("odd", "empty", "no values"))
+        if column.name in changed:
+            change = changed[column.name]
+            marks.append((change.severity, "new" if change.kind == "column-added" else "changed", change.text))
+        strips.append(_strip(column, ids[column.name], marks))
+    return fill(
+        '<div class="columns"><div class="strip heads" aria-hidden="true"><span>Column</span><span>Type</span>'
+        "<span>Nulls</span><span>Distinct</span><span>Distribution</span><span>Values</span></div>{strips}</div>",
+        strips=join(strips),
+    )
+
+
+def _strip(column: ColumnProfile, anchor: str, marks: Sequence[tuple[str, str, str]]) -> Markup:
+    share = column.null_share
+    nulls = (
+        fill(
+            '{bar}<i class="away">nulls </i>{share}{mark}',
+            bar=svg.bar(share) if share else Markup('<s class="b"></s>'),
+            share=percent(share),
+            mark=provenance_mark(column.provenance.counts),
+        )
+        if share is not None
+        else None
+    )
+    distinct = (
+        fill(
+            "{n}<i class=away> distinct</i>{mark}",
+            n=short(column.distinct),
+            mark=provenance_mark(column.provenance.distinct),
+        )
+        if column.distinct is not None
+        else None
+    )
+    return fill(
+        '<details class="column" id="{id}"><summary class="strip"><span class="name"><b>{name}</b>{marks}</span>'
+        '<span class="type">{type}</span><span class="nulls">{nulls}</span><span class="distinct">{distinct}</span>'
+        '<span class="dist">{drawing}</span><span class="range">{range}</span></summary>{detail}</details>',
+        id=anchor,
+        name=column.name,
+        marks=join(
+            fill(' <em class="{kind}" title="{title}">{word}</em>', kind=kind, title=title, word=word)
+            for kind, word, title in marks
+        ),
+        type=_short_type(column.type),
+        nulls=nulls,
+        distinct=distinct,
+        drawing=svg.distribution(column),
+        range=_range(column),
+        detail=_detail(column),
+    )
+
+
+def _short_type(name: str) -> str:
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def _range(column: ColumnProfile) -> Markup:
+    """The values in a few words: from the least to the greatest, or the most frequent."""
+    if column.family in ("text", "boolean", "uuid", "json", "nested", "other", "binary", "interval"):
+        if column.top and not column.unique and (column.top[0].share > 0.005 or column.distinct == len(column.top)):
+            shown = [
+                fill("{v} <small>{s}</small>", v=show_value(column.top[i].value, 22), s=percent(column.top[i].share))
+                for i in range(min(2, len(column.top)))
+            ]
+            return join(shown, " · ")
+        if column.patterns:
+            pattern = column.patterns[0]
+            return fill("{kind} <small>{form}</small>", kind=pattern.kind, form=pattern.form or "")
+        if column.lengths is not None:
+            return fill("<small>{a} to {b} characters</small>", a=column.lengths.min, b=column.lengths.max)
+        return Markup("")
+    if column.min is None or column.max is None:
+        return Markup("")
+    if column.min == column.max:
+        return show_value(column.min)
+    if column.family == "timestamp" and str(column.min)[:10] != str(column.max)[:10]:
+        return fill("{a} <small>to</small> {b}", a=str(column.min)[:10], b=str(column.max)[:10])
+    return fill("{a} <small>to</small> {b}", a=_number(column, column.min, 19), b=_number(column, column.max, 19))
+
+
+def _number(column: ColumnProfile, value: Scalar, limit: int = 80) -> Markup:
+    """A value of a column; digits that came as text (a decimal) are grouped as numbers are."""
+    figure = number(value) if column.family == "decimal" and isinstance(value, str) else None
+    if figure is None or abs(figure) < 10_000 or len(str(value)) > 30:
+        return show_value(value, limit)
+    return escape(f"{Decimal(str(value)):,f}")
+
+
+_POINTS = ((0, "min"), (1, "5%"), (5, "25%"), (10, "median"), (15, "75%"), (19, "95%"), (20, "max"))
+
+
+def _detail(column: ColumnProfile) -> Markup:
+    how = column.provenance
+    panels = [_about_column(column), _top(column), _quantiles(column), _text_facts(column)]
+    groups = (
+        ("counts", how.counts),
+        ("distinct", how.distinct if column.distinct is not None else None),
+        ("quantiles", how.quantiles if column.quantiles else None),
+        ("values", how.top if column.top else None),
+        ("patterns", how.patterns if column.patterns else None),
+    )
+    inexact = [(name, p) for name, p in groups if p is not None and p.method != "exact"]
+    exact = [name for name, p in groups if p is not None and p.method == "exact"]
+    said = ["exact: " + ", ".join(exact)] if exact else []
+    for name, p in inexact:
+        off = bound(p)
+        said.append(f"{name} {METHODS[p.method][1]}" + (f" ({off})" if off else ""))
+    return fill('<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join(panels), how="; ".join(said))
+
+
+def _about_column(column: ColumnProfile) -> Markup:
+    lines: list[object] = []
+    if column.description or column.comment:
+        lines.append(fill("<p>{d}</p>", d=column.description or column.comment))
+    if len(column.type) > 24:
+        lines.append(fill("<p><code>{t}</code></p>", t=column.type[:400]))
+    for hint in column.pii:
+        lines.append(
+            fill(
+                '<p><em class="pii">{kind}</em> {reason} <small>({c} sure)</small>{masked}</p>',
+                kind=hint.kind,
+                reason=sentence(hint.reason),
+                c=percent(hint.confidence),
+                masked=" Values are masked." if column.masked else "",
+            )
+        )
+    lines.extend(fill('<p class="note">{n}</p>', n=sentence(n)) for n in column.notes)
+    lines.extend(fill('<span class="tag">{t}</span>', t=t) for t in column.tags)
+    return fill('<div class="wide-panel">{lines}</div>', lines=join(lines)) if lines else Markup("")
+
+
+def _top(column: ColumnProfile) -> Markup:
+    if not column.top:
+        return Markup("")
+    if column.unique and len(column.top) > 1:
+        some = join((fill("<span>{v}</span>", v=show_value(t.value, 44)) for t in column.top[:3]), ", ")
+        return fill('<p class="once">No value repeats: {some}, …</p>', some=some)
+    rows = join(
+        fill(
+            "<tr><th>{v}</th><td>{bar}</td><td>{n}</td><td>{s}</td></tr>",
+            v=_number(column, t.value, 44),
+            bar=svg.bar(t.share),
+            n=f"{t.count:,}",
+            s=percent(t.share),
+        )
+        for t in column.top
+    )
+    there = (column.rows or 0) - (column.nulls or 0)
+    left = there - sum(t.count for t in column.top)
+    others = (column.distinct or 0) - len(column.top)
+    exact = column.provenance.top is not None and column.provenance.top.method == "exact"
+    rest = (
+        fill(
+            '<tr class="rest"><th>{n} others</th><td></td><td>{c}</td><td>{s}</td></tr>',
+            n=f"{others:,}",
+            c=f"{left:,}",
+            s=percent(left / there),
+        )
+        if others > 0 and left > 0 and exact
+        else None
+    )
+    return fill(
+        '<table class="top"><caption>Frequent values{mark}</caption><tbody>{rows}{rest}</tbody></table>',
+        mark=provenance_mark(column.provenance.top),
+        rows=rows,
+        rest=rest,
+    )
+
+
+def _quantiles(column: ColumnProfile) -> Markup:
+    rows: list[tuple[str, object]] = []
+    if len(column.quantiles) == 21:
+        rows.extend((name, _number(column, column.quantiles[i])) for i, name in _POINTS)
+    elif column.min is not None and column.family not in ("boolean",):
+        rows.extend([("min", show_value(column.min, 60)), ("max", show_value(column.max, 60))])
+    if column.mean is not None:
+        rows.append(("mean", show(column.mean)))
+    if column.stddev is not None:
+        rows.append(("deviation", show(column.stddev)))
+    for count, name in (
+        (column.zeros, "zeros"),
+        (column.negatives, "negative"),
+        (column.nans, "NaN"),
+        (column.infinities, "infinite"),
+    ):
+        if count:
+            rows.append((name, f"{count:,}"))
+    if column.outliers is not None:
+        out = column.outliers
+        sides = ((out.below, "below", out.low), (out.above, "above", out.high))
+        told = [f"{count:,} {word} {show(fence)}" for count, word, fence in sides if count]
+        if told:
+            rows.append(("outliers", ", ".join(told)))
+    if not rows:
+        return Markup("")
+    body = join(fill("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
+    return fill(
+        '<table class="points"><caption>Range{mark}</caption><tbody>{body}</tbody></table>',
+        mark=provenance_mark(column.provenance.quantiles if column.quantiles else None),
+        body=body,
+    )
+
+
+def _text_facts(column: ColumnProfile) -> Markup:
+    rows: list[tuple[object, object]] = []
+    if column.lengths is not None:
+        rows.append(
+            ("length", f"{column.lengths.min} to {column.lengths.max}, mean {show(round(column.lengths.mean, 1))}")
+        )
+        if column.lengths.empty:
+            rows.append(("empty", f"{column.lengths.empty:,}"))
+    for pattern in column.patterns:
+        form = fill(" <code>{f}</code>", f=pattern.form) if pattern.form else ""
+        rows.append((fill("{k}{form}", k=pattern.kind, form=form), percent(pattern.share)))
+    if not rows:
+        return Markup("")
+    body = join(fill("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)
+    return fill('<table class="points"><caption>Text</caption><tbody>{body}</tbody></table>', body=body)

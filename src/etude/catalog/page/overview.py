@@ -1,0 +1,77 @@
+"""All tables of a catalog in one list that can be sorted."""
+
+from __future__ import annotations
+
+from etude.catalog.model import TableProfile
+from etude.catalog.page.changes import SIGNS
+from etude.catalog.page.context import Context
+from etude.catalog.page.marks import freshness_badge, purpose, rows_line
+from etude.catalog.page.markup import Markup, fill, join, short, size
+
+
+def render_overview(context: Context) -> Markup:
+    """The list of all tables."""
+    if not context.profile.tables:
+        return Markup('<section id="tables"><h2>Tables</h2><p class="calm">There are none.</p></section>')
+    history = bool(context.history)
+    heads = [("Table", "text"), ("Rows", "number"), ("Columns", "number")]
+    if _sized(context):
+        heads.append(("Size", "number"))
+    heads.append(("Newest", "text"))
+    if context.changes:
+        heads.append(("Changes", "number"))
+    rows = join(_overview_row(context, t, history) for t in context.profile.tables)
+    return fill(
+        '<section id="tables"><h2>Tables</h2><div class="wide" role="region" aria-label="All tables" tabindex="0">'
+        '<table class="sortable"><thead><tr>{heads}{line}</tr></thead><tbody>{rows}</tbody></table></div></section>',
+        heads=join(
+            fill('<th scope="col" class="{kind}"><button type="button">{name}</button></th>', kind=kind, name=name)
+            for name, kind in heads
+        ),
+        line=Markup('<th scope="col">Rows over the runs</th>') if history else None,
+        rows=rows,
+    )
+
+
+def _sized(context: Context) -> bool:
+    return any(t.bytes is not None for t in context.profile.tables[:100])
+
+
+def _overview_row(context: Context, table: TableProfile, history: bool) -> Markup:
+    cells = [
+        _number_cell(table.rows, short(table.rows) if table.rows is not None else "failed"),
+        _number_cell(len(table.columns), str(len(table.columns))),
+        _number_cell(table.bytes, size(table.bytes)) if _sized(context) else "",
+        fill("<td>{badge}</td>", badge=freshness_badge(context.profile, table.freshness)),
+    ]
+    if context.changes:
+        told = context.by_table.get(table.name, [])
+        worst = next((s for s in ("high", "medium", "low") if any(c.severity == s for c in told)), "")
+        sign = fill('<span class="sign {s}" aria-hidden="true">{c}</span> ', s=worst, c=SIGNS[worst]) if worst else ""
+        cells.append(
+            fill('<td class="number" data-v="{n}">{sign}{shown}</td>', n=len(told), sign=sign, shown=len(told) or "")
+        )
+    if history:
+        cells.append(fill("<td>{line}</td>", line=rows_line(context, table)))
+    return fill(
+        '<tr><th scope="row"><a href="#{anchor}">{name}</a><small>{purpose}</small></th>{cells}</tr>',
+        anchor=context.anchors[table.name],
+        name=table.name,
+        purpose=purpose(table) or _plain_shape(table),
+        cells=join(cells),
+    )
+
+
+def _plain_shape(table: TableProfile) -> str:
+    """What the table is by its keys, where nobody told what it is for."""
+    said = []
+    if table.primary_key is not None and table.primary_key.unique is not False:
+        said.append("One row per " + ", ".join(table.primary_key.columns))
+    to = list(dict.fromkeys(k.to_table for k in table.foreign_keys))
+    if to:
+        said.append(f"refers to {', '.join(to[:4])}{' and others' if len(to) > 4 else ''}")
+    return "; ".join(said)
+
+
+def _number_cell(value: float | None, shown: str) -> Markup:
+    return fill('<td class="number" data-v="{v}">{s}</td>', v="" if value is None else value, s=shown)

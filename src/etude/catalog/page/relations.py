@@ -1,0 +1,100 @@
+"""Keys, references and dependencies of a table on the page, each with its evidence."""
+
+from __future__ import annotations
+
+from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
+from etude.catalog.page import svg
+from etude.catalog.page.context import Context, table_link
+from etude.catalog.page.marks import codes, provenance_mark
+from etude.catalog.page.markup import Markup, fill, join, percent, sentence
+
+
+def render_relations(context: Context, table: TableProfile) -> Markup:
+    """Keys of a table, what it refers to and what refers to it, and a diagram of these."""
+    referring = context.referring.get(table.name.lower(), [])
+    if not (table.keys or table.foreign_keys or referring):
+        return Markup("")
+    rows = [_key_row(k) for k in table.keys]
+    rows += [_reference_row(context, table.name, k) for k in table.foreign_keys]
+    rows += [_reference_row(context, name, k, came_from=True) for name, k in referring]
+    left = [(n, ", ".join(k.columns), context.target(n) or "tables") for n, k in referring]
+    right = [(k.to_table, ", ".join(k.columns), context.target(k.to_table) or "tables") for k in table.foreign_keys]
+    diagram = (
+        fill(
+            '<details class="diagram"><summary>Diagram of the neighbours</summary><div class="wide" role="region" '
+            'tabindex="0" aria-label="Neighbours of {name}">{drawing}</div></details>',
+            name=table.name,
+            drawing=svg.neighbourhood(table.name, left, right, f"{table.name} and the tables beside it"),
+        )
+        if left or right
+        else None
+    )
+    return fill(
+        '<h3>Keys and references</h3><div class="wide" role="region" aria-label="Keys and references of {name}" '
+        'tabindex="0"><table class="keys"><thead><tr><th scope="col">Columns</th><th scope="col">Role</th>'
+        '<th scope="col">Known by</th><th scope="col">Evidence</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        "{diagram}",
+        name=table.name,
+        rows=join(rows),
+        diagram=diagram,
+    )
+
+
+def _key_row(key: KeyEvidence) -> Markup:
+    broken = key.unique is False
+    reasons = [r for r in key.reasons if r != key.origin]
+    if broken:
+        reasons.insert(0, "the data breaks it: values repeat")
+    elif key.unique and not reasons:
+        reasons.append("no value repeats")
+    return fill(
+        '<tr{broken}><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}</td></tr>',
+        broken=Markup(' class="broken"') if broken else None,
+        columns=codes(key.columns),
+        what="the key" if key.primary else "a further key",
+        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} sure",
+        why=sentence("; ".join(reasons)),
+    )
+
+
+def _reference_row(context: Context, owner: str, key: ForeignKeyEvidence, came_from: bool = False) -> Markup:
+    why = []
+    if key.containment is not None:
+        missing = f" ({key.missing:,} without a partner)" if key.missing else ""
+        why.append(f"{percent(key.containment)} of the values found{missing}")
+    if key.coverage is not None:
+        why.append(f"{percent(key.coverage)} of the other side used")
+    if key.cardinality:
+        why.append(key.cardinality)
+    why.extend(r for r in key.reasons if r not in why and r != key.origin)
+    what = (
+        fill("referred to by {link} {columns}", link=table_link(context, owner), columns=codes(key.columns))
+        if came_from
+        else fill("refer to {link} {columns}", link=table_link(context, key.to_table), columns=codes(key.to_columns))
+    )
+    return fill(
+        '<tr><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}{mark}</td></tr>',
+        columns=codes(key.to_columns if came_from else key.columns),
+        what=what,
+        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} sure",
+        why=sentence("; ".join(why)),
+        mark=provenance_mark(key.provenance),
+    )
+
+
+def render_dependencies(table: TableProfile) -> Markup:
+    """Columns that follow from others."""
+    if not table.dependencies:
+        return Markup("")
+    words = {"determines": "determines", "one-to-one": "goes one to one with", "equal": "equals"}
+    items = join(
+        fill(
+            "<li>{columns} {word} {other} <small>{reason}</small></li>",
+            columns=codes(d.columns),
+            word=words[d.kind],
+            other=codes((d.determines,)),
+            reason=sentence(d.reason),
+        )
+        for d in table.dependencies
+    )
+    return fill("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)

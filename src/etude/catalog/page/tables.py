@@ -1,0 +1,126 @@
+"""A table on the page: what it is, its columns, keys, rows to look at, queries to copy, and how it was measured."""
+
+from __future__ import annotations
+
+from etude.catalog.model import TableProfile
+from etude.catalog.page.changes import render_change
+from etude.catalog.page.columns import render_columns
+from etude.catalog.page.context import Context, table_link
+from etude.catalog.page.marks import codes, freshness_badge, provenance_mark, purpose, rows_line, show_value
+from etude.catalog.page.markup import Markup, fill, join, sentence, size
+from etude.catalog.page.relations import render_dependencies, render_relations
+from etude.catalog.starters import starter_queries
+
+
+def render_table(context: Context, table: TableProfile) -> Markup:
+    """All that the page says of a table, below its name."""
+    told = context.by_table.get(table.name, [])
+    parts = [
+        fill('<p class="purpose">{p}</p>', p=purpose(table)) if purpose(table) else "",
+        _table_facts(context, table),
+        fill('<p class="error">{error}</p>', error=table.error) if table.error else "",
+        fill('<ol class="changes">{items}</ol>', items=join(render_change(context, c) for c in told)) if told else "",
+        render_columns(context, table),
+        render_relations(context, table),
+        render_dependencies(table),
+        _samples(table),
+        _queries(context, table),
+        _table_provenance(table),
+    ]
+    return join(parts)
+
+
+def _table_facts(context: Context, table: TableProfile) -> Markup:
+    facts: list[object] = []
+    if table.rows is not None:
+        facts.append(
+            fill("<b>{rows}</b> rows {mark}", rows=f"{table.rows:,}", mark=provenance_mark(table.rows_provenance))
+        )
+    facts.append(fill("<b>{n}</b> columns", n=len(table.columns)))
+    if table.bytes is not None:
+        facts.append(fill("<b>{size}</b>", size=size(table.bytes)))
+    if table.freshness is not None:
+        badge = freshness_badge(context.profile, table.freshness)
+        facts.append(fill("newest {column} {badge}", column=table.freshness.column, badge=badge))
+    line = rows_line(context, table) if context.history else ""
+    if line:
+        facts.append(line)
+    if table.owner:
+        facts.append(fill("owner {owner}", owner=table.owner))
+    facts.extend(fill('<span class="tag">{t}</span>', t=t) for t in table.tags)
+    shape = _shape(context, table)
+    return fill(
+        '<p class="facts">{facts}</p>{shape}',
+        facts=join((fill("<span>{f}</span>", f=f) for f in facts), " "),
+        shape=fill('<p class="shape">{shape}</p>', shape=shape) if shape else None,
+    )
+
+
+def _shape(context: Context, table: TableProfile) -> Markup:
+    """What a row is and what it hangs together with, in a sentence."""
+    said = []
+    key = table.primary_key
+    if key is not None and key.unique is not False:
+        said.append(fill("One row per {columns}.", columns=codes(key.columns)))
+    to = list(dict.fromkeys(k.to_table for k in table.foreign_keys))
+    by = list(dict.fromkeys(name for name, _ in context.referring.get(table.name.lower(), [])))
+    for names, words in ((to, "Refers to"), (by, "Referred to by")):
+        if names:
+            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+            links = join([table_link(context, n) for n in names[:6]], ", ")
+            said.append(fill("{words} {links}{more}.", words=words, links=links, more=more))
+    return join(said, " ")
+
+
+def _samples(table: TableProfile) -> Markup:
+    samples = table.samples
+    if samples is None or not samples.rows:
+        return Markup("")
+    masked = {c.name for c in table.columns if c.masked}
+    heads = join(fill('<th scope="col">{c}</th>', c=c) for c in samples.columns)
+    rows = join(
+        fill("<tr>{cells}</tr>", cells=join(fill("<td>{v}</td>", v=show_value(v, 60)) for v in row))
+        for row in samples.rows
+    )
+    note = " Suspected personal data is masked." if masked & set(samples.columns) else ""
+    return fill(
+        '<details class="samples"><summary>Sample rows</summary><div class="wide" role="region" tabindex="0" '
+        'aria-label="Sample rows of {name}"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        '<p class="how">{n} rows.{note}</p></details>',
+        name=table.name,
+        heads=heads,
+        rows=rows,
+        n=len(samples.rows),
+        note=note,
+    )
+
+
+def _queries(context: Context, table: TableProfile) -> Markup:
+    if table.plan == "failed":
+        return Markup("")
+    blocks = join(
+        fill(
+            '<figure><figcaption>{title}<button type="button" class="copy" aria-label="Copy: {title}">Copy</button>'
+            '</figcaption><pre tabindex="0">{sql}</pre></figure>',
+            title=title,
+            sql=sql,
+        )
+        for title, sql in starter_queries(context.profile, table)
+    )
+    return fill('<details class="sql"><summary>Queries to begin with</summary><div>{b}</div></details>', b=blocks)
+
+
+_PLANS = {
+    "exact": "All statistics are exact: every row was read.",
+    "light": "A light profile: what costs most on small tables was left out.",
+    "sampled": "Counts are of all rows; distributions and frequent values are of a sample.",
+    "failed": "The table could not be profiled.",
+}
+
+
+def _table_provenance(table: TableProfile) -> Markup:
+    return fill(
+        '<p class="how">{plan} {notes}</p>',
+        plan=_PLANS[table.plan],
+        notes=join((sentence(n) for n in table.notes), " "),
+    )
