@@ -19,7 +19,7 @@ from etude.entities import Run
 from etude.events import Note
 from etude.sample import write_shop
 from etude.settings import TelemetrySettings
-from etude.telemetry import AccessLog, JsonLines, Observer, Traces
+from etude.telemetry import AccessLog, JsonLines, Metrics, Observer, Traces
 
 
 class Receiver:
@@ -143,6 +143,19 @@ def test_the_observer_shows_each_run_once_and_of_every_tenant(app: App) -> None:
     wait_until(lambda: len(seen) >= 3)
     observer.close()
     assert seen == runs
+
+
+def test_what_a_run_of_a_run_used_is_counted_once(asked: Run) -> None:
+    metrics = Metrics()
+    metrics.run_ended(asked, "local")
+    thought = next(step for step in asked.steps if step.kind == "model")
+    stands_for = thought.model_copy(update={"params": {"run": asked.id}, "usage": asked.usage})
+    above = asked.model_copy(update={"id": "run_above", "steps": (stands_for,)})
+    metrics.run_ended(above, "local")
+    counted = dict(line.rsplit(" ", 1) for line in metrics.text().decode().splitlines() if not line.startswith("#"))
+    assert float(counted['etude_tokens_total{direction="in"}']) == asked.usage.tokens_in > 0
+    assert float(counted['etude_tokens_total{direction="out"}']) == asked.usage.tokens_out > 0
+    assert float(counted['etude_runs_total{kind="ask",status="succeeded"}']) == 2
 
 
 def test_log_records_are_lines_of_json() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
+    from etude.sources.cost import Size
     from etude.sources.plan import QueryPlan
     from etude.store.base import Store
     from etude.store.objects import Objects
@@ -173,7 +174,7 @@ class App:
         with self._lock:
             key = (name, spec.model_dump_json())
             if key not in self._sources:
-                self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache")
+                self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache", self._find_sizes)
             return self._sources[key]
 
     def dataset(self, name: str | None) -> str:
@@ -212,6 +213,11 @@ class App:
         from etude.catalog.profiles import find_profile
 
         return find_profile(self, self.source(source))
+
+    def _find_sizes(self, source: Source) -> Mapping[str, Size]:
+        from etude.catalog.profiles import find_sizes
+
+        return find_sizes(self, source)
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
         """What people say of the tables of a source: descriptions, owners and tags."""

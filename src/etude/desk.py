@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from etude.app import App
+    from etude.offline.vocabulary import KnownTable
     from etude.runtime.notebook import Notebook
     from etude.sources.pool import Answer as Batches
     from etude.sources.source import Source
@@ -307,6 +308,7 @@ class Desk:
             names=tuple(sources),
             places={name: self._place(source) for name, source in sources.items()},
             find_catalog=cache(lambda name: self._describe(sources[name], allowed)),
+            find_known=lambda name: self._known_tables(sources[name], allowed),
             ask=ask,
             compile=lambda name, plan: app.compile(sources[name], plan),
             notebook=lend,
@@ -319,6 +321,13 @@ class Desk:
         """What a source holds, with what its profile tells where it is known."""
         catalog, profile = source.catalog(limits), self._app.known_profile(source)
         return add_hints(catalog, profile) if profile is not None else catalog
+
+    def _known_tables(self, source: Source, limits: Limits) -> dict[str, KnownTable]:
+        """The tables that need not be looked at, for their profile is known."""
+        from etude.catalog.knowledge import known_tables
+
+        catalog, profile = source.catalog(limits), self._app.known_profile(source)
+        return known_tables(catalog, profile) if profile is not None else {}
 
     def _place(self, source: Source) -> str:
         granted = source.spec.model_dump_json(exclude={"url"})

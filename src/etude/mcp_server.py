@@ -137,6 +137,8 @@ class Guest:
     """Raise where no further work may begin."""
     own: Callable[[str], None] = lambda _: None
     """Learn of a run that the guest began."""
+    key_id: str | None = None
+    """Whose day counts what the guest's agents use."""
 
 
 FindGuest = Callable[[Context[Any, Any]], Guest]
@@ -315,7 +317,8 @@ def agents_create(
 ) -> AgentInfo:
     """Create an agent that works in steps in the background, for minutes or months; `agents_show` tells how it goes."""
     check_reach(guest.app, kind, config, guest.require)
-    return guest.app.agents.create(kind, config, id)
+    guest.begin()
+    return guest.app.agents.create(kind, config, id, guest.key_id)
 
 
 def agents_list(guest: Guest, limit: Annotated[int, Field(ge=1, le=500)] = 50, cursor: str | None = None) -> AgentPage:

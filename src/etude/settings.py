@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
 from etude.entities import Budget, Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
@@ -150,6 +150,28 @@ class CatalogSettings(Entity):
     """Stop a cell of its script after so many seconds."""
 
 
+class AgentSettings(Entity):
+    """Durable agents."""
+
+    webhook_allow: tuple[str, ...] = ()
+    """Hosts and networks, such as `hooks.internal` or `10.1.0.0/16`, that webhooks may reach though not public."""
+
+    @field_validator("webhook_allow", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("webhook_allow")
+    @classmethod
+    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        import ipaddress
+
+        for entry in value:
+            if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", entry):
+                ipaddress.ip_network(entry, strict=False)
+        return value
+
+
 class TelemetrySettings(Entity):
     """Traces over OpenTelemetry; off unless an address is given."""
 
@@ -188,6 +210,7 @@ class Settings(Entity):
     """Providers of models by name, such as `openai`."""
     catalog: CatalogSettings = CatalogSettings()
     server: ServerSettings = ServerSettings()
+    agents: AgentSettings = AgentSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""
@@ -327,6 +350,7 @@ def _nearest(key: str) -> str | None:
         "engine": EngineSettings,
         "session": SessionSettings,
         "server": ServerSettings,
+        "agents": AgentSettings,
         "telemetry": TelemetrySettings,
     }
     model = SourceSpec if parent.startswith("sources.") else models.get(parent)

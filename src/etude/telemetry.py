@@ -55,9 +55,6 @@ class Metrics:
         )
         self._tokens = Counter("etude_tokens_total", "Tokens of models.", ["direction"], registry=registry)
         self._cost = Counter("etude_cost_usd_total", "Money for models, where the price is known.", registry=registry)
-        self._replays = Counter(
-            "etude_replay_hits_total", "Runs answered by a script, without a model.", registry=registry
-        )
         self._open = Gauge("etude_runs_open", "Runs that have not ended.", ["status"], registry=registry)
         self._streams = Gauge("etude_streams_open", "Event streams.", registry=registry)
         Gauge("etude_info", "This process.", ["version"], registry=registry).labels(__version__).set(1)
@@ -71,13 +68,13 @@ class Metrics:
         self._runs.labels(run.kind, run.status).inc()
         if run.started_at and run.ended_at:
             self._run_seconds.labels(run.kind).observe(max((run.ended_at - run.started_at).total_seconds(), 0.0))
-        self._tokens.labels("in").inc(run.usage.tokens_in)
-        self._tokens.labels("out").inc(run.usage.tokens_out)
-        self._cost.inc(run.usage.cost_usd)
-        if run.kind == "ask" and run.parent is not None and not run.usage.model_calls:
-            self._replays.inc()
         for step in run.steps:
-            if step.kind == "python":
+            # A step that stands for a run of its own has that run's usage, which is counted when that ends.
+            if step.kind == "model" and "run" not in step.params:
+                self._tokens.labels("in").inc(step.usage.tokens_in)
+                self._tokens.labels("out").inc(step.usage.tokens_out)
+                self._cost.inc(step.usage.cost_usd)
+            elif step.kind == "python":
                 self._cells.labels(provider, step.outcome or "open").inc()
                 if step.params.get("cell") == 1:
                     self._sessions.labels(provider).inc()

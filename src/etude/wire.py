@@ -82,12 +82,18 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
 
 
 def has_small_frame(sock: socket.socket) -> bool:
-    """Whether a whole frame is there whose blob is small and inside it; nothing is taken."""
-    seen = sock.recv(SMALL, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    """Whether a whole frame is there whose blob is small and inside it; nothing is taken.
+
+    A frame without a blob is none: what it leads to, shared memory or the end of the other side, may take time.
+    """
+    try:
+        seen = sock.recv(SMALL, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return False  # whoever reads it learns what is wrong
     if len(seen) < _HEAD.size:
         return False
     total, head_size = _HEAD.unpack_from(seen)
-    return bool(len(seen) >= _HEAD.size + total and head_size <= total)
+    return bool(len(seen) >= _HEAD.size + total and head_size < total)
 
 
 def _read(sock: socket.socket, size: int) -> bytes:

@@ -46,7 +46,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def open_app(store_url: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
     """A function that opens etude as another process would."""
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(App(home=tmp_path / "home", store=store_url))
+        # Receivers of webhooks are here.
+        allow = {"webhook_allow": ["127.0.0.1"]}
+        yield lambda: stack.enter_context(App(home=tmp_path / "home", store=store_url, agents=allow))
 
 
 @pytest.fixture

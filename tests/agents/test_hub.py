@@ -12,13 +12,13 @@ import pytest
 from tests.agents.conftest import wait_until
 
 from etude.agents.control import Agents
-from etude.agents.hub import KEPT, Hub
+from etude.agents.hub import KEPT, Hub, Usher
 from etude.agents.kinds.webhook import sign, verify
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
 from etude.store.queue import Queue
-from etude.store.topics import Topics, settled
+from etude.store.topics import BOUNDS, READ_AGENT, Topics, settled
 
 
 @pytest.fixture
@@ -59,6 +59,21 @@ def test_who_is_too_slow_reads_from_the_store(hub: Hub, agents: Agents) -> None:
     while len(seen) < KEPT + 500:
         seen += [e.body for e in slow.read(timeout=90)]
     assert seen == list(range(KEPT + 500))
+
+
+def test_the_past_of_one_agent_is_read_without_all_others(hub: Hub, agents: Agents) -> None:
+    with agents.queue.transaction() as work:
+        work.add_events([("main", f"a{n % 1000}", "n", str(n)) for n in range(KEPT + 3000)])
+        work.add_events([("theirs", "a7", "n", "null")])
+    wait_until(lambda: hub.at >= KEPT + 3001)
+    place = hub.subscribe(agent="a7", after=0)
+    assert [e.body for e in place.read() + place.read()] == list(range(7, KEPT + 3000, 1000))
+    assert place.at == hub.at
+    plan = "EXPLAIN " if agents.queue.store.dialect == "postgres" else "EXPLAIN QUERY PLAN "
+    if agents.queue.store.dialect == "postgres":
+        agents.queue.read("ANALYZE hub_events")
+    for statement, values in ((READ_AGENT, ("main", "a7", 0, hub.at, 100)), (BOUNDS, ("main", "a7"))):
+        assert "hub_events_by_agent" in str(agents.queue.read(plan + statement, *values))
 
 
 def test_another_process_is_told(hub: Hub, open_app: Callable[[], App]) -> None:
@@ -116,6 +131,9 @@ class Receiver:
                 if outer.failing:
                     outer.failing -= 1
                     self.send_response(503)
+                elif self.path == "/moved":
+                    self.send_response(307)
+                    self.send_header("Location", "/hook")
                 else:
                     outer.got.append((dict(self.headers), body))
                     self.send_response(204)
@@ -175,15 +193,54 @@ def test_a_signature_that_is_old_or_odd_is_refused() -> None:
     assert not verify("secret", b"x", "nonsense")
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "http://"])
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "http://", "https://me:password@example.com/"])
 def test_a_webhook_goes_to_the_web_alone(agents: Agents, url: str) -> None:
     with pytest.raises(Invalid, match="http or https"):
         agents.create("webhook", {"url": url, "secret": "swordfish!"})
 
 
-def test_a_webhook_to_the_machines_own_network_is_refused(agents: Agents, app: App, hub: Hub) -> None:
-    config = {"url": "http://169.254.169.254/latest", "secret": "swordfish!", "topics": ["n"]}
+@pytest.mark.parametrize("host", ["169.254.169.254", "127.0.0.2", "[::1]", "10.0.0.1"])
+def test_a_webhook_to_the_machines_own_network_is_refused(agents: Agents, app: App, hub: Hub, host: str) -> None:
+    config = {"url": f"http://{host}/latest", "secret": "swordfish!", "topics": ["n"]}
     with Worker(app, agents.queue):
         agents.create("webhook", config, id="hook")
         hub.publish("n", 1)
-        assert "own network" in wait_until(lambda: agents.get("hook").last_error)
+        assert "not a public address" in wait_until(lambda: agents.get("hook").last_error)
+
+
+def test_a_webhook_follows_nobody_elsewhere(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+    config = {"url": receiver.url.replace("/hook", "/moved"), "secret": "swordfish!", "topics": ["n"]}
+    with Worker(app, agents.queue):
+        agents.create("webhook", config, id="hook")
+        hub.publish("n", 1)
+        output = wait_until(lambda: (o := agents.get("hook").last_output) and "error" in o and o)
+    assert "status 307" in output["error"] and not receiver.got
+
+
+def test_a_webhook_that_was_paused_sends_what_came_meanwhile(
+    agents: Agents, app: App, hub: Hub, receiver: Receiver
+) -> None:
+    agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    with Worker(app, agents.queue, hub=hub) as worker:
+        for n, go_on in enumerate((agents.resume, agents.interrupt)):
+            wait_until(lambda: agents.get("hook").activity == "idle")
+            agents.pause("hook")
+            hub.publish("n", n)
+            ((last,),) = agents.queue.read("SELECT max(id) FROM hub_events")
+            # It was seen, and woke nobody.
+            wait_until(lambda least=last: (worker._usher._at or 0) >= least)
+            go_on("hook")
+            wait_until(lambda least=n + 1: len(receiver.got) == least)
+
+
+def test_a_webhook_is_woken_though_another_is_destroyed_meanwhile(
+    agents: Agents, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gone", "there"):
+        agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id=name)
+    usher = Usher(hub, agents.roster)
+    listening = agents.roster.listening()
+    agents.destroy("gone")
+    monkeypatch.setattr(agents.roster, "listening", lambda: listening)
+    usher.wake()
+    assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message'") == [(1,)]

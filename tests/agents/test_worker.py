@@ -325,3 +325,38 @@ def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Wo
         wait_until(lambda: agents.get("a").activity == "idle")
         agents.interrupt("a", n)
         agents.wait(agents.message("a", n), timeout=90)
+
+
+def test_what_nobody_rang_for_is_found(agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rings are lost, and the thread that looks after the worker hangs."""
+    held = threading.Event()
+    monkeypatch.setattr(Worker, "_hear", lambda self: held.wait())
+    gate.open.set()
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").activity == "done")
+    agents.pause("a")
+    agents.message("a", "later")
+    with agents.queue.transaction() as change:
+        change.do("UPDATE agents SET status = 'active'")
+    wait_until(lambda: len(gate.seen) == 2)
+    held.set()
+
+
+def test_a_loop_that_breaks_begins_again_and_is_heard_of(
+    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate.open.set()
+    room, broken = Worker._room, threading.Event()
+
+    def break_once(worker: Worker) -> int:
+        if not broken.is_set():
+            broken.set()
+            raise RuntimeError("a defect")
+        return room(worker)
+
+    monkeypatch.setattr(Worker, "_room", break_once)
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert "dispatch broke and begins again" in caplog.text

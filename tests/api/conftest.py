@@ -41,6 +41,10 @@ SCRIPT: list[dict[str, Any]] = [
     {"asked": "be slow", "turns": [{"text": "word " * 2000, "pace_s": 0.05}]},
     {"asked": "say much", "turns": [{"text": "one two three " * 40, "pace_s": 0.002}]},
     {"asked": "fail", "turns": [{"error": "the provider is down"}]},
+    {"asked": "break off", "turns": [{"text": "Well,", "error": "the provider is down"}]},
+    {"asked": "mend it", "turns": [{"text": "There are 77 orders."}, {"text": "There are some orders."}]},
+    {"asked": "insist", "turns": [{"text": "There are 77 orders."}, {"text": "I say 77 of them."}]},
+    {"asked": "be endless", "turns": [{"text": "And so", "stop": "length"}, {"text": "And so on", "stop": "length"}]},
 ]
 
 

@@ -53,7 +53,19 @@ def test_roles(guarded: TestClient, app: App) -> None:
     assert guarded.post("/api/sql", json=SELECT, headers=analyst).json()["rows"] == [[1]]
     assert guarded.get("/api/keys", headers=analyst).status_code == 403
     assert guarded.get("/api/keys", headers=admin).status_code == 200
-    assert guarded.get("/metrics", headers=admin).status_code == 200
+    # What everyone does is for those who run the server.
+    for path in ("/metrics", "/api/audit", "/audit", "/api/keys"):
+        for headers in (reader, analyst):
+            refused = guarded.get(path, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), path
+        assert guarded.get(path, headers=admin).status_code == 200, path
+
+
+def test_what_a_key_spent_is_told_to_it_alone(guarded: TestClient, app: App) -> None:
+    analyst, other = bearer(app, "analyst"), bearer(app, "analyst")
+    guarded.post("/api/sql", json=SELECT, headers=analyst)
+    assert guarded.get("/api/spending", headers=analyst).json()["seconds"] > 0
+    assert guarded.get("/api/spending", headers=other).json()["seconds"] == 0
 
 
 def test_keys_are_made_listed_and_revoked(guarded: TestClient, app: App) -> None:

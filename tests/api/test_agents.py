@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from api.conftest import Running, listening, open_app, wait_until
 from etude.api.server import create_app
 from etude.app import App
-from etude.store.identity import Identity, Role
+from etude.store.identity import Identity, KeyLimits, Role
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +207,42 @@ def test_readers_look_and_analysts_change(guarded: tuple[App, TestClient]) -> No
     assert client.get("/api/agents", headers=theirs).json()["items"] == []
     for path in ("e", "e/steps", "e/state", "e/events"):
         assert client.get(f"/api/agents/{path}", headers=theirs).status_code == 404
+
+
+def test_what_an_agent_uses_is_its_maker_s(tmp_path: Path, shop: Path) -> None:
+    """Its steps count against the day of the key that had it made, in whichever process they run."""
+    with open_app(tmp_path, shop) as app, listening(app, keys_required=True) as server:
+        _, secret = Identity(app.store).create_key("maker", "analyst", limits=KeyLimits(daily_tokens=1))
+        config = {"source": "shop", "questions": ["how many orders?", "how many orders now?"]}
+        with httpx.Client(base_url=server.url, timeout=30, headers={"Authorization": f"Bearer {secret}"}) as web:
+            name = create(web, "analyst", config | {"model": app.settings.model})
+            environment = os.environ | {"ETUDE_HOME": str(tmp_path), "ETUDE_MODEL": app.settings.model}
+            command = [sys.executable, "-m", "etude", "worker"]
+            with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as worker:
+                wait_until(lambda: show(web, name)["step_no"] == 2)
+                worker.terminate()
+            first, second = app.agents.steps(name)
+            assert (first.outcome, second.outcome) == ("ok", "error"), (first.error, second.error)
+            assert f"The key `maker` has used {first.tokens:,}" in str(second.error)
+            seen = show(web, name)
+            assert (seen["activity"], seen["last_error"]) == ("waiting", second.error), "it goes on tomorrow"
+            spent = web.get("/api/spending").json()
+            assert spent["tokens"] == first.tokens > 1
+            assert spent["seconds"] > 0
+            refused = web.post("/api/agents", json={"kind": "echo", "config": {"subject": "x"}})
+            assert (refused.status_code, refused.json()["limit"]) == (429, "daily_tokens")
+            call = {"name": "agents_create", "arguments": {"kind": "echo", "config": {"subject": "x"}}}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+            assert "daily_tokens" in web.post("/mcp", json=message, headers=accept).text
+
+
+@pytest.mark.parametrize("question", ["SQL: SELECT 1", "fail"])
+def test_time_and_failed_steps_count_too(tmp_path: Path, shop: Path, question: str) -> None:
+    with open_app(tmp_path, shop) as app, listening(app, keys_required=True, runs_agents=True) as server:
+        _, secret = Identity(app.store).create_key("maker", "analyst", limits=KeyLimits(daily_seconds=1e-6))
+        with httpx.Client(base_url=server.url, timeout=30, headers={"Authorization": f"Bearer {secret}"}) as web:
+            watch = {"source": "shop", "question": question, "model": app.settings.model, "every_s": 0.1}
+            name = create(web, "watch", watch)
+            wait_until(lambda: "seconds today" in str(show(web, name)["last_error"]))
+            assert web.get("/api/spending").json()["seconds"] > 0

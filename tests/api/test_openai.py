@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
 
-from api.conftest import listening
+from api.conftest import listening, wait_until
 from etude.app import App
 from etude.store.identity import Identity
 
@@ -34,11 +36,73 @@ def test_chat_completions(sdk: openai.OpenAI) -> None:
     assert answer.usage is not None and answer.usage.total_tokens > 0
 
 
-def test_chat_completions_as_a_stream(sdk: openai.OpenAI) -> None:
+def stream(sdk: openai.OpenAI, text: str, **more: Any) -> list[ChatCompletionChunk]:
     chunks = sdk.chat.completions.create(
-        model="etude", messages=[{"role": "user", "content": [{"type": "text", "text": QUESTION}]}], stream=True
+        model="etude", messages=[{"role": "user", "content": [{"type": "text", "text": text}]}], stream=True, **more
     )
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == ANSWER
+    return list(chunks)
+
+
+def texts(chunks: list[ChatCompletionChunk]) -> list[str]:
+    return [c.choices[0].delta.content for c in chunks if c.choices and c.choices[0].delta.content]
+
+
+def test_chat_completions_as_a_stream(sdk: openai.OpenAI) -> None:
+    chunks = stream(sdk, QUESTION)
+    assert "".join(texts(chunks)) == f"Counting.\n\n{ANSWER}"
+    assert [c.choices[0].finish_reason for c in chunks] == [*[None] * (len(chunks) - 1), "stop"]
+    assert {c.usage for c in chunks} == {None}
+    assert chunks[0].choices[0].delta.role == "assistant"
+
+
+def test_words_come_as_the_model_writes_them(sdk: openai.OpenAI, app: App) -> None:
+    with sdk.chat.completions.create(
+        model="etude", messages=[{"role": "user", "content": "be slow"}], stream=True
+    ) as chunks:
+        words = [next(chunks) for _ in range(4)]
+        assert app.store.run(words[0].id).status == "running"
+        assert "".join(texts(words)).startswith("word word")
+    # Nobody else can have its answer: it ends with its client.
+    wait_until(lambda: app.store.run(words[0].id).status == "cancelled")
+
+
+def test_a_client_that_does_not_wait_for_the_answer_ends_its_run(sdk: openai.OpenAI, app: App) -> None:
+    for ask in (
+        lambda: sdk.with_options(timeout=1).chat.completions.create(
+            model="etude", messages=[{"role": "user", "content": "be slow"}]
+        ),
+        lambda: sdk.with_options(timeout=1).responses.create(model="etude", input="be slow"),
+    ):
+        with pytest.raises(openai.APITimeoutError):
+            ask()
+        run = app.store.runs(limit=1).items[0]
+        wait_until(lambda: app.store.run(run.id).status == "cancelled")  # noqa: B023
+
+
+def test_the_last_chunk_has_the_usage_where_it_is_asked_for(sdk: openai.OpenAI, app: App) -> None:
+    *others, last = stream(sdk, QUESTION, stream_options={"include_usage": True})
+    assert {c.usage for c in others} == {None}
+    assert last.choices == [] and last.usage is not None
+    used = app.store.run(last.id).usage
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (used.tokens_in, used.tokens_out)
+
+
+def test_what_is_mended_and_what_cannot_be_is_said(sdk: openai.OpenAI) -> None:
+    assert "".join(texts(stream(sdk, "mend it"))) == "There are 77 orders.\n\nCorrection: There are some orders."
+    told = "There are 77 orders.\n\nCorrection: I say 77 of them.\n\nIn no computed result: 77."
+    assert "".join(texts(stream(sdk, "insist"))) == told
+    assert "".join(texts(stream(sdk, "which year?"))) == "Which year?"
+
+
+def test_an_answer_that_was_cut_off_says_so(sdk: openai.OpenAI) -> None:
+    asked: list[Any] = [{"role": "user", "content": "be endless"}]
+    assert sdk.chat.completions.create(model="etude", messages=asked).choices[0].finish_reason == "length"
+    assert stream(sdk, "be endless")[-1].choices[0].finish_reason == "length"
+    whole = sdk.responses.create(model="etude", input="be endless")
+    assert whole.status == "incomplete" and whole.incomplete_details is not None
+    assert whole.incomplete_details.reason == "max_output_tokens"
+    with sdk.responses.stream(model="etude", input="be endless") as events:
+        assert [event.type for event in events][-1] == "response.incomplete"
 
 
 def test_what_was_said_before_is_remembered(sdk: openai.OpenAI, app: App) -> None:
@@ -64,9 +128,27 @@ def test_responses_go_on_with_their_thread(sdk: openai.OpenAI, app: App) -> None
 
 
 def test_responses_as_a_stream(sdk: openai.OpenAI) -> None:
-    with sdk.responses.stream(model="etude", input=QUESTION) as stream:
-        deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
-    assert "".join(deltas) == ANSWER
+    with sdk.responses.stream(model="etude", input=QUESTION) as events:
+        deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+        assert events.get_final_response().output_text == ANSWER
+    assert "".join(deltas) == f"Counting.\n\n{ANSWER}"
+    with sdk.responses.stream(model="etude", input="say much") as events:
+        assert len([event for event in events if event.type == "response.output_text.delta"]) > 3
+
+
+def test_errors_in_a_stream_come_after_what_was_said(sdk: openai.OpenAI) -> None:
+    seen: list[ChatCompletionChunk] = []
+    with pytest.raises(openai.APIError, match="provider is down") as caught:
+        for chunk in sdk.chat.completions.create(
+            model="etude", messages=[{"role": "user", "content": "break off"}], stream=True
+        ):
+            seen.append(chunk)
+    assert "".join(texts(seen)) == "Well,"
+    assert (caught.value.code, caught.value.type) == ("model_error", "server_error")
+    with sdk.responses.create(model="etude", input="break off", stream=True) as events:
+        *_, last = events
+    assert last.type == "response.failed" and last.response.error is not None
+    assert last.response.error.message.startswith("the provider is down")
 
 
 def test_errors_reach_the_sdk(sdk: openai.OpenAI, app: App) -> None:

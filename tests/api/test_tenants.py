@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from api.conftest import open_app
+from api.conftest import Running, listening, open_app
 from etude.api.server import create_app
 from etude.app import App
 from etude.entities import SourceSpec
+from etude.ids import new_id
 from etude.store.identity import ROLES, Identity
+from etude.store.topics import Topics
 
 MARK = "zebra"
 """A word that stands in everything of ours, and in nothing of theirs."""
-OPEN = {"/healthz", "/readyz", "/api/session", "/metrics"}
 ENDLESS = "/api/events/{topic}"
-"""A stream that everyone may open: of what is told in their own tenant."""
+"""A stream that everyone may open: of what is told in their own tenant. It has tests of its own."""
+UNDOCUMENTED = {("/", "GET"), ("/openapi.json", "GET"), ("/mcp", "GET"), ("/mcp", "POST"), ("/mcp", "DELETE")}
+"""Routes that are not in the OpenAPI document: two tell everyone the same, the tools of `/mcp` have a test."""
+ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
 
 
 @dataclass
@@ -128,6 +133,7 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/events": [{"topic": "x", "agent": ours["agent_id"]}],
         "/api/log": [{"text": "x", "dataset": dataset}, {"text": "x", "run_id": run}],
         "/api/keys": [{"name": "x", "role": "reader"}],
+        "/api/session": [{"key": f"etude_{ours['key_id']}_x"}],
         "/v1/chat/completions": [
             {"model": f"etude/{dataset}", "messages": [{"role": "user", "content": "how many orders?"}]}
         ],
@@ -135,11 +141,30 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def routes_of(router: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every path and method that a router answers to, those of the routers inside it too."""
+    for route in router.routes:
+        inner = getattr(route, "original_router", None)
+        if inner is not None:
+            yield from routes_of(inner, prefix + route.include_context.prefix)
+        else:
+            # The document has no patterns in its paths.
+            path = re.sub(r"\{(\w+):\w+\}", r"{\1}", prefix + route.path)
+            yield from ((path, method) for method in route.methods - {"HEAD"})
+
+
+def test_every_route_is_asked(scene: Scene) -> None:
+    documented = {(path, method.upper()) for method, path, _ in operations(scene)}
+    assert set(routes_of(scene.api.router)) == documented | UNDOCUMENTED
+    taking = {path for _, path, operation in operations(scene) if "requestBody" in operation}
+    assert taking == set(bodies(scene.ours)), "each route that takes a body has bodies that reach for what is ours"
+
+
 def test_nothing_of_another_tenant_comes_back(scene: Scene) -> None:
     reach = bodies(scene.ours)
     asked = 0
     for method, path, operation in operations(scene):
-        if path in OPEN or path == ENDLESS:
+        if path == ENDLESS:
             continue
         for run in {scene.ours["run_id"], scene.ours["waiting"]} if "{run_id}" in path else {scene.ours["run_id"]}:
             values = scene.ours | {"run_id": run}
@@ -221,21 +246,105 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("agents_interrupt", {"agent_id": scene.ours["agent_id"]}),
         ("agents_destroy", {"agent_id": scene.ours["agent_id"]}),
     ]
-    accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+    uris = [f"artifact://{scene.ours['run_id']}/{scene.ours['hash']}", f"playbook://{MARK}"]
     for role, headers in scene.keys.items():
+        offered = call_mcp(scene, headers, "tools/list").json()["result"]["tools"]
+        assert {tool["name"] for tool in offered} == {name for name, _ in calls}
         for name, arguments in calls:
-            message = {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "method": "tools/call",
-                "params": {"name": name, "arguments": arguments},
-            }
-            answer = scene.client.post("/mcp", json=message, headers=headers | accept)
-            assert answer.status_code == 200, answer.text
+            answer = call_mcp(scene, headers, "tools/call", name=name, arguments=arguments)
             where = f"{role}: {name} -> {answer.text[:400]}"
             assert MARK not in _without_names(answer.text, scene.ours), where
             result = answer.json()["result"]
             assert result["isError"] == (name not in ("list_datasets", "playbooks", "agents_list")), where
-        for uri in (f"artifact://{scene.ours['run_id']}/{scene.ours['hash']}", f"playbook://{MARK}"):
-            message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
-            assert "error" in scene.client.post("/mcp", json=message, headers=headers | accept).json()
+        templates = call_mcp(scene, headers, "resources/templates/list").json()["result"]["resourceTemplates"]
+        kinds = [template["uriTemplate"].partition("://")[0] for template in templates]
+        assert sorted(kinds) == sorted(uri.partition("://")[0] for uri in uris)
+        assert call_mcp(scene, headers, "resources/list").json()["result"]["resources"] == []
+        for uri in uris:
+            assert "error" in call_mcp(scene, headers, "resources/read", uri=uri).json()
+
+
+def call_mcp(scene: Scene, headers: Mapping[str, str], method: str, **params: Any) -> httpx.Response:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = scene.client.post("/mcp", json=message, headers={**headers, **ACCEPT})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+# Streams that do not end, over a real socket.
+
+
+@pytest.fixture(scope="module")
+def live(scene: Scene) -> Iterator[Running]:
+    with listening(scene.api.state.house.app, keys_required=True) as running:
+        yield running
+
+
+def publish(app: App, tenant: str, topic: str, text: str, agent: str | None = None) -> None:
+    Topics(app.scoped(tenant).agents.queue).publish(topic, {"text": text}, agent)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("topic", ["news.today", "agent.created", "news.*", "agent.*", "*", f"{MARK}.news"])
+def test_a_topic_tells_each_tenant_its_own_alone(scene: Scene, live: Running, role: str, topic: str) -> None:
+    """Also those who know its name, or ask for all that there ever was."""
+    told = "news.today" if topic == "*" else topic.replace("*", "step")
+    publish(live.app, "ours", told, MARK, scene.ours["agent_id"])
+    for headers, query in (
+        ({}, {}),
+        ({"Last-Event-ID": "0"}, {}),
+        ({}, {"after": "0"}),
+        ({"Last-Event-ID": "0", "X-Tenant": "ours"}, {"tenant": "ours"}),
+    ):
+        last = new_id("word")
+        with (
+            httpx.Client(base_url=live.url, timeout=30, headers=scene.keys[role]) as web,
+            web.stream("GET", f"/api/events/{topic}", headers=headers, params=query) as stream,
+        ):
+            publish(live.app, "ours", told, MARK, scene.ours["agent_id"])
+            publish(live.app, "theirs", told, last)
+            # They come in the order of their ids: one of ours would have come before the last of theirs.
+            seen = list(events_until(stream, last))
+        assert MARK not in json.dumps([event | {"topic": ""} for event in seen])
+        assert all("tenant" not in event for event in seen)
+
+
+def events_until(stream: httpx.Response, last: str) -> Iterator[dict[str, Any]]:
+    """The events of a stream, up to the one that has the last word."""
+    for line in stream.iter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+            if last in line:
+                return
+    pytest.fail("The stream ended before.")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_agents_of_one_name_are_each_their_tenant_s(scene: Scene, role: str) -> None:
+    app, name = scene.api.state.house.app, f"twin-of-{role}"
+    for tenant in ("ours", "theirs"):
+        app.scoped(tenant).agents.create("echo", {"subject": MARK if tenant == "ours" else "rain"}, id=name)
+        publish(app, tenant, "agent.told", MARK if tenant == "ours" else "rain", name)
+    app.scoped("theirs").agents.destroy(name, 0)
+    for place in ({}, {"Last-Event-ID": "0"}):
+        stream = scene.client.get(f"/api/agents/{name}/events", headers=scene.keys[role] | place)
+        told = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: ")]
+        assert [e["topic"] for e in told] == ["agent.created", "agent.told", "agent.destroyed"]
+        assert MARK not in stream.text
+    for path in ("", "/state", "/steps"):
+        assert MARK not in scene.client.get(f"/api/agents/{name}{path}", headers=scene.keys[role]).text
+    assert app.scoped("ours").agents.get(name).status == "active"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_stream_of_many_runs_takes_none_of_another_tenant(scene: Scene, role: str) -> None:
+    app, ours = scene.api.state.house.app.scoped("theirs"), scene.ours["run_id"]
+    own = app.sql("shop", "SELECT 1").run_id
+    headers = scene.keys[role]
+    refused = scene.client.get("/api/events", params={"run": [own, ours]}, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+    for place in ({"Last-Event-ID": f"{ours}:0;{own}:0"}, {"Last-Event-ID": f"{ours}:1"}):
+        stream = scene.client.get("/api/events", params={"run": own}, headers=headers | place)
+        told = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: ")]
+        assert {event["run_id"] for event in told} == {own}
+        assert ours not in stream.text

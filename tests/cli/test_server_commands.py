@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+import etude
+from etude.api.reload import look_at_files
 from etude.cli.main import run
 from etude.sample import write_shop
 from etude.store.identity import Identity
@@ -57,7 +62,6 @@ def test_what_cannot_be_a_key(arguments: list[str], capsys: pytest.CaptureFixtur
         (["--host", "::"], "There are no keys"),
         (["--keys"], "There are no keys"),
         (["--host", "0.0.0.0", "--no-keys"], "everyone who reaches"),
-        (["--host", "0.0.0.0", "--reload"], "--reload is for the loopback"),
     ],
 )
 def test_it_does_not_open_itself_to_the_network(
@@ -84,6 +88,66 @@ def test_serve_listens_works_and_ends_cleanly(tmp_path: Path) -> None:
     access = [json.loads(line) for line in rest.splitlines() if '"etude.http"' in line]
     assert [(a["message"], a["status"]) for a in access] == [("POST /api/sql", 200)]
     assert access[0]["request_id"] == answer.headers["x-request-id"]
+
+
+def test_serve_starts_over_when_something_changes(tmp_path: Path, home: Path) -> None:
+    """The code is a copy, so that it can be changed, broken and mended."""
+    shutil.copytree(Path(etude.__file__).parent, tmp_path / "code" / "etude")
+    write_shop(tmp_path / "shop")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "code")}
+    command = [sys.executable, "-m", "etude", "serve", "--reload", str(tmp_path / "shop"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        try:
+            lines = iter(server.stderr)
+
+            def answer(path: str) -> dict[str, Any]:
+                url = next(line for line in lines if line.startswith("etude listens on ")).split()[-1]
+                return dict(httpx.get(url + path, timeout=60).json())
+
+            assert [d["id"] for d in answer("/api/datasets")["items"]] == ["shop"]
+            code = tmp_path / "code" / "etude" / "playbook.py"
+            text = code.read_text()
+            code.write_text("this is no Python")
+            assert next(line for line in lines if "SyntaxError" in line)
+            code.write_text(text)
+            (home / "etude.toml").write_text(f"[sources.more]\nurl = '{tmp_path / 'shop'}'\n")
+            assert [d["id"] for d in answer("/api/datasets")["items"]] == ["more", "shop"]
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(30) == 0, server.stderr.read()
+        finally:
+            server.terminate()
+
+
+def test_what_is_looked_at(home: Path) -> None:
+    settings = home / "etude.toml"
+    before = look_at_files()
+    assert {Path(etude.__file__), Path(etude.__file__).parent / "skill" / "SKILL.md"} < set(before)
+    home.mkdir()
+    settings.write_text("model = 'offline'\n")
+    assert set(look_at_files()) - set(before) == {settings}
+
+
+def test_a_refusal_to_serve_is_final(home: Path) -> None:
+    command = [sys.executable, "-m", "etude", "serve", "--reload", "--host", "0.0.0.0"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert "There are no keys" in refused.stderr
+
+
+def test_sources_of_a_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_shop(tmp_path / "shop")
+    assert run(["sources", "add", "shop", str(tmp_path / "shop"), "--tenant", "acme"]) == 0
+    capsys.readouterr()
+    assert run(["sources", "list"]) == 0
+    assert "No sources yet" in capsys.readouterr().out
+    assert run(["sources", "list", "--tenant", "acme", "--json"]) == 0
+    assert [source["name"] for source in json.loads(capsys.readouterr().out)] == ["shop"]
+    assert run(["sources", "show", "shop"]) == 4
+    assert run(["sources", "show", "shop", "--tenant", "acme"]) == 0
+    assert run(["sources", "remove", "shop"]) == 4
+    assert run(["sources", "remove", "shop", "--tenant", "acme"]) == 0
+    assert run(["sources", "list", "--tenant", "A B"]) == 2
 
 
 def test_the_skill_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:

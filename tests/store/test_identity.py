@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from etude.errors import Conflict, Invalid, NotFound, Unauthorized
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
+from etude.settings import ServerSettings
 from etude.store.base import Store
 from etude.store.identity import Identity, KeyLimits, Reply, Role, Spent
 
@@ -148,3 +149,38 @@ def test_reports_are_their_tenant_s(identity: Identity) -> None:
     made = identity.add_report("ours", {"text": "counted", "outcome": "worked", "code": "SELECT 1"})
     assert identity.reports("ours").items == [made]
     assert identity.reports("theirs").items == []
+
+
+def test_what_cannot_be_written_now_is_written_later(identity: Identity, store: Store) -> None:
+    key, _ = identity.create_key("x", "analyst")
+    identity.note("main", key.id, "POST /sql", 200, "r1", "::1")
+    identity.spend(key.id, Spent(tokens=5))
+    with store._transaction() as execute:
+        execute("ALTER TABLE spending RENAME TO away")
+    with pytest.raises(Exception, match="spending"):
+        identity.write_down()
+    with store._transaction() as execute:
+        execute("ALTER TABLE away RENAME TO spending")
+    identity.spend(key.id, Spent(tokens=2))
+    identity.write_down()
+    assert Identity(store).spent(key.id).tokens == 7
+    assert [act.request_id for act in identity.acts().items] == ["r1"]
+
+
+def test_a_budget_of_a_day_is_the_key_s_own_or_the_server_s(identity: Identity) -> None:
+    defaults = ServerSettings(daily_tokens=10)
+    usual, _ = identity.create_key("usual", "analyst")
+    large, _ = identity.create_key("large", "analyst", limits=KeyLimits(daily_tokens=100, daily_seconds=0.5))
+    free, _ = identity.create_key("free", "analyst", limits=KeyLimits(daily_tokens=0))
+    for key in (usual, large, free):
+        identity.check_budget(key, defaults)
+        identity.spend(key.id, Spent(tokens=10))
+    with pytest.raises(LimitExceeded, match="`usual` has used 10 of 10 tokens"):
+        identity.check_budget(usual, defaults)
+    identity.check_budget(large, defaults)
+    identity.check_budget(free, defaults)
+    identity.spend(large.id, Spent(seconds=0.5))
+    with pytest.raises(LimitExceeded) as caught:
+        identity.check_budget(identity.key(large.id), defaults)
+    assert caught.value.details["limit"] == "daily_seconds"
+    assert 0 < caught.value.details["retry_after_s"] <= 86_400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue as queues
 import subprocess
 import threading
 from collections.abc import Callable
@@ -305,6 +306,82 @@ def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, roster: Roster) -> No
     roster.resume("paused")
     assert "run" in rings
     queue.close()
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_a_listener_whose_connection_is_cut_hears_again(queue: Queue) -> None:
+    add_agents(queue, "a")
+    rings: queues.SimpleQueue[str] = queues.SimpleQueue()
+    other = Queue(queue.store)
+    queue.listen(lambda kind, _: rings.put(kind))
+    assert rings.get(timeout=60) == "all"
+    ours = "datname = current_database() AND starts_with(query, 'LISTEN')"
+    assert queue.read(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}") == [(True,)]
+    assert rings.get(timeout=60) == "all", "what rang meanwhile is looked for"
+    other.enqueue(NewAction("a"))
+    assert rings.get(timeout=60) == "run"
+    queue.close()
+
+
+def test_a_listener_that_fails_does_not_end_the_listening(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    heard: queues.SimpleQueue[str] = queues.SimpleQueue()
+
+    def fail_once(kind: str, _: int) -> None:
+        heard.put(kind)
+        if heard.qsize() == 1:
+            raise RuntimeError("a defect")
+
+    queue.listen(fail_once)
+    assert [heard.get(timeout=60), heard.get(timeout=60)] == ["all", "all"]
+    assert "a defect" in caplog.text
+    queue.close()
+
+
+# Between two transactions.
+
+
+def start_waiting(queue: Queue, act: Callable[[], object]) -> threading.Thread:
+    """Do something in another thread; it is on its way, and waits for a lock of a transaction that is open here."""
+    thread = threading.Thread(target=act)
+    thread.start()
+    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while not queue.read(asked):
+        assert thread.is_alive(), "it did not wait"
+    return thread
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_what_is_added_while_its_agent_is_claimed_and_freed_is_seen(
+    queue: Queue, open_store: Callable[[], Store]
+) -> None:
+    """It was on its way when another action was first in line, and arrives when there is none any more."""
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="urgent", urgency=0))
+    other = Queue(open_store())
+    with queue.transaction() as work:
+        (claim,) = queue._claim(work, 1, 30.0)
+        thread = start_waiting(other, lambda: other.enqueue(NewAction("a", id="late")))
+        assert queue._finish(work, [Finish(claim, "done")]) == []
+    thread.join()
+    assert queue.waits()
+    assert claim_all(queue) == ["late"]
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_what_is_said_while_a_step_is_about_to_end_wakes_the_agent_again(
+    queue: Queue, open_store: Callable[[], Store]
+) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a"))
+    (claim,) = queue.turn(claim=1).claimed
+    other = Queue(open_store())
+    with other.transaction() as work:
+        no, *_ = Roster(other)._lock(work, "a")
+        thread = start_waiting(other, lambda: queue.turn([Finish(claim, "done")]))
+        Roster(other)._say(work, no, "interrupt", "listen")
+    thread.join()
+    (woken,) = queue.turn(claim=1).claimed
+    assert (woken.kind, woken.told) == ("wake", True)
 
 
 # Tenants.

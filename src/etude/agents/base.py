@@ -83,6 +83,9 @@ class Context:
     _find_thread: Callable[[str | None], str] = field(repr=False)
     _guidance: list[tuple[int, Any]] = field(default_factory=list, repr=False)
     _taken: list[int] = field(default_factory=list, repr=False)
+    tokens: int = 0
+    cost_usd: float = 0.0
+    """What models used in this step so far, however it ends."""
     partial: Any = None
     """What is shown of a step that was broken off; never taken for a result."""
 

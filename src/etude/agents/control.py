@@ -83,15 +83,17 @@ class Agents:
 
     # Verbs.
 
-    def create(self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None) -> AgentInfo:
-        """A new agent, which begins at once."""
+    def create(
+        self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None, key_id: str | None = None
+    ) -> AgentInfo:
+        """A new agent, which begins at once; what it uses counts against the day of the key, where one is given."""
         agent_id = id or new_id("agent")
         if not ID.fullmatch(agent_id):
             raise Invalid(
                 f"`{agent_id[:140]}` cannot name an agent.",
                 hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
             )
-        self.roster.create(agent_id, kind, check_config(kind, config or {}))
+        self.roster.create(agent_id, kind, check_config(kind, config or {}), key_id)
         return self.get(agent_id)
 
     def message(

@@ -6,22 +6,28 @@ reads on from there, from memory where it can and from the store where it cannot
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
-from etude.errors import Unavailable
+from etude.errors import Conflict, Unavailable
 from etude.store.queue import Queue
 from etude.store.roster import Roster
 from etude.store.topics import HubEvent, Topics
+
+log = logging.getLogger("etude.agents")
 
 KEPT = 4096
 LOOK_S = 0.5
 BREATH_S = 0.005
 AT_ONCE = 1000
+GOES_ON = ("agent.resumed", "agent.interrupted")
+"""After these a webhook that was paused looks for what came meanwhile."""
 
 
 class Hub:
@@ -42,7 +48,8 @@ class Hub:
 
     def start(self) -> Self:
         """Begin to read what comes from now on."""
-        self._at = self._from = self.topics.last()
+        self._at = self._from = self.topics.last_settled()
+        self._catch_up()
         self._unlisten = self._queue.listen(self._on_ring)
         threading.Thread(target=self._read, name="etude-hub", daemon=True).start()
         return self
@@ -73,11 +80,16 @@ class Hub:
                 self._closed.wait(BREATH_S)
             self._bell.clear()
             try:
-                while events := self.topics.read(self._at, AT_ONCE):
-                    self._hand_out(events)
+                self._catch_up()
             except Unavailable:
                 # The store comes back, or the process ends; the next look tells.
                 continue
+            except Exception:
+                log.exception("the hub failed to read and tries again")
+
+    def _catch_up(self) -> None:
+        while events := self.topics.read(self._at, AT_ONCE):
+            self._hand_out(events)
 
     def _hand_out(self, events: Sequence[HubEvent]) -> None:
         with self._news:
@@ -116,12 +128,20 @@ class Hub:
         self._ready.append(ready)
         return lambda: self._ready.remove(ready)
 
-    def since(self, after: int) -> Sequence[HubEvent]:
-        """Some of the events after an id, in order: from memory, or from the store where they are older than that."""
+    def since(self, after: int, tenant: str = "", agent: str | None = None) -> tuple[Sequence[HubEvent], int]:
+        """Some of the events after an id, in order, and the id to go on from.
+
+        They come from memory, or from the store where they are older than that: there only those of the agent are read.
+        """
         with self._news:
+            last = self._at
             if after >= self._from:
-                return [event for event in self._kept if event.id > after]
-        return self.topics.read(after, AT_ONCE)
+                return [event for event in self._kept if event.id > after], max(after, last)
+        if agent is None:
+            events = self.topics.read(after, AT_ONCE)
+            return events, events[-1].id if events else last
+        events = self.topics.read_agent(tenant, agent, after, last, AT_ONCE)
+        return events, events[-1].id if len(events) == AT_ONCE else last
 
     def wait(self, after: int, seconds: float) -> bool:
         """Wait until there is something after an id; whether there is."""
@@ -158,9 +178,7 @@ class Subscription:
                 return found
 
     def _take(self) -> list[HubEvent]:
-        events = self._hub.since(self.at)
-        if events:
-            self.at = events[-1].id
+        events, self.at = self._hub.since(self.at, self._tenant, self._agent)
         return [event for event in events if self.fits(event)]
 
     def __iter__(self) -> Iterator[HubEvent]:
@@ -174,16 +192,25 @@ class Usher:
     def __init__(self, hub: Hub, roster: Roster) -> None:
         self._hub = hub
         self._roster = roster
-        self._at = 0
+        self._at: int | None = None
 
     def wake(self) -> None:
         """Look at the news; the first time, wake all: something may have come while nobody looked."""
-        first = self._at == 0
-        events = self._hub.since(self._at) if self._at else ()
-        self._at = max([self._hub.at, *(event.id for event in events)])
-        if not first and not events:
-            return
-        for tenant, agent_id, config in self._roster.listening():
-            place = Subscription(self._hub, tuple(config["topics"]), config["agent"], tenant, 0)
-            if first or any(place.fits(event) for event in events):
-                self._roster.of(tenant).message(agent_id, None, id=f"deliver:{agent_id}:{self._at}")
+        if self._at is None:
+            at = self._hub.at
+            for tenant, agent_id, _ in self._roster.listening():
+                self._send(tenant, agent_id, None)
+            self._at = at
+        while self._at < self._hub.at:
+            events, at = self._hub.since(self._at)
+            for tenant, agent_id, config in self._roster.listening():
+                place = Subscription(self._hub, tuple(config["topics"]), config["agent"], tenant, 0)
+                own = Subscription(self._hub, GOES_ON, agent_id, tenant, 0)
+                if any(place.fits(event) or own.fits(event) for event in events):
+                    self._send(tenant, agent_id, f"deliver:{agent_id}:{at}")
+            # Only now: where the store was away, they are woken again.
+            self._at = at
+
+    def _send(self, tenant: str, agent_id: str, name: str | None) -> None:
+        with suppress(Conflict):  # it is destroyed meanwhile, which is no reason not to wake the others
+            self._roster.of(tenant).message(agent_id, None, id=name)

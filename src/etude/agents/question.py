@@ -17,21 +17,29 @@ from etude.runtime.thread import thread_runs
 Steer = Callable[[Control], None]
 
 
-def ask(ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
+def ask(
+    ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None, noted: str | None = None
+) -> Answer:
     """Ask in the agent's own thread. Where a step that was cut short had asked the same, its run is gone on with.
 
-    `SQL:` and `PYTHON:` run as they are, without a model.
+    `SQL:` and `PYTHON:` run as they are, without a model. `noted` is the last run whose answer the agent has.
     """
     thread_id = ctx.thread(source)
-    if parse_direct(question) is not None:
+    direct = parse_direct(question)
+    left = find_left(ctx, thread_id, direct[1] if direct else question, noted)
+    if left is not None and left.status in ("succeeded", "waiting"):
+        # Only its end was not heard of. A cell that ran has changed what the session holds: it must not run twice.
+        found: Answer = ctx.app.desk.answer_of(left)
+        return found
+    if direct is not None:
         control = Control()
         with ctx.cancel.stopping(control.cancel):
             answer: Answer = ctx.app.ask(source, question, thread_id=thread_id, control=control)
         ctx.check()
         return answer
-    left = find_left(ctx, thread_id, question)
-    run_id = left or ctx.app.desk.open(source, question, model=model, thread_id=thread_id)
-    return work(ctx, run_id, on_move)
+    if left is not None and left.status in ("queued", "paused", "running"):
+        return work(ctx, left.id, on_move)
+    return work(ctx, ctx.app.desk.open(source, question, model=model, thread_id=thread_id), on_move)
 
 
 def ask_aside(ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
@@ -57,6 +65,7 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
         with contextlib.suppress(EtudeError):  # it has ended meanwhile
             desk.cancel(run_id)
 
+    before = store.run(run_id).usage
     with ctx.cancel.stopping(stop):
         try:
             run: Run = desk.work(run_id, control=control, on_entry=moved)
@@ -65,6 +74,8 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
             for _ in desk.follow(run_id):
                 pass
             run = store.run(run_id)
+    ctx.tokens += run.usage.tokens_in + run.usage.tokens_out - before.tokens_in - before.tokens_out
+    ctx.cost_usd += run.usage.cost_usd - before.cost_usd
     ctx.check()
     if run.status not in ENDED and run.status != "waiting":
         raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step is tried again.")
@@ -72,17 +83,17 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
     return answer
 
 
-def find_left(ctx: Context, thread_id: str, question: str) -> str | None:
-    """The run of this question that a crash left behind: the last one of the thread, if it has not ended."""
+def find_left(ctx: Context, thread_id: str, text: str, noted: str | None) -> Run | None:
+    """The run of this text that a step which was cut short left behind: the last of the thread, if it was not noted."""
     store = ctx.app.store
     runs = thread_runs(store, thread_id)
-    if not runs:
+    if not runs or runs[-1] == noted:
         return None
     run: Run = store.run(runs[-1])
     if run.status == "running":
         store.recover()
         run = store.run(run.id)
-    return run.id if run.text == question and run.status in ("queued", "paused", "running") else None
+    return run if run.text == text else None
 
 
 def require(answer: Answer) -> Answer:

@@ -23,7 +23,8 @@ from etude import plugins
 from etude.agents.base import Context, Item, Kind, Step
 from etude.agents.hub import Hub, Usher
 from etude.cancellation import Cancellation
-from etude.errors import EtudeError, Unavailable, problem
+from etude.errors import EtudeError, LimitExceeded, Unavailable, problem
+from etude.store.identity import Identity, Spent
 from etude.store.queue import LEASE_S, Claim, End, Finish, NewEvent, Queue, StepRecord, backoff
 from etude.store.roster import Roster
 
@@ -91,6 +92,7 @@ class Worker:
         queue: Queue | None = None,
         *,
         hub: Hub | None = None,
+        identity: Identity | None = None,
         slots: int = SLOTS,
         lease: float = LEASE_S,
         kinds: Mapping[str, type[Kind[Any]]] | None = None,
@@ -100,6 +102,7 @@ class Worker:
         self.queue = queue or Queue(app.store)
         self._owns_queue = queue is None
         self.roster = Roster(self.queue)
+        self._identity = identity or Identity(app.store)
         self.slots = slots
         self.lease = lease
         self._kinds = kinds or {}
@@ -142,10 +145,22 @@ class Worker:
         self._deaf = self._hub.on_news(self._on_news)
         loops = [self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots]
         for loop in loops:
-            thread = threading.Thread(target=loop, name=f"etude-worker{loop.__name__}", daemon=True)
+            thread = threading.Thread(
+                target=self._keep_going, args=(loop,), name=f"etude-worker{loop.__name__}", daemon=True
+            )
             thread.start()
             self._threads.append(thread)
         return self
+
+    def _keep_going(self, loop: Callable[[], None]) -> None:
+        """Run a loop until it ends; a defect that breaks it is logged, and it begins again."""
+        while True:
+            try:
+                return loop()
+            except Exception:
+                log.exception("%s broke and begins again", loop.__name__.strip("_"))
+                if self._stopped.wait(LOOK_S):
+                    return
 
     def drain(self) -> None:
         """Claim nothing more; the steps that run go on."""
@@ -179,6 +194,8 @@ class Worker:
             self._hub.close()
         if self._unlisten:
             self._unlisten()
+        with suppress(EtudeError):  # the store is gone, and with it what was spent in the last moment
+            self._identity.write_down()
         if self._owns_queue:
             self.queue.close()
         self._sessions.close()
@@ -222,25 +239,20 @@ class Worker:
                 finished += self._ended
                 self._ended = []
                 free = max(0, self._room() - len(self._running) + len(finished))
-            claim = free if (self._look or finished) and not self._draining.is_set() else 0
-            if not finished and claim == 0:
-                if self._stopped.is_set():
-                    return
-                self._bell.wait(LOOK_S if self._due is None else min(LOOK_S, max(0.0, self._due - time.monotonic())))
-                if self._due is not None and self._due <= time.monotonic():
-                    self._due = None
-                    self._something_due.set()
-                    self._pulse_bell.set()
-                continue
-            # Whatever comes from now on makes it look again.
-            rung, self._look = self._look, False
+            if self._draining.is_set():
+                free = 0
             try:
+                if not finished and not (free and self._look):
+                    self._rest(free > 0)
+                    continue
+                # Whatever comes from now on makes it look again.
+                rung, self._look = self._look, False
                 if unsure:
                     self.queue.disown([r.claim.seq for r in self._snapshot()])
                     unsure = False
-                started = self._turn(finished, claim)
+                started = self._turn(finished, free)
                 finished = []
-                if rung and claim and not started and self.queue.waits():
+                if rung and free and not started and self.queue.waits():
                     # It was passed over, for it was locked by somebody who had something to say and will not ring.
                     self._look = True
                     self._stopped.wait(PASSED_S)
@@ -249,6 +261,18 @@ class Worker:
                 finished = self._recover(finished, error)
                 if self._stopped.wait(LOOK_S):
                     return
+
+    def _rest(self, can_claim: bool) -> None:
+        """Wait for a ring, or until something is due. Not for long: a ring that was lost costs no more than a look."""
+        left = LOOK_S if self._due is None else min(LOOK_S, max(0.0, self._due - time.monotonic()))
+        if self._stopped.is_set() or self._bell.wait(left):
+            return
+        if self._due is not None and self._due <= time.monotonic():
+            self._due = None
+            self._something_due.set()
+            self._pulse_bell.set()
+        if can_claim and self.queue.waits():
+            self._look = True
 
     def _room(self) -> int:
         return self.slots * (1 + AHEAD) if self._step_s < SHORT_S else self.slots
@@ -316,9 +340,13 @@ class Worker:
         context = self._context(running)
         try:
             running.cancel.check()
+            if claim.key_id is not None:
+                self._identity.check_budget(self._identity.key(claim.key_id), self.app.settings.server)
             kind = self._kind(claim.agent_kind)
             agent = kind(kind.Config.model_validate_json(claim.config))
             step = agent.step(context, json.loads(claim.state), inbox)
+            # Not every kind asks by way of the context; those that do need not count.
+            context.tokens, context.cost_usd = context.tokens or step.tokens, context.cost_usd or step.cost_usd
         except Exception as error:
             seconds = time.monotonic() - started
             if running.cancel.cancelled and not isinstance(error, Unavailable):
@@ -328,8 +356,14 @@ class Worker:
                 record = StepRecord(shown, "error", seconds, output=output, error=_text(error))
                 return self._failed(running, error, record)
         finally:
+            self._charge(claim, context, time.monotonic() - started)
             self._sessions.keep(claim.agent, claim.step_no + 1)
         return self._finish(running, context, step, shown, time.monotonic() - started)
+
+    def _charge(self, claim: Claim, context: Context, seconds: float) -> None:
+        if claim.key_id is not None:
+            used = Spent(tokens=context.tokens, cost_usd=context.cost_usd, seconds=seconds)
+            self._identity.spend(claim.key_id, used)
 
     def _inbox(self, running: _Running) -> list[Item]:
         """What the step is about: guidance first, then the action."""
@@ -391,8 +425,8 @@ class Worker:
             output=output,
             state=None if step.state is None else _json(dict(step.state)),
             done=bool(step.next and step.next.done),
-            tokens=step.tokens,
-            cost_usd=step.cost_usd,
+            tokens=step.tokens or context.tokens,
+            cost_usd=step.cost_usd or context.cost_usd,
         )
         told = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
         if output is not None and len(output) <= SHOWN:
@@ -424,6 +458,9 @@ class Worker:
             applied = (*running.taken, *running.settled)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
         wait = backoff(claim.attempts)
+        if isinstance(error, LimitExceeded):
+            # A budget of the day begins anew at midnight.
+            wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
         return Finish(
             claim, "delayed", error=text, delay=wait, step=record, events=events, applied=tuple(running.settled)
         )
@@ -442,7 +479,7 @@ class Worker:
                 if ticks or self._said.is_set():
                     self._said.clear()
                     self._hear()
-                if self._news.is_set():
+                if ticks or self._news.is_set():
                     self._news.clear()
                     self._usher.wake()
                 if ticks or self._something_due.is_set():
@@ -453,6 +490,7 @@ class Worker:
                 if now - renewed >= self.lease / 3:
                     renewed = now
                     self._renew()
+                self._identity.write_down()
                 if now - pruned > PRUNE_S:
                     pruned = now
                     self.queue.prune(KEEP_DAYS)
@@ -495,10 +533,6 @@ class Worker:
         after = self.queue.sweep()
         if after is not None:
             self._plan(after)
-        if not self._look and self.queue.waits():
-            # No ring is needed for long: whatever was missed is found here.
-            self._look = True
-            self._bell.set()
 
     def _renew(self) -> None:
         running = self._snapshot()

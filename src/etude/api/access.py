@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from etude.entities import Run
 from etude.errors import Forbidden, LimitExceeded, Unauthorized
 from etude.store.base import MAIN
-from etude.store.identity import ApiKey, Identity, Role, Spent
+from etude.store.identity import ApiKey, Identity, Role, Spent, daily_limits
 
 if TYPE_CHECKING:
     from etude.settings import ServerSettings
@@ -181,34 +181,13 @@ class Gate:
 
     def has_budget(self, caller: Caller) -> bool:
         """Whether what a caller uses in a day is limited."""
-        return any(self._budget(caller).values())
-
-    def _budget(self, caller: Caller) -> dict[str, float]:
         key = caller.key
-        if key is None:
-            return {}
-        return {
-            name: getattr(self._settings, name) if getattr(key.limits, name) is None else getattr(key.limits, name)
-            for name in ("daily_tokens", "daily_cost_usd", "daily_seconds")
-        }
+        return key is not None and any(daily_limits(key, self._settings).values())
 
     def check_budget(self, caller: Caller) -> None:
         """Refuse to begin work once a key has used up its day."""
-        key, limits = caller.key, self._budget(caller)
-        if key is None or not any(limits.values()):
-            return
-        spent = self._identity.spent(key.id)
-        for name, limit in limits.items():
-            used = getattr(spent, name.removeprefix("daily_"))
-            if limit and used >= limit:
-                left = 86_400 - time.time() % 86_400
-                raise LimitExceeded(
-                    f"The key `{key.name}` has used {used:,.6g} of {limit:,.6g} {name.removeprefix('daily_')} today.",
-                    hint="The day ends at midnight UTC; an admin can give the key more.",
-                    limit=name,
-                    value=limit,
-                    retry_after_s=left,
-                )
+        if caller.key is not None:
+            self._identity.check_budget(caller.key, self._settings)
 
     def charge(self, key: ApiKey, run: Run) -> None:
         """Add what a run used to its key's day."""

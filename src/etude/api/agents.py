@@ -12,6 +12,7 @@ from pydantic import Field
 from etude.agents.control import ID, check_reach
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
+from etude.api.runs import check_room
 from etude.api.shapes import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
 from etude.entities import Entity
@@ -101,8 +102,10 @@ async def create_agent(call: AnalystCall, body: AgentRequest, response: Response
 
     def create() -> AgentInfo:
         check_reach(call.app, body.kind, body.config, call.caller.require)
-        return call.app.agents.create(body.kind, body.config, body.id)
+        key = call.caller.key
+        return call.app.agents.create(body.kind, body.config, body.id, key.id if key else None)
 
+    await call.look(check_room, call)
     made = await call.do(create)
     response.headers["Location"] = f"/api/agents/{made.id}"
     return made

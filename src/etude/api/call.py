@@ -58,6 +58,9 @@ class House:
         self.orders = Orders()
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
+        # Agents of a tenant work also where nobody of it has called yet.
+        for tenant in {key.tenant for key in self.identity.keys()}:  # noqa: SIM118 - no dictionary
+            self.observer.watch(tenant)
 
     def ended(self, run: Run) -> None:
         """See to a run that has ended: count it, charge it, trace it."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -60,7 +60,8 @@ async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
     A stream that breaks is taken up again at `/chat/stream/{run_id}`.
     """
     run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
-    return EventStream(call, send_chat(call, run_id, 0, 0, body.cancel_on_disconnect))
+    left = leaving(call, run_id) if body.cancel_on_disconnect else None
+    return EventStream(call, send_chat(call, run_id, 0, 0), left)
 
 
 @router.get("/chat/stream/{run_id}", responses=DOCUMENTED, response_class=Response)
@@ -75,7 +76,7 @@ async def chat_again(
     run = await call.look(call.app.store.run, run_id)
     if run.status in ENDED and run.seq <= seq and not skip:
         return Response(status_code=204)
-    return EventStream(call, send_chat(call, run_id, seq, skip, False))
+    return EventStream(call, send_chat(call, run_id, seq, skip))
 
 
 async def begin_answer(
@@ -136,6 +137,19 @@ def cancelling(call: Call, run_id: str, wanted: bool) -> Iterator[None]:
         watcher.cancel()
 
 
+def leaving(call: Call, run_id: str) -> Callable[[], None]:
+    """What cancels a run whose only listener left: in a thread, for the task of the listener may be ending itself."""
+
+    def cancel() -> None:
+        with contextlib.suppress(EtudeError):
+            call.app.desk.cancel(run_id)
+
+    def leave() -> None:
+        asyncio.get_running_loop().run_in_executor(None, cancel)
+
+    return leave
+
+
 def answer_of(call: Call, run: Run) -> Answered:
     """What came of a question; the error of a run that failed is raised."""
     if run.error is not None:
@@ -167,28 +181,11 @@ def first_rows(call: Call, run: Run) -> Rows | None:
 # The stream.
 
 
-async def send_chat(
-    call: Call, run_id: str, after: int, skip: int, cancel_on_leave: bool
-) -> AsyncGenerator[bytes, None]:
+async def send_chat(call: Call, run_id: str, after: int, skip: int) -> AsyncGenerator[bytes, None]:
     """The events of an answer beyond a place, until the run ends, waits or is paused."""
     yield b"retry: 1000\n\n"
-    ended = False
-    try:
-        async for name, event in chat_events(call, run_id, after, skip):
-            if event is None:
-                yield b": still here\n\n"
-            else:
-                ended = event["type"] == "done"
-                yield to_event(json.dumps(event, ensure_ascii=False), name)
-    finally:
-        if cancel_on_leave and not ended:
-            # The run is left by nobody else: it may be cancelled even where this task is being cancelled itself.
-            asyncio.get_running_loop().run_in_executor(None, _cancel, call, run_id)
-
-
-def _cancel(call: Call, run_id: str) -> None:
-    with contextlib.suppress(EtudeError):
-        call.app.desk.cancel(run_id)
+    async for name, event in chat_events(call, run_id, after, skip):
+        yield b": still here\n\n" if event is None else to_event(json.dumps(event, ensure_ascii=False), name)
 
 
 async def chat_events(

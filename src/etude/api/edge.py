@@ -165,7 +165,7 @@ class Exchange:
             await inner(self._scope, self._take, self._give)
         finally:
             reply = None
-            if self._kept is not None and 0 < self._status < 500 and self._status not in (401, 408, 429):
+            if self._kept is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
                 text = b"".join(self._kept).decode("utf-8")
                 reply = Reply(status=self._status, media=self._media, body=text)
             await look(self._house.identity.keep, owner, name, reply)

@@ -8,7 +8,7 @@ import resource
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -194,13 +194,6 @@ def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool =
         except EtudeError as error:
             logging.getLogger("etude").warning("runs of %s were not taken up again: %s", tenant, error.message)
     listener.run(sockets=[bound])
-
-
-def from_settings() -> Any:
-    """The API by the settings alone, for `--reload`, which starts over in a new process."""
-    from etude.app import App
-
-    return create_app(App(), runs_agents=True)
 
 
 def log_as_json(level: int = logging.INFO) -> None:

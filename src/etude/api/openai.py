@@ -1,6 +1,7 @@
 """The shape of OpenAI's API, thin: text in, text out, so that its SDKs and chat programs attach.
 
-A model is called `etude`, or `etude/DATASET`; a system message cannot change what etude's agent is told.
+A model is called `etude`, or `etude/DATASET`; a system message cannot change what etude's agent is told. A client that
+leaves ends its run, for there is no other way to have the answer.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.chat import answer_of, begin_answer, chat_events, wait_for
-from etude.api.shapes import TEXT, Answered
+from etude.api.chat import begin_answer, cancelling, leaving, wait_for
+from etude.api.shapes import TEXT
+from etude.api.speech import require_answer, speak
 from etude.api.streams import SCHEMA, EventStream
-from etude.errors import Invalid
+from etude.entities import Run
+from etude.errors import EtudeError, Invalid, problem
 
 if TYPE_CHECKING:
     from etude.api.call import Call
 
 MODEL = "etude"
+Finish = Literal["stop", "length", "content_filter"]
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 
@@ -51,12 +55,20 @@ class ChatTurn(_Open):
         return self.content if isinstance(self.content, str) else "".join(p.text for p in self.content or ())
 
 
+class StreamOptions(_Open):
+    """What a stream tells beside the text."""
+
+    include_usage: bool | None = None
+    """Whether its last chunk has the tokens that were used."""
+
+
 class CompletionRequest(_Open):
     """A conversation to go on with."""
 
     model: str = Field(max_length=300)
     messages: Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
 
 
 class ResponseRequest(_Open):
@@ -80,7 +92,7 @@ class Choice(_Open):
 
     index: int = 0
     message: CompletionMessage
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: Finish = "stop"
 
 
 class CompletionUsage(_Open):
@@ -116,7 +128,7 @@ class OutputMessage(_Open):
     type: Literal["message"] = "message"
     id: str
     role: Literal["assistant"] = "assistant"
-    status: Literal["completed"] = "completed"
+    status: Literal["completed", "incomplete"] = "completed"
     content: list[OutputText]
 
 
@@ -128,13 +140,20 @@ class ResponseUsage(_Open):
     total_tokens: int
 
 
+class Incomplete(_Open):
+    """Why an answer ends before its end."""
+
+    reason: Literal["max_output_tokens", "content_filter"]
+
+
 class Responded(_Open):
     """An answer in the shape of responses; `id` is the run's."""
 
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Literal["completed"] = "completed"
+    status: Literal["completed", "incomplete"] = "completed"
+    incomplete_details: Incomplete | None = None
     model: str
     output: list[OutputMessage]
     usage: ResponseUsage
@@ -172,7 +191,7 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     """Go on with a conversation."""
     run_id = await _begin(call, body.model, body.messages, None)
     if body.stream:
-        return EventStream(call, _stream_completion(call, body.model, run_id))
+        return EventStream(call, _stream_completion(call, body, run_id), leaving(call, run_id))
     return to_completion(body.model, await _wait(call, run_id))
 
 
@@ -185,7 +204,7 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
         thread_id = (await call.look(call.app.store.run, body.previous_response_id)).thread_id
     run_id = await _begin(call, body.model, turns, thread_id)
     if body.stream:
-        return EventStream(call, _stream_response(call, body, run_id))
+        return EventStream(call, _stream_response(call, body, run_id), leaving(call, run_id))
     return to_response(body, await _wait(call, run_id))
 
 
@@ -212,71 +231,83 @@ def _recall(call: Call, dataset: str | None, turns: list[ChatTurn]) -> str:
     return thread.id
 
 
-async def _wait(call: Call, run_id: str) -> Answered:
-    return await call.do(answer_of, call, await wait_for(call, run_id))
+async def _wait(call: Call, run_id: str) -> Run:
+    with cancelling(call, run_id, True):
+        return require_answer(await wait_for(call, run_id))
 
 
-def to_completion(model: str, answer: Answered) -> Completion:
+def to_completion(model: str, run: Run) -> Completion:
     """An answer in the shape of chat completions."""
-    used = answer.usage
-    usage = CompletionUsage(
-        prompt_tokens=used.tokens_in, completion_tokens=used.tokens_out, total_tokens=used.tokens_in + used.tokens_out
-    )
-    choice = Choice(message=CompletionMessage(content=answer.text))
-    return Completion(id=answer.run_id, created=int(time.time()), model=model, choices=[choice], usage=usage)
+    choice = Choice(message=CompletionMessage(content=_text(run)), finish_reason=_finish(run))
+    return Completion(id=run.id, created=int(time.time()), model=model, choices=[choice], usage=_usage(run))
 
 
-def to_response(body: ResponseRequest, answer: Answered) -> Responded:
+def to_response(body: ResponseRequest, run: Run) -> Responded:
     """An answer in the shape of responses."""
-    used = answer.usage
-    usage = ResponseUsage(
-        input_tokens=used.tokens_in, output_tokens=used.tokens_out, total_tokens=used.tokens_in + used.tokens_out
-    )
-    message = OutputMessage(id=f"msg_{answer.run_id}", content=[OutputText(text=answer.text)])
+    used, finish = _usage(run), _finish(run)
+    status: Literal["completed", "incomplete"] = "completed" if finish == "stop" else "incomplete"
+    message = OutputMessage(id=f"msg_{run.id}", content=[OutputText(text=_text(run))], status=status)
+    why = None
+    if finish != "stop":
+        why = Incomplete(reason="max_output_tokens" if finish == "length" else "content_filter")
     return Responded(
-        id=answer.run_id,
+        id=run.id,
         created_at=int(time.time()),
+        status=status,
+        incomplete_details=why,
         model=body.model,
         output=[message],
-        usage=usage,
+        usage=ResponseUsage(
+            input_tokens=used.prompt_tokens, output_tokens=used.completion_tokens, total_tokens=used.total_tokens
+        ),
         previous_response_id=body.previous_response_id,
     )
 
 
-async def _texts(call: Call, run_id: str) -> AsyncGenerator[str | dict[str, Any] | None, None]:
-    """The answer's text once it is checked, None while nothing comes, and the problem of a run that failed."""
-    async for _, event in chat_events(call, run_id):
-        match event:
-            case None:
-                yield None
-            case {"type": "result", "text": str(text)}:
-                yield text
-            case {"type": "status", "status": "waiting", "question": str(question)}:
-                yield question
-            case {"type": "done", "error": dict(error)}:
-                yield error
-            case _:
-                continue
+def _text(run: Run) -> str:
+    return (run.question if run.status == "waiting" else run.answer) or ""
 
 
-async def _stream_completion(call: Call, model: str, run_id: str) -> AsyncGenerator[bytes, None]:
-    head = {"id": run_id, "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+def _usage(run: Run) -> CompletionUsage:
+    read, written = run.usage.tokens_in, run.usage.tokens_out
+    return CompletionUsage(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
+
+
+def _finish(run: Run) -> Finish:
+    """Why the model ended its last turn."""
+    turns = [step.turn for step in run.steps if step.turn is not None]
+    stop = turns[-1].stop if turns else "end"
+    return "length" if stop == "length" else "content_filter" if stop == "refused" else "stop"
+
+
+# Streams.
+
+
+async def _stream_completion(call: Call, body: CompletionRequest, run_id: str) -> AsyncGenerator[bytes, None]:
+    counts = body.stream_options is not None and body.stream_options.include_usage
+    head: dict[str, Any] = {"id": run_id, "object": "chat.completion.chunk", "created": int(time.time())}
+    head |= {"model": body.model} | ({"usage": None} if counts else {})
 
     def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
         return _data(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
 
     yield chunk({"role": "assistant", "content": ""})
-    async for text in _texts(call, run_id):
-        match text:
-            case None:
-                yield b": still here\n\n"
-            case dict():
-                yield _data({"error": {"message": text.get("detail", ""), "code": text.get("code"), "type": "etude"}})
-                return
-            case _:
-                yield chunk({"content": text})
-    yield chunk({}, "stop")
-    yield b"data: [DONE]\n\n"
+    try:
+        async for said in speak(call, run_id):
+            match said:
+                case None:
+                    yield b": still here\n\n"
+                case str():
+                    yield chunk({"content": said})
+                case Run():
+                    yield chunk({}, _finish(said))
+                    if counts:
+                        yield _data(head | {"choices": [], "usage": _usage(said).model_dump()})
+        yield b"data: [DONE]\n\n"
+    except EtudeError as error:
+        told = problem(error)
+        kind = "server_error" if told["status"] >= 500 else "invalid_request_error"
+        yield _data({"error": {"message": _explain(told), "type": kind, "param": None, "code": told["code"]}})
 
 
 async def _stream_response(call: Call, body: ResponseRequest, run_id: str) -> AsyncGenerator[bytes, None]:
@@ -294,24 +325,31 @@ async def _stream_response(call: Call, body: ResponseRequest, run_id: str) -> As
     yield event("response.output_item.added", output_index=0, item=item)
     place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
     yield event("response.content_part.added", part=OutputText(text="").model_dump(), **place)
-    said = ""
-    async for text in _texts(call, run_id):
-        match text:
-            case None:
-                yield b": still here\n\n"
-            case dict():
-                error = {"code": str(text.get("code")), "message": text.get("detail", "")}
-                yield event("response.failed", response=begun | {"status": "failed", "error": error})
-                return
-            case _:
-                said += text
-                yield event("response.output_text.delta", delta=text, logprobs=[], **place)
-    yield event("response.output_text.done", text=said, logprobs=[], **place)
-    part = OutputText(text=said).model_dump()
-    yield event("response.content_part.done", part=part, **place)
-    yield event("response.output_item.done", output_index=0, item=item | {"status": "completed", "content": [part]})
-    answer = await _wait(call, run_id)
-    yield event("response.completed", response=to_response(body, answer).model_dump(mode="json"))
+    heard = ""
+    try:
+        async for said in speak(call, run_id):
+            match said:
+                case None:
+                    yield b": still here\n\n"
+                case str():
+                    heard += said
+                    yield event("response.output_text.delta", delta=said, logprobs=[], **place)
+                case Run():
+                    made, part = to_response(body, said), OutputText(text=heard).model_dump()
+                    yield event("response.output_text.done", text=heard, logprobs=[], **place)
+                    yield event("response.content_part.done", part=part, **place)
+                    done = item | {"status": made.status, "content": [part]}
+                    yield event("response.output_item.done", output_index=0, item=done)
+                    # What was said on the way is not part of the answer itself.
+                    yield event(f"response.{made.status}", response=made.model_dump(mode="json"))
+    except EtudeError as error:
+        told = problem(error)
+        failed = {"status": "failed", "error": {"code": told["code"], "message": _explain(told)}}
+        yield event("response.failed", response=begun | failed)
+
+
+def _explain(told: dict[str, Any]) -> str:
+    return f"{told['detail']} {told.get('hint') or ''}".strip()
 
 
 def _data(body: dict[str, Any]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -12,7 +11,7 @@ from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.problems import HttpError
 from etude.api.results import View
-from etude.api.shapes import AnswerRequest, AskedBudget, AskedLimits, Listing, Rows, RunRequest, RunState
+from etude.api.shapes import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, Rows, RunRequest, RunState
 from etude.entities import Artifact, Budget, Limits, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
 
@@ -93,8 +92,8 @@ async def list_runs(
     kind: RunKind | None = None,
     dataset: str | None = None,
     thread_id: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     text: Annotated[str | None, Query(max_length=1000, description="Part of the run's text.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,

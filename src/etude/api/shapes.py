@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from etude.entities import Entity, ResultColumn, RunStatus, Usage
 from etude.store.identity import KeyLimits, Role
@@ -13,6 +14,16 @@ from etude.store.identity import KeyLimits, Role
 T = TypeVar("T")
 TEXT = 200_000
 """The longest question or query."""
+
+
+def _check_moment(text: Any) -> Any:
+    if isinstance(text, str) and not re.match(r"\d{4}-", text):
+        raise ValueError("a date and time is written 2026-01-31T12:00:00Z")
+    return text
+
+
+Moment = Annotated[datetime, BeforeValidator(_check_moment)]
+"""A date and time as the document says; a bare number, which would be read as seconds, is none."""
 
 
 class Body(Entity):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,15 +35,19 @@ router = APIRouter(tags=["streams"])
 
 
 class EventStream(StreamingResponse):
-    """A stream of events. It holds a place among the caller's streams until its client is gone."""
+    """A stream of events. It holds a place among the caller's streams until its client is gone.
+
+    `left` is called where the client goes before the events end.
+    """
 
     media_type = "text/event-stream"
 
-    def __init__(self, call: Call, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, call: Call, events: AsyncGenerator[bytes, None], left: Callable[[], None] | None = None) -> None:
         self._held = ExitStack()
         call.slot.close()
         self._held.enter_context(call.house.gate.inside(call.caller, "stream"))
         self._events = events
+        self._left = left
         super().__init__(events, headers=HEADERS)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -52,7 +56,14 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._held.close()
+            if self._left is not None:
+                self._left()
             await self._events.aclose()
+
+    async def stream_response(self, send: Any) -> None:
+        """Send all events."""
+        await super().stream_response(send)
+        self._left = None
 
 
 def to_event(data: str, name: str) -> bytes:

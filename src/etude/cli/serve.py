@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keys", action="store_true", help="ask for keys on the loopback as well")
     parser.add_argument("--no-keys", action="store_true", help="ask nobody for a key, also beyond the loopback ...")
     parser.add_argument("--open-to-everyone", action="store_true", help="... which has to be said twice")
-    parser.add_argument("--reload", action="store_true", help="start over when the code changes; for developers")
+    parser.add_argument("--reload", action="store_true", help="start over when code or settings change; for developers")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     import os
 
     try:
-        from etude.api.listener import from_settings, is_loopback, log_as_json, serve
+        from etude.api.listener import is_loopback, log_as_json, serve
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
@@ -35,23 +35,31 @@ def run(options: argparse.Namespace) -> None:
     from etude.settings import load_settings
     from etude.sources.source import name_for
 
+    if options.reload:
+        from etude.api.reload import serve_again
+
+        serve_again(_arguments(options))
+        return
     log_as_json()
     settings = load_settings()
     named = {name_for(url): SourceSpec(url=os.path.expanduser(url)) for url in options.source}
     settings = settings.model_copy(update={"sources": settings.sources | named})
     host = options.host or settings.server.host
     port = settings.server.port if options.port is None else options.port
-    if options.reload:
-        import uvicorn
-
-        if not is_loopback(host):
-            raise Invalid("--reload is for the loopback alone.", hint="Leave it out.")
-        uvicorn.run(f"{from_settings.__module__}:from_settings", factory=True, reload=True, host=host, port=port)
-        return
     with App(settings) as app:
         keys = check_access(app, host, options)
         app.pool.warm()
         serve(app, host, port, keys_required=keys, anyone=not keys and not is_loopback(host))
+
+
+def _arguments(options: argparse.Namespace) -> list[str]:
+    """The same options for the process that serves."""
+    flags = [
+        f"--{name.replace('_', '-')}" for name in ("keys", "no_keys", "open_to_everyone") if getattr(options, name)
+    ]
+    given = {"--host": options.host, "--port": options.port}
+    named = [text for name, value in given.items() if value is not None for text in (name, str(value))]
+    return [*flags, *named, "--", *options.source]
 
 
 def check_access(app: App, host: str, options: argparse.Namespace) -> bool:

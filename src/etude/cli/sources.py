@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove.add_argument("name")
     listing = verbs.add_parser("list", help="all named sources")
     for each in (add, show, remove, listing):
+        each.add_argument("--tenant", default="main", help="whose source it is (main)")
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -35,7 +36,8 @@ def run(options: argparse.Namespace) -> None:
     """Do what the verb says."""
     from etude.app import App
 
-    with App() as app:
+    with App() as opened:
+        app = opened.scoped(options.tenant)
         match options.verb:
             case "add":
                 _add(app, options)

@@ -10,16 +10,20 @@ import hmac
 import json
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid, NotFound, Unauthorized
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
 from etude.ids import new_id
 from etude.store.base import MAIN, Page, Store
+
+if TYPE_CHECKING:
+    from etude.settings import ServerSettings
 
 Role = Literal["reader", "analyst", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
@@ -27,6 +31,7 @@ ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
 LOGIN_S = 12 * 3600
 REPLY_S = 24 * 3600
 PREFIX = "etude"
+DAILY = ("daily_tokens", "daily_cost_usd", "daily_seconds")
 BATCH = 100
 """Acts per INSERT: databases limit the number of values of a statement."""
 
@@ -182,6 +187,13 @@ class Identity:
             if not execute(REVOKE, _now(), key_id.removeprefix("key_"), tenant):
                 raise NotFound(f"There is no key `{key_id}` that is not revoked.", hint="`etude keys list`.")
 
+    def key(self, key_id: str) -> ApiKey:
+        """The key of an id, revoked or not."""
+        rows = self._store._read(f"{KEYS} WHERE id = ?", key_id)
+        if not rows:
+            raise NotFound(f"There is no key `{key_id}`.", hint="`etude keys list`.")
+        return _key(rows[0])
+
     def any_key(self) -> bool:
         """Whether there is a key that is not revoked, of whatever tenant."""
         return bool(self._store._read(ANY_KEY))
@@ -198,7 +210,7 @@ class Identity:
         return self._valid(key_id)
 
     def _valid(self, key_id: str) -> ApiKey:
-        key = _key(self._store._read(f"{KEYS} WHERE id = ?", key_id)[0])
+        key = self.key(key_id)
         if key.revoked_at is not None:
             raise Unauthorized(f"The key `{key.name}` was revoked.", hint="Ask for a new one.")
         if key.expires_at is not None and key.expires_at <= _now():
@@ -236,6 +248,24 @@ class Identity:
             waiting = self._spent.get((key_id, _today()), Spent())
         return waiting + Spent(tokens=rows[0][0], cost_usd=rows[0][1], seconds=rows[0][2]) if rows else waiting
 
+    def check_budget(self, key: ApiKey, defaults: ServerSettings) -> None:
+        """Refuse to begin work once a key has used up its day."""
+        limits = daily_limits(key, defaults)
+        if not any(limits.values()):
+            return
+        spent = self.spent(key.id)
+        for name, limit in limits.items():
+            what = name.removeprefix("daily_")
+            used = getattr(spent, what)
+            if limit and used >= limit:
+                raise LimitExceeded(
+                    f"The key `{key.name}` has used {used:,.6g} of {limit:,.6g} {what} today.",
+                    hint="The day ends at midnight UTC; an admin can give the key more.",
+                    limit=name,
+                    value=limit,
+                    retry_after_s=86_400 - time.time() % 86_400,
+                )
+
     def spend(self, key_id: str, used: Spent) -> None:
         """Add to what the key has used today; it is on record after the next `write_down`."""
         with self._lock:
@@ -251,12 +281,22 @@ class Identity:
             self._acts.append(row)
 
     def write_down(self) -> None:
-        """Put on record what was noted and spent."""
+        """Put on record what was noted and spent; what cannot be written now waits for the next time."""
         with self._lock:
             acts, self._acts = self._acts, []
             spent, self._spent = self._spent, {}
         if not acts and not spent:
             return
+        try:
+            self._write(acts, spent)
+        except BaseException:
+            with self._lock:
+                self._acts = acts + self._acts
+                for place, used in spent.items():
+                    self._spent[place] = self._spent.get(place, Spent()) + used
+            raise
+
+    def _write(self, acts: list[tuple[object, ...]], spent: dict[tuple[str, str], Spent]) -> None:
         with self._store._transaction() as execute:
             for start in range(0, len(acts), BATCH):
                 some = acts[start : start + BATCH]
@@ -322,6 +362,12 @@ class Identity:
         """What agents told, newest first."""
         rows, following = self._list(REPORTS, tenant, limit, cursor)
         return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in rows], following)
+
+
+def daily_limits(key: ApiKey, defaults: ServerSettings) -> dict[str, float]:
+    """What a key may use in a day, by name: its own limits, or those of the server; zero means no limit."""
+    own = {name: getattr(key.limits, name) for name in DAILY}
+    return {name: getattr(defaults, name) if limit is None else limit for name, limit in own.items()}
 
 
 def _key(row: tuple[Any, ...]) -> ApiKey:

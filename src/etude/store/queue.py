@@ -11,6 +11,7 @@ actions, everywhere, so that no two transactions wait for each other.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 from abc import ABC, abstractmethod
@@ -30,7 +31,10 @@ Tell = Callable[[str, int], None]
 End = Literal["done", "failed", "cancelled", "delayed", "ready"]
 """How a claim ends; after the last two the action runs again, later or as soon as it is its turn."""
 
+log = logging.getLogger("etude.queue")
+
 LEASE_S = 30.0
+AGAIN_S = 0.5
 BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 60.0
 ATTEMPTS = 3
@@ -46,9 +50,7 @@ BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_
 
 ANY_CLAIMABLE = f"SELECT 1 FROM agents WHERE {CLAIMABLE} LIMIT 1"
 FIND_AGENTS = "SELECT id, no, status FROM agents WHERE tenant = ? AND id {among text} ORDER BY no{lock}"
-LOCK_AGENTS = """SELECT no, status, step_no, tenant, id,
-    EXISTS (SELECT 1 FROM control c WHERE c.agent = agents.no AND c.applied_at IS NULL)
-    FROM agents WHERE no {among int} ORDER BY no{lock}"""
+LOCK_AGENTS = "SELECT no, status, step_no, tenant, id FROM agents WHERE no {among int} ORDER BY no{lock}"
 ADD_ACTIONS = """INSERT INTO actions
         (tenant, id, agent, kind, payload, urgency, created_at, run_after, state, max_attempts)
     SELECT f.tenant, f.id, f.agent, f.kind, f.payload, f.urgency, {now},
@@ -63,19 +65,20 @@ TENANTS = """WITH RECURSIVE t(tenant) AS (SELECT min(tenant) FROM agents UNION A
 SHARES = f"""SELECT f.name, (SELECT count(*) FROM agents WHERE tenant = f.name AND running IS NOT NULL),
     (SELECT count(*) FROM (SELECT 1 FROM agents WHERE tenant = f.name AND {CLAIMABLE} LIMIT ?) x)
     FROM {{rows name text}} f"""
-PICK = f"""SELECT no, head_seq, tenant, id, kind, config, state, step_no, thread_id,
-    EXISTS (SELECT 1 FROM control c WHERE c.agent = agents.no AND c.applied_at IS NULL)
+PICK = f"""SELECT no, head_seq, tenant, id, kind, config, state, step_no, thread_id, key_id
     FROM agents WHERE {CLAIMABLE} AND tenant = ? ORDER BY head_urgency, head_created, head_seq LIMIT ?{{skip}}"""
 TAKE = """UPDATE actions SET state = 'running', attempts = attempts + 1, token = token + 1, worker = ?,
     lease_until = {now} + ? WHERE seq {among int} AND state = 'ready'
-    RETURNING seq, token, id, kind, payload, urgency, created_at, attempts, max_attempts"""
+    RETURNING seq, token, id, kind, payload, urgency, created_at, attempts, max_attempts,
+        EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
 MARK = f"UPDATE agents SET running = f.action, {BEST} FROM {{rows agent int, action int}} f WHERE agents.no = f.agent"
 
 FINISH = """UPDATE actions SET state = f.state, last_error = coalesce(f.error, actions.last_error),
     run_after = CASE WHEN f.state = 'delayed' THEN {now} + f.delay END, attempts = actions.attempts - f.refund,
     processed_at = CASE WHEN f.state IN ('ready', 'delayed') THEN NULL ELSE {now} END, worker = NULL, lease_until = NULL
     FROM {rows seq int, token int, state text, error text, delay real, refund int} f
-    WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running' RETURNING actions.seq"""
+    WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
+    RETURNING actions.seq, EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
 FREE = f"""UPDATE agents SET running = NULL, {BEST},
     status = CASE WHEN agents.status = 'destroying' THEN 'destroyed' ELSE agents.status END,
     state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
@@ -156,6 +159,8 @@ class Claim:
     created_at: float
     attempts: int
     max_attempts: int
+    told: bool
+    """Whether something was said to the agent that no step has taken in."""
     agent: int
     tenant: str
     agent_id: str
@@ -164,8 +169,8 @@ class Claim:
     state: str
     step_no: int
     thread_id: str | None
-    told: bool
-    """Whether something was said to the agent that no step has taken in."""
+    key_id: str | None
+    """Whose day the step counts against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +354,16 @@ class Queue:
         return lambda: self._tells.remove(tell)
 
     def _listen(self) -> None:
-        self._dialect.listen(self.origin, self._tell, lambda: self._closed.is_set() or self._owner._closed)
+        def ended() -> bool:
+            return bool(self._closed.is_set() or self._owner._closed)
+
+        while not ended():
+            try:
+                self._dialect.listen(self.origin, self._tell, ended)
+            except Exception:
+                # Whatever it was: a process that no longer hears would be slow and nobody would know why.
+                log.exception("the bells are listened to again")
+                self._closed.wait(AGAIN_S)
 
     def _tell(self, kind: str, agent: int) -> None:
         for tell in list(self._tells):
@@ -411,11 +425,13 @@ class Queue:
             (f.claim.seq, f.claim.token, ends[f.claim.seq], clean(f.error), f.delay, int(f.end == "ready"))
             for f in finished
         ]
-        accepted = {seq for (seq,) in work(FINISH, *work.rows(rows))}
+        # With whether something was said to the agent; asked now that it is locked, when nothing more can be said.
+        accepted = {seq: bool(told) for seq, told in work(FINISH, *work.rows(rows))}
         kept = [f for f in finished if f.claim.seq in accepted]
         if kept:
             self._record(work, kept, agents)
-            self._plan(work, kept, ends, agents)
+            told = [f.claim.agent for f in kept if accepted[f.claim.seq] and ends[f.claim.seq] != "ready"]
+            self._plan(work, kept, ends, agents, told)
             work.do(FREE, *work.rows([_freed(f) for f in kept]))
             work.add_events([(f.claim.tenant, f.claim.agent_id, e.topic, e.body) for f in kept for e in f.events])
         return [f for f in finished if f.claim.seq not in accepted]
@@ -435,7 +451,14 @@ class Queue:
         if applied:
             work.do(APPLY, work.list(applied))
 
-    def _plan(self, work: Transaction, kept: Sequence[Finish], ends: dict[int, str], agents: dict[int, _Agent]) -> None:
+    def _plan(
+        self,
+        work: Transaction,
+        kept: Sequence[Finish],
+        ends: dict[int, str],
+        agents: dict[int, _Agent],
+        told: Sequence[int],
+    ) -> None:
         """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""
         ticks = {
             f.claim.agent: REST_S if f.tick is None else f.tick
@@ -445,7 +468,6 @@ class Queue:
         dropped = [f.claim.agent for f in kept if f.drop_tick or f.claim.agent in ticks]
         if dropped:
             work.do(DROP_TICKS, work.list(dropped))
-        told = [f.claim.agent for f in kept if agents[f.claim.agent].told and ends[f.claim.seq] != "ready"]
         woken = [no for (no,) in work(WAKING, work.list(told))] if told else []
         planned = [(no, "tick", URGENCY, delay) for no, delay in ticks.items()]
         planned += [(no, "wake", WAKE_URGENCY, 0.0) for no in woken]
@@ -578,7 +600,6 @@ class _Agent:
     step_no: int
     tenant: str
     id: str
-    told: bool
 
 
 class Transaction:
@@ -609,7 +630,7 @@ class Transaction:
     def lock(self, agents: set[int]) -> dict[int, _Agent]:
         """Lock agents until the transaction ends; what they are now."""
         found = self(LOCK_AGENTS, self.list(sorted(agents)))
-        return {no: _Agent(status, step, tenant, name, bool(told)) for no, status, step, tenant, name, told in found}
+        return {no: _Agent(*rest) for no, *rest in found}
 
     def add_actions(self, actions: Iterator[tuple[object, ...]]) -> None:
         """Add actions of agents that are locked: tenant, id, agent, kind, payload, urgency, delay, attempts."""

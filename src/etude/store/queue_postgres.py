@@ -9,11 +9,13 @@ from contextlib import ExitStack, contextmanager
 from etude.errors import Unavailable
 from etude.store.base import Execute, Rows, check_values
 from etude.store.postgres import _statement
-from etude.store.queue import Dialect, NewAction, Ring, Tell
+from etude.store.queue import AGAIN_S, Dialect, NewAction, Ring, Tell
 
 CHANNEL = "etude_queue"
 TYPES = {"int": "bigint", "real": "double precision", "text": "text"}
 NOTIFY = "SELECT pg_notify(?, ?)"
+# It may have waited for the agent's lock, while the head changed. What is asked of `agents` after WHERE is asked of the
+# row as it was before the wait; only what is set sees the row as it is. So the heads are compared where they are set.
 ADD_ONE = """WITH g AS (SELECT no, status FROM agents WHERE tenant = ? AND id = ? FOR NO KEY UPDATE),
     i AS (INSERT INTO actions
             (tenant, id, agent, kind, payload, urgency, created_at, run_after, state, max_attempts)
@@ -21,14 +23,15 @@ ADD_ONE = """WITH g AS (SELECT no, status FROM agents WHERE tenant = ? AND id = 
             CASE WHEN d.delay > 0 THEN 'delayed' ELSE 'ready' END, ?
         FROM g, (SELECT ?::double precision AS delay) d WHERE g.status IN ('active', 'paused')
         ON CONFLICT (tenant, id) DO NOTHING RETURNING agent, urgency, created_at, seq, state),
-    u AS (UPDATE agents SET head_urgency = i.urgency, head_created = i.created_at, head_seq = i.seq
-        FROM i WHERE agents.no = i.agent AND i.state = 'ready' AND (agents.head_seq IS NULL OR
-            (i.urgency, i.created_at, i.seq) < (agents.head_urgency, agents.head_created, agents.head_seq))
-        RETURNING agents.status = 'active' AND agents.running IS NULL AS idle),
+    u AS (UPDATE agents SET (head_urgency, head_created, head_seq) = (SELECT h.urgency, h.created, h.seq
+            FROM (VALUES (agents.head_urgency, agents.head_created, agents.head_seq),
+                (i.urgency, i.created_at, i.seq)) h(urgency, created, seq)
+            WHERE h.seq IS NOT NULL ORDER BY h.urgency, h.created, h.seq LIMIT 1)
+        FROM i WHERE agents.no = i.agent AND i.state = 'ready'
+        RETURNING agents.status = 'active' AND agents.running IS NULL AND agents.head_seq = i.seq AS idle),
     r AS (SELECT 1 FROM u WHERE idle UNION ALL SELECT 1 FROM i WHERE state = 'delayed')
     SELECT EXISTS (SELECT 1 FROM g WHERE status IN ('active', 'paused')), (SELECT count(pg_notify(?, ?)) FROM r)"""
 LISTEN = f"LISTEN {CHANNEL}"
-AGAIN_S = 0.5
 
 
 class PostgresDialect(Dialect):

@@ -28,7 +28,8 @@ from etude.store.queue import (
 Status = Literal["active", "paused", "destroying", "destroyed"]
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
 
-ADD = """INSERT INTO agents (tenant, id, kind, config, created_at, updated_at) VALUES (?, ?, ?, ?, {now}, {now})
+ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, created_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, {now}, {now})
     ON CONFLICT (tenant, id) DO NOTHING RETURNING no"""
 LOCK = "SELECT no, status, running, step_no FROM agents WHERE tenant = ? AND id = ?{lock}"
 SELECT = """SELECT no, id, kind, config, status, running, head_seq, done, step_no, tokens, cost_usd, thread_id,
@@ -186,10 +187,10 @@ class Roster:
 
     # Verbs.
 
-    def create(self, agent_id: str, kind: str, config: dict[str, Any]) -> None:
-        """A new agent, whose first step is due."""
+    def create(self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None) -> None:
+        """A new agent, whose first step is due; what its steps use counts against the key."""
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, json.dumps(config))
+            rows = work(ADD, self.queue.tenant, agent_id, kind, json.dumps(config), key_id)
             if not rows:
                 raise Conflict(f"There is an agent `{agent_id}` already.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")

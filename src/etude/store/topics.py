@@ -19,8 +19,10 @@ SETTLE_S = 2.0
 
 READ = """SELECT id, tenant, topic, agent, body, created_at, CASE WHEN created_at > {now} - ? THEN 1 ELSE 0 END
     FROM hub_events WHERE id > ? ORDER BY id LIMIT ?"""
+READ_AGENT = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_events
+    WHERE tenant = ? AND agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
 BOUNDS = "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM hub_events WHERE tenant = ? AND agent = ?"
-LAST = "SELECT coalesce(max(id), 0) FROM hub_events"
+SETTLED = "SELECT coalesce(max(id), 0) FROM hub_events WHERE created_at <= {now} - ?"
 
 
 class HubEvent(Entity):
@@ -53,9 +55,9 @@ class Topics:
         with self.queue.transaction() as work:
             work.add_events([(self.queue.tenant, agent, topic, text)])
 
-    def last(self) -> int:
-        """The highest id."""
-        return int(self.queue.read(LAST)[0][0])
+    def last_settled(self) -> int:
+        """The highest id so old that none below it can still come."""
+        return int(self.queue.read(SETTLED, SETTLE_S)[0][0])
 
     def bounds(self, tenant: str, agent: str) -> tuple[int, int]:
         """The first id of an agent's events, that it was created, and the last."""
@@ -65,6 +67,10 @@ class Topics:
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """The events after an id, in order. One whose predecessor may still come is not told yet."""
         return [_event(row) for row in settled(self.queue.read(READ, SETTLE_S, after, limit), after)]
+
+    def read_agent(self, tenant: str, agent: str, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
+        """The events of one agent after an id, up to one that was read before, in order."""
+        return [_event(row) for row in self.queue.read(READ_AGENT, tenant, agent, after, last, limit)]
 
 
 def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:

@@ -169,6 +169,21 @@ def test_a_run_that_a_crash_left_behind_is_gone_on_with(
     assert app.store.run(run_id).status == "succeeded"
 
 
+def test_a_cell_whose_end_was_not_heard_of_does_not_run_twice(app: App, agents: Agents, stock: str) -> None:
+    cell = "PYTHON: x.append(len(x) + 1)\nx"
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = [1]"]}, id="a")
+        done(agents)
+    # The step that asked this died right after.
+    lost = app.ask(stock, cell, thread_id=agents.get("a").thread_id)
+    assert lost.text.strip() == "[1, 2]"
+    with Worker(app, agents.queue):
+        for expected in ("[1, 2]", "[1, 2, 3]"):
+            agents.wait(agents.message("a", cell))
+            wait_until(lambda: agents.get("a").activity == "done")
+            assert agents.state("a")["document"].rstrip().endswith(expected)
+
+
 def test_it_must_want_something(agents: Agents) -> None:
     with pytest.raises(Invalid, match="give `goal` or `questions`"):
         agents.create("analyst", {"source": "x", "goal": "  "})

@@ -33,6 +33,12 @@ def test_it_keeps_the_catalog_fresh(app: App, agents: Agents, tmp_path: Path) ->
         (event,) = told.read(timeout=90)
         assert event.body["count"] == second["changes"] > 0
         assert any("shelf" in text for text in event.body["changes"])
+        (path / "cellar.csv").write_text("no\n1\n")
+        # The step that made this one was killed before it could tell.
+        app.cataloger.run(str(path), model="offline")
+        assert agents.wait(agents.message("c", "now")).state == "done"
+        (event,) = told.read(timeout=90)
+        assert any("cellar" in text for text in event.body["changes"])
     assert agents.get("c").activity == "waiting"
 
 

@@ -94,6 +94,7 @@ class Analyst(Kind[AnalystConfig]):
             "asked": 0,
             "found": 0,
             "waiting": None,
+            "noted": None,
             "enough": False,
             "document": f"# {title}\n",
         }
@@ -117,7 +118,7 @@ class Analyst(Kind[AnalystConfig]):
 
     def _ask(self, ctx: Context, memory: dict[str, Any], asked: str) -> Step:
         steer, said = self._steering(ctx, memory)
-        answer = question.ask(ctx, self.config.source, asked, self.config.model, steer)
+        answer = question.ask(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
         self._heed(memory, said)
         return self._note(memory, asked, answer)
 
@@ -134,6 +135,7 @@ class Analyst(Kind[AnalystConfig]):
     def _note(self, memory: dict[str, Any], asked: str, answer: Answer) -> Step:
         """Write down what was found, or what the run needs to know."""
         usage = answer.run.usage
+        memory["noted"] = answer.run_id
         output: dict[str, Any] = {"run_id": answer.run_id, "asked": asked}
         cost: dict[str, Any] = {"tokens": usage.tokens_in + usage.tokens_out, "cost_usd": usage.cost_usd}
         if answer.status == "waiting":

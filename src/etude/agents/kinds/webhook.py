@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import os
-import socket
+import ssl
 import time
-import urllib.error
-import urllib.request
 from fnmatch import fnmatchcase
+from http.client import HTTPConnection, HTTPException
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from etude.agents.address import connect
 from etude.agents.base import IDLE, Context, Item, Kind, Next, Step
 from etude.entities import Entity
-from etude.errors import Invalid, Refused, Unavailable
+from etude.errors import Invalid, Unavailable
 from etude.store.queue import Queue, backoff
 from etude.store.topics import HubEvent, Topics
 
@@ -45,8 +44,9 @@ class WebhookConfig(Entity):
     @classmethod
     def _is_web(cls, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("give an http or https URL")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError("give an http or https URL, without a user")
+        _ = parts.port  # which raises where it is none
         return url
 
 
@@ -68,7 +68,7 @@ class Webhook(Kind[WebhookConfig]):
                 ctx.check()
                 if self._wants(ctx, event):
                     try:
-                        self._deliver(event)
+                        self._deliver(ctx, event)
                         failures, since, sent = 0, None, sent + 1
                     except Unavailable as problem:
                         since = since or time.time()
@@ -88,7 +88,7 @@ class Webhook(Kind[WebhookConfig]):
             and any(fnmatchcase(event.topic, pattern) for pattern in self.config.topics)
         )
 
-    def _deliver(self, event: HubEvent) -> None:
+    def _deliver(self, ctx: Context, event: HubEvent) -> None:
         body = event.model_dump_json(exclude={"tenant"}).encode()
         headers = {
             "Content-Type": "application/json",
@@ -97,16 +97,13 @@ class Webhook(Kind[WebhookConfig]):
             "X-Etude-Topic": event.topic,
             "X-Etude-Signature": sign(self._secret(), body, int(time.time())),
         }
-        _check_host(urlsplit(self.config.url).hostname or "")
-        request = urllib.request.Request(self.config.url, body, headers, method="POST")  # noqa: S310 - checked
         try:
-            with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
-                answer.read(1)
-        except (OSError, ValueError) as error:
-            status = f" with status {error.code}" if isinstance(error, urllib.error.HTTPError) else ""
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            raise Unavailable(f"`{self.config.url}` did not take event {event.id}{status}.") from None
+            status = post(self.config.url, body, headers, ctx.app.settings.agents.webhook_allow)
+        except (OSError, HTTPException):
+            raise Unavailable(f"`{self.config.url}` did not take event {event.id}.") from None
+        # Where events go is what was configured: whoever sends them on elsewhere has not taken them.
+        if not 200 <= status < 300:
+            raise Unavailable(f"`{self.config.url}` did not take event {event.id}, with status {status}.")
 
     def _secret(self) -> str:
         if not self.config.secret.startswith("env:"):
@@ -117,24 +114,21 @@ class Webhook(Kind[WebhookConfig]):
         return os.environ[name]
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: where events go is what was configured."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
-
-
-def _check_host(host: str) -> None:
+def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...]) -> int:
+    """Send a body to a URL whose address may be reached; the status of the answer."""
+    parts = urlsplit(url)
+    host, secure = parts.hostname or "", parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    link = HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        raise Unavailable(f"`{host}` cannot be found.") from None
-    # The services of a cloud's machines, which hand out credentials, are at link-local addresses.
-    if any(ipaddress.ip_address(str(address).partition("%")[0]).is_link_local for address in found):
-        raise Refused(f"`{host}` is an address of the machine's own network.", hint="Give one that others can reach.")
+        link.sock = connect(host, port, allow, TIMEOUT_S)
+        if secure:
+            link.sock = ssl.create_default_context().wrap_socket(link.sock, server_hostname=host)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        link.request("POST", path, body, headers)
+        return link.getresponse().status
+    finally:
+        link.close()
 
 
 def sign(secret: str, body: bytes, at: int) -> str:
