@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from etude.api.results import View, as_json
 from etude.api.runs import lower
@@ -20,73 +20,76 @@ if TYPE_CHECKING:
     from etude.sources.source import Begun
 
 PATIENCE_S = 0.2
-"""How long a request takes before it is looked whether its client still waits."""
+"""How long a moment is."""
 SHORT = 8192
 """A longer query might not be sent in a moment."""
 
 
 async def run_query(call: Call, body: SqlRequest) -> bytes:
     """The first rows of a query, as JSON. Where it is not recorded, it ends with its client."""
-    with watching(call) as departure:
+    with Wait(call) as wait:
         async with call.house.queries:
-            departure.check()
-            rows = await run_at_once(call, body, departure)
-            return rows if rows is not None else await call.do(run_in_thread, call, body, departure)
+            wait.check()
+            rows = await run_at_once(call, body, wait)
+            return rows if rows is not None else await call.do(run_in_thread, call, body, wait)
 
 
-class Departure:
-    """Whether the client of a request has left, for those who work for it alone."""
+class Wait:
+    """A request that waits for its answer. Most have it in a moment; others are watched for whether they still wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+        self._watcher: asyncio.Task[None] | None = None
         self._left = False
-        self._stops: list[Callable[[], None]] = []
+        self.on_long: Callable[[], None] | None = None
+        """Called when it takes longer than a moment."""
+        self.on_left: Callable[[], None] | None = None
+        """Called when nobody waits any more: whatever is done for the client alone stops."""
 
-    def leave(self) -> None:
-        """The client has left: whatever is done for it stops."""
-        self._left = True
-        for stop in self._stops:
-            stop()
+    def __enter__(self) -> Self:
+        self._timer = self._loop.call_later(PATIENCE_S, self._begin_watch)
+        return self
 
-    def heed(self, stop: Callable[[], None]) -> None:
-        """Have `stop` called when the client leaves."""
-        self._stops.append(stop)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if kind is asyncio.CancelledError:
+            self._leave()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes longer than a moment."""
+        return self._watcher is not None
 
     def check(self, *_: object) -> None:
         """Raise where the client has left."""
         if self._left:
             raise Cancelled("The client left before the answer was there.")
 
+    def _begin_watch(self) -> None:
+        self._watcher = self._loop.create_task(self._watch())
+        if self.on_long is not None:
+            self.on_long()
 
-@contextlib.contextmanager
-def watching(call: Call) -> Iterator[Departure]:
-    """Look whether the client still waits while the block runs; from some time on, for most are answered before."""
-    departure, watchers = Departure(), []
-    loop = asyncio.get_running_loop()
+    async def _watch(self) -> None:
+        await self._call.disconnected()
+        self._leave()
 
-    async def watch() -> None:
-        await call.disconnected()
-        departure.leave()
-
-    timer = loop.call_later(PATIENCE_S, lambda: watchers.append(loop.create_task(watch())))
-    try:
-        yield departure
-    except asyncio.CancelledError:
-        departure.leave()
-        raise
-    finally:
-        timer.cancel()
-        for watcher in watchers:
-            watcher.cancel()
+    def _leave(self) -> None:
+        self._left = True
+        if self.on_left is not None:
+            self.on_left()
 
 
-async def run_at_once(call: Call, body: SqlRequest, departure: Departure) -> bytes | None:
+async def run_at_once(call: Call, body: SqlRequest, wait: Wait) -> bytes | None:
     """Run a query without a thread, which costs more than a small query; None where something must be looked up."""
-    limits = lower(call.app.settings.limits, body.limits)
     if _is_recorded(call, body) or body.dataset is None or body.thread_id or call.house.gate.has_budget(call.caller):
         return None
     if len(body.query) > SHORT:
         return None
-    begun = call.app.begin_sql(body.dataset, body.query, limits)
+    begun = call.app.begin_sql(body.dataset, body.query, lower(call.app.settings.limits, body.limits))
     if begun is None:
         return None
     query, finish = begun
@@ -99,10 +102,10 @@ async def run_at_once(call: Call, body: SqlRequest, departure: Departure) -> byt
         with contextlib.closing(query.answer.batches):  # type: ignore[type-var]
             return as_json(finish(), View(limit=body.limit), None)
 
-    departure.heed(query.answer.cancel)
+    wait.on_left = query.answer.cancel
     with charged(call):
         try:
-            return read() if await is_small(query, limits.timeout_s, departure) else await call.do(read)
+            return read() if await has_small_answer(query, wait) else await call.do(read)
         except BaseException:
             query.answer.cancel()
             if taken.acquire(blocking=False):
@@ -110,7 +113,26 @@ async def run_at_once(call: Call, body: SqlRequest, departure: Departure) -> byt
             raise
 
 
-def run_in_thread(call: Call, body: SqlRequest, departure: Departure) -> bytes:
+async def has_small_answer(query: Begun, wait: Wait) -> bool:
+    """Wait for an answer, but not for long; whether it is there and can be read in a moment."""
+    loop = asyncio.get_running_loop()
+    there, place = loop.create_future(), query.engine.fileno()
+
+    def decide() -> None:
+        if not there.done():  # both may be due in the same turn of the loop
+            there.set_result(None)
+
+    wait.on_long = decide
+    loop.add_reader(place, decide)
+    try:
+        if not wait.is_long:
+            await there
+    finally:
+        loop.remove_reader(place)
+    return query.engine.has_small_answer()
+
+
+def run_in_thread(call: Call, body: SqlRequest, wait: Wait) -> bytes:
     """Run a query and wait for whatever it takes."""
     call.house.gate.check_budget(call.caller)
     recorded = _is_recorded(call, body)
@@ -121,34 +143,13 @@ def run_in_thread(call: Call, body: SqlRequest, departure: Departure) -> bytes:
             limits=lower(call.app.settings.limits, body.limits) if body.limits else None,
             thread_id=call.thread(body.thread_id),
             record=recorded,
-            on_progress=None if recorded else departure.check,
+            on_progress=None if recorded else wait.check,
         )
         return as_json(result, View(limit=body.limit), None)
 
 
 def _is_recorded(call: Call, body: SqlRequest) -> bool:
     return body.record and call.app.settings.record
-
-
-async def is_small(query: Begun, timeout_s: float, departure: Departure) -> bool:
-    """Wait for an answer, or for its time to end; whether it can be read in a moment."""
-    loop = asyncio.get_running_loop()
-    there, place = loop.create_future(), query.engine.fileno()
-
-    def decide(came: bool) -> None:
-        if not there.done():  # several may be due in the same turn of the loop
-            there.set_result(came)
-
-    late = loop.call_later(timeout_s, decide, False)
-    loop.add_reader(place, decide, True)
-    departure.heed(lambda: decide(False))
-    try:
-        came = await there
-    finally:
-        late.cancel()
-        loop.remove_reader(place)
-    departure.check()
-    return came and query.engine.has_small_answer()
 
 
 @contextlib.contextmanager
