@@ -40,9 +40,9 @@ def measure() -> list[Figure]:
             figures.append(Figure(f"interrupt until the next step has the guidance, {name}", here, None, "ms", most=50))
             figures.append(Figure(f"the same from another process, {name}", across, None, "ms", most=100))
         for name, place in {"SQLite": str(Path(folder) / "many.db"), "Postgres": create()}.items():
-            figures.append(
-                Figure(f"1,000 agents at work again after kill -9, {name}", restore(place), None, "s", most=1)
-            )
+            held, stepped = restore(place)
+            figures.append(Figure(f"1,000 agents held again after kill -9, {name}", held, None, "s", most=1))
+            figures.append(Figure(f"the same until each has made a step, {name}", stepped, None, "s", most=1))
         for name, place in {"SQLite": str(Path(folder) / "idle.db"), "Postgres": create()}.items():
             none, many = (idle(place, count) for count in (0, 10_000))
             figures.append(Figure(f"an idle worker without agents, {name}", none, None, "% CPU"))

@@ -25,8 +25,8 @@ from bench.figure import Figure
 
 DRIVER = str(Path(__file__).with_name("queue_engines.py"))
 PEERS = ("pgqueuer", "procrastinate", "dbos", "absurd")
-PROBES, PACE_S, ROUNDS = 30, 0.03, 3
-ACTIONS = 500
+PROBES, PACE_S, ROUNDS = 30, 0.03, 5
+ACTIONS = 1000
 FEWER = {"dbos": 200}
 
 
