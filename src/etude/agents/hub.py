@@ -12,7 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Any, Self
 
 from etude.errors import Conflict, Unavailable
@@ -24,7 +26,7 @@ log = logging.getLogger("etude.agents")
 
 KEPT = 4096
 LOOK_S = 0.5
-BREATH_S = 0.005
+BREATH_S = 0.02
 AT_ONCE = 1000
 GOES_ON = ("agent.resumed", "agent.interrupted")
 """After these a webhook that was paused looks for what came meanwhile."""
@@ -121,7 +123,7 @@ class Hub:
     ) -> Subscription:
         """Events whose topic fits one of the patterns, such as `agent.*`; after an id, or from now on."""
         owner = self._queue.tenant if tenant is None else tenant
-        return Subscription(self, tuple(topics), agent, owner, self._at if after is None else after)
+        return Subscription(self, Interest(owner, tuple(topics), agent), self._at if after is None else after)
 
     def on_news(self, ready: Callable[[], None]) -> Callable[[], None]:
         """Have `ready` called, from another thread, whenever there is news; call what it returns to stop that."""
@@ -136,7 +138,8 @@ class Hub:
         with self._news:
             last = self._at
             if after >= self._from:
-                return [event for event in self._kept if event.id > after], max(after, last)
+                newer = list(takewhile(lambda event: event.id > after, reversed(self._kept)))
+                return newer[::-1], max(after, last)
         if agent is None:
             events = self.topics.read(after, AT_ONCE)
             return events, events[-1].id if events else last
@@ -150,23 +153,34 @@ class Hub:
             return self._at > after
 
 
-class Subscription:
-    """A place in the stream of events. `at` is the last id that was read: give it as `after` to go on later."""
+@dataclass(frozen=True)
+class Interest:
+    """Which events somebody asks for."""
 
-    def __init__(self, hub: Hub, topics: tuple[str, ...], agent: str | None, tenant: str, after: int) -> None:
-        self._hub = hub
-        self._topics = topics
-        self._agent = agent
-        self._tenant = tenant
-        self.at = after
+    tenant: str
+    topics: tuple[str, ...]
+    agent: str | None = None
 
     def fits(self, event: HubEvent) -> bool:
         """Whether the event is one of those asked for."""
         return (
-            event.tenant == self._tenant
-            and (self._agent is None or event.agent == self._agent)
-            and any(fnmatchcase(event.topic, pattern) for pattern in self._topics)
+            event.tenant == self.tenant
+            and (self.agent is None or event.agent == self.agent)
+            and any(fnmatchcase(event.topic, pattern) for pattern in self.topics)
         )
+
+
+class Subscription:
+    """A place in the stream of events. `at` is the last id that was read: give it as `after` to go on later."""
+
+    def __init__(self, hub: Hub, interest: Interest, after: int) -> None:
+        self._hub = hub
+        self._interest = interest
+        self.at = after
+
+    def fits(self, event: HubEvent) -> bool:
+        """Whether the event is one of those asked for."""
+        return self._interest.fits(event)
 
     def read(self, timeout: float = 0.0) -> list[HubEvent]:
         """The events that have come since the last call; waits for one at most so long."""
@@ -178,7 +192,7 @@ class Subscription:
                 return found
 
     def _take(self) -> list[HubEvent]:
-        events, self.at = self._hub.since(self.at, self._tenant, self._agent)
+        events, self.at = self._hub.since(self.at, self._interest.tenant, self._interest.agent)
         return [event for event in events if self.fits(event)]
 
     def __iter__(self) -> Iterator[HubEvent]:
@@ -189,24 +203,29 @@ class Subscription:
 class Usher:
     """Wakes the webhooks of all tenants that an event is for."""
 
-    def __init__(self, hub: Hub, roster: Roster) -> None:
-        self._hub = hub
+    def __init__(self, roster: Roster) -> None:
         self._roster = roster
+        self._topics = Topics(roster.queue)
         self._at: int | None = None
 
     def wake(self) -> None:
         """Look at the news; the first time, wake all: something may have come while nobody looked."""
+        listening = self._roster.listening()
+        if not listening:
+            self._at = None  # what comes meanwhile is read for nobody
+            return
         if self._at is None:
-            at = self._hub.at
-            for tenant, agent_id, _ in self._roster.listening():
+            at = self._topics.last_settled()
+            for tenant, agent_id, _ in listening:
                 self._send(tenant, agent_id, None)
             self._at = at
-        while self._at < self._hub.at:
-            events, at = self._hub.since(self._at)
+        while events := self._topics.read(self._at, AT_ONCE):
+            at = events[-1].id
+            # Asked again: one that came after the first look may have missed what was read since.
             for tenant, agent_id, config in self._roster.listening():
-                place = Subscription(self._hub, tuple(config["topics"]), config["agent"], tenant, 0)
-                own = Subscription(self._hub, GOES_ON, agent_id, tenant, 0)
-                if any(place.fits(event) or own.fits(event) for event in events):
+                asked = Interest(tenant, tuple(config["topics"]), config["agent"])
+                own = Interest(tenant, GOES_ON, agent_id)
+                if any(asked.fits(event) or own.fits(event) for event in events):
                     self._send(tenant, agent_id, f"deliver:{agent_id}:{at}")
             # Only now: where the store was away, they are woken again.
             self._at = at

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
 from etude.agents.base import Context, Item, Kind, Step
-from etude.agents.hub import Hub, Usher
+from etude.agents.hub import BREATH_S, Usher
 from etude.cancellation import Cancellation
 from etude.errors import EtudeError, LimitExceeded, Unavailable, problem
 from etude.store.identity import Identity, Spent
@@ -41,7 +41,7 @@ KEEP_DAYS = 30.0
 PRUNE_S = 3600.0
 SHORT_S = 0.005
 PASSED_S = 0.005
-AHEAD = 2
+AHEAD = 5
 """So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
 SHOWN = 4000
 """An output of more characters than this is told without its text; it is in the step."""
@@ -91,7 +91,6 @@ class Worker:
         app: Any,
         queue: Queue | None = None,
         *,
-        hub: Hub | None = None,
         identity: Identity | None = None,
         slots: int = SLOTS,
         lease: float = LEASE_S,
@@ -125,10 +124,7 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._sessions = _Sessions()
         self._unlisten: Callable[[], None] | None = None
-        self._deaf: Callable[[], None] | None = None
-        self._hub = hub or Hub(self.queue)
-        self._owns_hub = hub is None
-        self._usher = Usher(self._hub, self.roster)
+        self._usher = Usher(self.roster)
         self._news = threading.Event()
         self._said = threading.Event()
 
@@ -140,9 +136,6 @@ class Worker:
         self._pulse_bell.set()  # what was left behind is taken over at once
         self._unlisten = self.queue.listen(self._on_ring)
         self._news.set()
-        if self._owns_hub:
-            self._hub.start()
-        self._deaf = self._hub.on_news(self._on_news)
         loops = [self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots]
         for loop in loops:
             thread = threading.Thread(
@@ -188,10 +181,6 @@ class Worker:
             self._work.put(None)
         for thread in self._threads[:2]:
             thread.join(5.0)
-        if self._deaf:
-            self._deaf()
-        if self._owns_hub:
-            self._hub.close()
         if self._unlisten:
             self._unlisten()
         with suppress(EtudeError):  # the store is gone, and with it what was spent in the last moment
@@ -223,10 +212,9 @@ class Worker:
         if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
             self._said.set()
             self._pulse_bell.set()
-
-    def _on_news(self) -> None:
-        self._news.set()
-        self._pulse_bell.set()
+        if kind in ("event", "all") and not self._news.is_set():
+            self._news.set()
+            self._pulse_bell.set()
 
     # The dispatcher.
 
@@ -468,10 +456,11 @@ class Worker:
     # The pulse.
 
     def _pulse(self) -> None:
-        swept = renewed = -math.inf
+        swept = renewed = looked = -math.inf
         pruned = time.monotonic()
         while not self._stopped.is_set():
-            self._pulse_bell.wait(LOOK_S)
+            # What comes in one breath is looked at in one.
+            self._pulse_bell.wait(BREATH_S if self._news.is_set() else LOOK_S)
             self._pulse_bell.clear()
             now = time.monotonic()
             try:
@@ -479,7 +468,8 @@ class Worker:
                 if ticks or self._said.is_set():
                     self._said.clear()
                     self._hear()
-                if ticks or self._news.is_set():
+                if ticks or (self._news.is_set() and now - looked >= BREATH_S):
+                    looked = now
                     self._news.clear()
                     self._usher.wake()
                 if ticks or self._something_due.is_set():

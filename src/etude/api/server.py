@@ -56,7 +56,7 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
     identity = Identity(app.store)
     traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
     gate, hub = Gate(identity, app.settings.server, keys_required, anyone), Hub(app.agents.queue)
-    worker = Worker(app, app.agents.queue, hub=hub, identity=identity) if runs_agents else None
+    worker = Worker(app, app.agents.queue, identity=identity) if runs_agents else None
     house = House(app, identity, gate, Watch(), Metrics(), hub, traces, worker=worker)
     api = FastAPI(
         title="etude",

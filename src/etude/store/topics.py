@@ -84,7 +84,8 @@ def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
 
 def _event(row: tuple[Any, ...]) -> HubEvent:
     event_id, tenant, topic, agent, body, created, _ = row
-    return HubEvent(
+    # As it is, for it was checked when it was written: to do it again costs more than to read it.
+    return HubEvent.model_construct(
         id=event_id,
         tenant=tenant,
         topic=topic,
