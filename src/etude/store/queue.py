@@ -259,8 +259,11 @@ class Dialect(ABC):
         """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
 
     @contextmanager
-    def transaction(self) -> Iterator[tuple[Execute, Execute]]:
-        """A transaction: how a statement is run for its rows, and how one is run whose rows nobody wants."""
+    def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
+        """A transaction: how a statement is run for its rows, and how one is run whose rows nobody wants.
+
+        `many` tells that there are more than a few statements.
+        """
         with self.store._transaction() as execute:
             yield execute, execute
 
@@ -330,9 +333,9 @@ class Queue:
         return self._dialect.list_value(values)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, many: bool = True) -> Iterator[Transaction]:
         """All statements are committed together when the block ends; then those who wait are woken."""
-        with self._dialect.transaction() as (execute, run):
+        with self._dialect.transaction(many) as (execute, run):
             work = Transaction(self._dialect, execute, run)
             yield work
             rings = list(dict.fromkeys(work.rings))
@@ -409,7 +412,7 @@ class Queue:
 
     def turn(self, finished: Sequence[Finish] = (), claim: int = 0, lease: float = LEASE_S) -> Turn:
         """End what is done and claim up to `claim` more, in one transaction."""
-        with self.transaction() as work:
+        with self.transaction(many=bool(finished)) as work:
             refused = self._finish(work, finished) if finished else []
             claimed = self._claim(work, claim, lease) if claim > 0 else []
         return Turn(claimed, refused)

@@ -59,14 +59,14 @@ class PostgresDialect(Dialect):
         return (json.dumps([dict(enumerate(row)) for row in rows]),)
 
     @contextmanager
-    def transaction(self) -> Iterator[tuple[Execute, Execute]]:
-        """A transaction whose statements are sent together, up to one whose rows are needed."""
+    def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
+        """A transaction whose statements, where they are many, are sent together, up to one whose rows are needed."""
         import psycopg
 
         with ExitStack() as stack:
             db = stack.enter_context(self.store._borrowed())
             stack.enter_context(self.store._translated())
-            if psycopg.Pipeline.is_supported():
+            if many and psycopg.Pipeline.is_supported():
                 stack.enter_context(db.pipeline())
             stack.enter_context(db.transaction())
 
