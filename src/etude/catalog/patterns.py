@@ -15,9 +15,8 @@ _MOST = 3
 _MASKS = 3
 
 
-def _looks_like(expression: str, flags: int = 0, any_script: bool = False) -> Callable[[str], bool]:
-    found = re.compile(expression, flags if any_script else flags | re.ASCII)
-    return lambda text: found.fullmatch(text) is not None
+def _looks_like(expression: str, flags: int = 0, any_script: bool = False) -> Callable[[str], object]:
+    return re.compile(expression, flags if any_script else flags | re.ASCII).fullmatch
 
 
 def _reads_as(expression: str, form: str) -> Callable[[str], bool]:
@@ -59,7 +58,7 @@ _TOP = r"[^\s\x00-\x40\x5b-\x60\x7b-\x7f]{2,24}"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 
 # The order is that of preference: a value counts for the first kind that fits it.
-_KINDS: tuple[tuple[str, str | None, Callable[[str], bool]], ...] = (
+_KINDS: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
     ("uuid", None, _looks_like(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)),
     ("email", None, _looks_like(rf"{_MAILBOX}@{_LABEL}(?:\.{_LABEL})*\.(?:xn--{_LABEL}|{_TOP})", any_script=True)),
     ("url", None, _looks_like(r"(?:https?|ftp|s3)://[^\s/]+\S*|www\.[^\s/]+\.\S+", re.IGNORECASE)),
@@ -138,7 +137,7 @@ def _settle_day_and_month(
     if not found[other]:
         return +found
     fits = next(kind[2] for kind in _KINDS if kind[1] == other[1])
-    if sum(map(fits, given)) >= found[american] + found[other]:
+    if sum(1 for text in given if fits(text)) >= found[american] + found[other]:
         found[other] += found.pop(american, 0)
     return +found
 

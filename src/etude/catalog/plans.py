@@ -14,12 +14,15 @@ from etude.catalog.families import family_of, settled_family
 from etude.catalog.model import EXACT, NUMERIC, ColumnProvenance, Lengths, Outliers, Provenance, number
 from etude.catalog.reading import Draft, Reader
 from etude.catalog.statements import BUCKETS, MEASURED, ORDERED, QUANTILES, Center
+from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, Interrupted, UnknownTable
 
 SMALL_ROWS = 20_000
 """Tables of up to so many rows are read whole, if they are not too wide."""
 SMALL_CELLS = 1_000_000
 SMALL_BYTES = 64 << 20
+WHOLE = {"rows": SMALL_ROWS * 2, "bytes": SMALL_BYTES}
+"""How much is read of a small table, which may have grown since it was counted."""
 FEW_VALUES = 20_000
 """Columns of up to so many distinct values are measured by all their groups."""
 LOOK_ROWS = 5_000
@@ -38,23 +41,36 @@ class Bounds:
     exact_rows: int
 
 
+def make_draft(reader: Reader, table: Table, sql: str, rows: int | None) -> Draft:
+    """A table that is to be measured, with how its columns are read."""
+    expressions = [
+        statements.expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type) for c in table.columns
+    ]
+    return Draft(table, sql, rows or 0, expressions=expressions)
+
+
+def read_ahead(reader: Reader, draft: Draft, rows: int | None, bounds: Bounds) -> None:
+    """Begin to read a table that will be measured next, where it is small."""
+    if rows is not None and _is_small(draft, rows, bounds):
+        reader.read_ahead(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+
+
 def measure_table(reader: Reader, draft: Draft, rows: int | None, bounds: Bounds) -> None:
     """Read a small table whole; measure a larger one column by column."""
-    draft.expressions = [
-        statements.expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type)
-        for c in draft.table.columns
-    ]
     if rows is None:
         rows = int(reader.rows(statements.count_of([(0, draft.sql)]))[0][1])
     draft.rows = rows
-    small = rows <= bounds.small_rows and rows * len(draft.expressions) <= SMALL_CELLS
-    if not (small and _measure_whole(reader, draft)):
+    if not (_is_small(draft, rows, bounds) and _measure_whole(reader, draft)):
         _measure_columns(reader, draft, bounds)
+
+
+def _is_small(draft: Draft, rows: int, bounds: Bounds) -> bool:
+    return rows <= bounds.small_rows and rows * len(draft.expressions) <= SMALL_CELLS
 
 
 def _measure_whole(reader: Reader, draft: Draft) -> bool:
     """Read all rows and measure them here; False where they are too many after all."""
-    result = reader.read(statements.rows_of(draft.sql, draft.expressions), rows=SMALL_ROWS * 2, bytes=SMALL_BYTES)
+    result = reader.read(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
     if result.truncated:
         return False
     draft.take(result)

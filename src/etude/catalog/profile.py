@@ -7,7 +7,7 @@ engine, a column at a time: a column of few values by its groups, one of many by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from etude.catalog import statements
@@ -19,7 +19,7 @@ from etude.catalog.families import family_of
 from etude.catalog.keys import find_keys
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
 from etude.catalog.names import Names
-from etude.catalog.plans import SMALL_ROWS, Bounds, measure_table
+from etude.catalog.plans import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
 from etude.catalog.reading import Draft, Reader
 from etude.catalog.references import find_foreign_keys
 from etude.database import Database
@@ -52,21 +52,22 @@ def profile_source(
 
     catalog = db.catalog()
     chosen = _choose(catalog.tables, tables)
-    reader = Reader(db, catalog.dialect, timeout_s)
     if exact_rows is None:
         exact_rows = EXACT_ROWS.get(catalog.dialect, EXACT_ROWS["postgres"])
-    bounds = Bounds(small_rows, exact_rows)
-    counts = _count_rows(reader, chosen)
-    names = Names(catalog.tables)
+    bounds, names = Bounds(small_rows, exact_rows), Names(catalog.tables)
     drafts, profiles = [], []
-    for done, table in enumerate(chosen):
-        if on_progress is not None:
-            on_progress(done, len(chosen), table.name)
-        draft, profile = _profile_table(reader, table, counts.get(table.name), bounds, names)
-        drafts.append(draft)
-        profiles.append(profile)
-    profiles = find_foreign_keys(reader, drafts, profiles, names)
-    profiles = find_composites(reader, drafts, profiles, names)
+    with Reader(db, catalog.dialect, timeout_s) as reader:
+        counts = _count_rows(reader, chosen)
+        for done, table in enumerate(chosen):
+            if on_progress is not None:
+                on_progress(done, len(chosen), table.name)
+            for following in chosen[done + 1 : done + 2]:
+                read_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
+            draft, profile = _profile_table(reader, table, counts, bounds, names)
+            drafts.append(draft)
+            profiles.append(profile)
+        profiles = find_foreign_keys(reader, drafts, profiles, names)
+        profiles = find_composites(reader, drafts, profiles, names)
     if on_progress is not None:
         on_progress(len(chosen), len(chosen), "")
     return SourceProfile(
@@ -109,16 +110,20 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
     return counts
 
 
+def _begin(reader: Reader, table: Table, counts: Mapping[str, int]) -> Draft:
+    return make_draft(reader, table, statements.table_name(reader.dialect, table.name), counts.get(table.name))
+
+
 def _profile_table(
-    reader: Reader, table: Table, rows: int | None, bounds: Bounds, names: Names
+    reader: Reader, table: Table, counts: Mapping[str, int], bounds: Bounds, names: Names
 ) -> tuple[Draft | None, TableProfile]:
-    draft = Draft(table, statements.table_name(reader.dialect, table.name), rows or 0)
+    draft, rows = _begin(reader, table, counts), counts.get(table.name)
     try:
         try:
             measure_table(reader, draft, rows, bounds)
         except UnknownTable:
             # A dot may be part of the name itself.
-            draft = Draft(table, statements.quote(reader.dialect, table.name), rows or 0)
+            draft = make_draft(reader, table, statements.quote(reader.dialect, table.name), rows)
             measure_table(reader, draft, rows, bounds)
         return draft, _finish(reader, draft, names)
     except (Cancelled, Interrupted):

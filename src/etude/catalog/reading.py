@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from etude.catalog.distribution import Stats
 from etude.catalog.model import ColumnProvenance
@@ -21,9 +22,25 @@ class Reader:
         self.dialect = dialect
         self._db = db
         self._timeout_s = timeout_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="etude-read-ahead")
+        self._ahead: dict[str, Future[Result]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
 
     def read(self, query: str, **limit: Any) -> Result:
         """The result of a statement."""
+        ahead = self._ahead.pop(query, None)
+        return self._read(query, limit) if ahead is None else ahead.result()
+
+    def read_ahead(self, query: str, **limit: Any) -> None:
+        """Begin to read what will be asked for next, while what was read is being looked at."""
+        self._ahead[query] = self._thread.submit(self._read, query, limit)
+
+    def _read(self, query: str, limit: dict[str, Any]) -> Result:
         return self._db.sql(query, record=False, timeout_s=self._timeout_s, **limit)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
