@@ -15,6 +15,7 @@ from etude.runtime.control import Control
 from etude.runtime.thread import thread_runs
 
 Steer = Callable[[Control], None]
+LOOK_S = 0.5
 
 
 def ask(
@@ -67,13 +68,20 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
 
     before = store.run(run_id).usage
     with ctx.cancel.stopping(stop):
-        try:
-            run: Run = desk.work(run_id, control=control, on_entry=moved)
-        except Conflict:
-            # It was taken up elsewhere, as a server does with what an earlier one left behind.
-            for _ in desk.follow(run_id):
-                pass
-            run = store.run(run_id)
+        while True:
+            try:
+                run: Run = desk.work(run_id, control=control, on_entry=moved)
+                break
+            except Conflict:
+                # It was taken up elsewhere, as a server does with what an earlier one left behind; or by somebody who
+                # died just now, which shows a moment later.
+                for _ in desk.follow(run_id, timeout=LOOK_S):
+                    pass
+                store.recover()
+                run = store.run(run_id)
+                if run.status in ENDED or run.status == "waiting":
+                    break
+                ctx.check()
     ctx.tokens += run.usage.tokens_in + run.usage.tokens_out - before.tokens_in - before.tokens_out
     ctx.cost_usd += run.usage.cost_usd - before.cost_usd
     ctx.check()
