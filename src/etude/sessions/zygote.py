@@ -317,6 +317,7 @@ class Zygote:
         scratch, _ = self._sessions.pop(pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)  # one that has only just begun leads no group yet
         os.waitpid(pid, 0)
         _remove(scratch)
 
