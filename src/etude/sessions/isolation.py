@@ -327,9 +327,11 @@ def become_nobody() -> None:
     _LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """The kernel ends this process, or signals it otherwise, when its parent ends."""
+def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
+    """The kernel ends this process, or signals it otherwise, when its parent ends; at once, if that has happened."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:

@@ -70,9 +70,10 @@ def _stay_behind(control: socket.socket, config: dict[str, Any]) -> None:
     """Go on in a child. The parent waits outside for its end, and removes what it left: processes that sessions had
     started, where no namespace ends them, files, and the control groups that a host which was killed could not."""
     isolation.adopt_orphans()
+    own = os.getpid()
     child = os.fork()
     if child == 0:
-        isolation.die_with_parent()
+        isolation.die_with_parent(parent=own)
         return
     control.close()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -170,6 +171,7 @@ class Zygote:
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         self._control = control
         self._config = config
+        self._pid = os.getpid()
         self._level: int = config["level"]
         self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -284,7 +286,7 @@ class Zygote:
             scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
         else:
             os.setsid()  # the filter lets nobody leave this group, so that one signal ends all of it
-            isolation.die_with_parent()
+            isolation.die_with_parent(parent=self._pid)
             others = isolation.count_tasks(os.getuid())
             scratch = request["scratch"]
             os.mkdir(scratch, 0o700)
