@@ -12,6 +12,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "analyst": "etude.agents.kinds.analyst:Analyst",
         "catalog": "etude.agents.kinds.catalog:Catalog",
         "echo": "etude.agents.kinds.echo:Echo",
+        "redis": "etude.agents.kinds.redis:Redis",
         "watch": "etude.agents.kinds.watch:Watch",
         "webhook": "etude.agents.kinds.webhook:Webhook",
     },

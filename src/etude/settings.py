@@ -153,15 +153,15 @@ class CatalogSettings(Entity):
 class AgentSettings(Entity):
     """Durable agents."""
 
-    webhook_allow: tuple[str, ...] = ()
-    """Hosts and networks, such as `hooks.internal` or `10.1.0.0/16`, that webhooks may reach though not public."""
+    reach: tuple[str, ...] = ()
+    """Hosts and networks, such as `hooks.internal` or `10.1.0.0/16`, that agents may send events to, though private."""
 
-    @field_validator("webhook_allow", mode="before")
+    @field_validator("reach", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
-    @field_validator("webhook_allow")
+    @field_validator("reach")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         import ipaddress

@@ -47,7 +47,7 @@ def open_app(store_url: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
     """A function that opens etude as another process would."""
     with ExitStack() as stack:
         # Receivers of webhooks are here.
-        allow = {"webhook_allow": ["127.0.0.1"]}
+        allow = {"reach": ["127.0.0.1"]}
         yield lambda: stack.enter_context(App(home=tmp_path / "home", store=store_url, agents=allow))
 
 

@@ -99,7 +99,7 @@ def test_what_is_not_there_is_tried_again_later() -> None:
 
 
 def test_what_is_allowed_is_a_setting() -> None:
-    found = load_settings({"ETUDE_AGENTS__WEBHOOK_ALLOW": "hooks.internal, 10.0.0.0/8"})
-    assert found.agents.webhook_allow == ("hooks.internal", "10.0.0.0/8")
-    with pytest.raises(Invalid, match=r"agents\.webhook_allow"):
-        load_settings({}, agents={"webhook_allow": ["10.0.0.0/33"]})
+    found = load_settings({"ETUDE_AGENTS__REACH": "hooks.internal, 10.0.0.0/8"})
+    assert found.agents.reach == ("hooks.internal", "10.0.0.0/8")
+    with pytest.raises(Invalid, match=r"agents\.reach"):
+        load_settings({}, agents={"reach": ["10.0.0.0/33"]})

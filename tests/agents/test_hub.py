@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -215,6 +217,30 @@ def test_a_webhook_follows_nobody_elsewhere(agents: Agents, app: App, hub: Hub, 
         hub.publish("n", 1)
         output = wait_until(lambda: (o := agents.get("hook").last_output) and "error" in o and o)
     assert "status 307" in output["error"] and not receiver.got
+
+
+def test_a_receiver_that_never_comes_to_an_end_is_left(
+    agents: Agents, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.agents.kinds.webhook.TIMEOUT_S", 0.5)
+    left = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with listener, listener.accept()[0] as client, suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not left.wait(0.05):
+                client.sendall(b"x")
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = {"url": f"http://127.0.0.1:{listener.getsockname()[1]}/", "secret": "swordfish!", "topics": ["n"]}
+    dripping = threading.Thread(target=drip, args=(listener,))
+    dripping.start()
+    agents.create("webhook", config, id="hook")
+    with Worker(app, agents.queue):
+        hub.publish("n", 1)
+        assert "did not take event" in wait_until(lambda: (agents.get("hook").last_output or {}).get("error"))
+    left.set()
+    dripping.join()
 
 
 def test_a_webhook_that_was_paused_sends_what_came_meanwhile(

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.redis_server import MISSING, PROGRAM, RedisServer
 
 from etude.agents.control import Agents
 from etude.app import App
@@ -59,7 +60,7 @@ class Place:
 
     def start(self) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")}
-        ours = {"HOME": "home", "STORE": self.store_url, "AGENTS__WEBHOOK_ALLOW": "127.0.0.1"}
+        ours = {"HOME": "home", "STORE": self.store_url, "AGENTS__REACH": "127.0.0.1"}
         log = self.folder / "log"
         with log.open("wb") as out:
             self.server = subprocess.Popen(
@@ -202,6 +203,29 @@ def webhook(place: Place, folder: Path, agent_id: str) -> Result:
     return result
 
 
+def redis(place: Place, folder: Path, agent_id: str) -> Result:
+    if PROGRAM is None:
+        pytest.skip(MISSING)
+    topics = Topics(place.agents.queue)
+    server = RedisServer(folder)
+    server.start()
+    try:
+        topic = f"n.{agent_id}"
+        config = {"url": server.url, "stream": "out", "topics": [topic], "listen_to": "in", "interval_s": 0.1}
+        place.agents.create("redis", config, id=agent_id)
+        for n in range(60):
+            topics.publish(topic, n)
+            server.add("in", topic=f"{topic}.back", body=str(n))
+            time.sleep(0.01)
+        wait_until(lambda: {entry["body"] for entry in server.entries("out")} == {str(n) for n in range(60)})
+        wait_until(lambda: len(place.told(agent_id, f"{topic}.back")) >= 60)
+        sent = [entry["body"] for entry in server.entries("out")]
+    finally:
+        server.stop()
+    # What goes out may arrive twice, as with a webhook; what comes in is told once.
+    return lambda: [list(dict.fromkeys(sent)), place.told(agent_id, f"{topic}.back")]
+
+
 @contextmanager
 def receiving(got: list[dict[str, Any]]) -> Iterator[str]:
     """A server that takes deliveries into a list; its URL."""
@@ -263,7 +287,7 @@ def moments(draw: st.DrawFn) -> list[Moment]:
     return sorted(found, key=lambda moment: moment.steps)
 
 
-@pytest.mark.parametrize("story", [echo, watch, analyst, catalog, webhook])
+@pytest.mark.parametrize("story", [echo, watch, analyst, catalog, webhook, redis])
 def test_it_comes_to_the_same_end(place: Place, story: Callable[[Place, Path, str], Result], tmp_path: Path) -> None:
     numbers = iter(range(1 << 30))
 

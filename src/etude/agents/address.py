@@ -24,7 +24,7 @@ def connect(host: str, port: int, allow: Collection[str], timeout: float) -> soc
     if not allowed:
         raise Refused(
             f"`{host}` is not a public address.",
-            hint="Give one that everybody can reach, or have it allowed in `agents.webhook_allow`.",
+            hint="Give one that everybody can reach, or have it allowed in `agents.reach`.",
         )
     for family, kind, protocol, _, address in allowed:
         opened = socket.socket(family, kind, protocol)

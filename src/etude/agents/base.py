@@ -125,6 +125,8 @@ class Kind(ABC, Generic[C]):
     """The configuration: a frozen model that refuses what it does not know."""
     quiet: ClassVar[bool] = False
     """Whether its steps are told to nobody."""
+    listens: ClassVar[bool] = False
+    """Whether events wake it: those that the `topics` and the `agent` of its configuration name."""
     admin: ClassVar[bool] = False
     """Whether only administrators may have one, because it reaches further than the data."""
 

@@ -93,7 +93,8 @@ class Agents:
                 f"`{agent_id[:140]}` cannot name an agent.",
                 hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
             )
-        self.roster.create(agent_id, kind, check_config(kind, config or {}), key_id)
+        checked = check_config(kind, config or {})
+        self.roster.create(agent_id, kind, checked, key_id, listens=plugins.load("agent", kind).listens)
         return self.get(agent_id)
 
     def message(
@@ -156,7 +157,7 @@ def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "it"
         raise Invalid(
-            f"The configuration of a `{kind}` agent is not valid at `{where}`: {first['msg']}.",
+            f"The configuration of a `{kind}` agent is not valid at `{where}`: {first['msg'].removeprefix('Value error, ')}.",
             hint=f"Its fields are: {', '.join(f'`{name}`' for name in found.Config.model_fields)}.",
         ) from None
     return checked

@@ -201,7 +201,7 @@ class Subscription:
 
 
 class Usher:
-    """Wakes the webhooks of all tenants that an event is for."""
+    """Wakes the agents of all tenants that an event is for."""
 
     def __init__(self, roster: Roster) -> None:
         self._roster = roster

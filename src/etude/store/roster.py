@@ -28,8 +28,8 @@ from etude.store.queue import (
 Status = Literal["active", "paused", "destroying", "destroyed"]
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
 
-ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, created_at, updated_at)
-    VALUES (?, ?, ?, ?, ?, {now}, {now})
+ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, listens, created_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, ?, {now}, {now})
     ON CONFLICT (tenant, id) DO NOTHING RETURNING no"""
 LOCK = "SELECT no, status, running, step_no FROM agents WHERE tenant = ? AND id = ?{lock}"
 SELECT = """SELECT no, id, kind, config, status, running, head_seq, done, step_no, tokens, cost_usd, thread_id,
@@ -44,7 +44,7 @@ ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
     actions.processed_at
     FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
-LISTENING = "SELECT tenant, id, config FROM agents WHERE kind = 'webhook' AND status = 'active' ORDER BY tenant, id"
+LISTENING = "SELECT tenant, id, config FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"
 GONE = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
 SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
 DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"
@@ -178,7 +178,7 @@ class Roster:
         return [no for (no,) in self.queue.read(GONE, self.queue.list_value(sorted(agents)))]
 
     def listening(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The webhooks of all tenants: tenant, id, configuration."""
+        """The agents of all tenants that events wake: tenant, id, configuration."""
         return [(tenant, name, json.loads(config)) for tenant, name, config in self.queue.read(LISTENING)]
 
     def of(self, tenant: str) -> Roster:
@@ -187,10 +187,12 @@ class Roster:
 
     # Verbs.
 
-    def create(self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None) -> None:
+    def create(
+        self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None, listens: bool = False
+    ) -> None:
         """A new agent, whose first step is due; what its steps use counts against the key."""
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, json.dumps(config), key_id)
+            rows = work(ADD, self.queue.tenant, agent_id, kind, json.dumps(config), key_id, int(listens))
             if not rows:
                 raise Conflict(f"There is an agent `{agent_id}` already.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")

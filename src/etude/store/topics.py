@@ -14,6 +14,7 @@ from etude.store.base import Rows
 from etude.store.queue import Queue
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
+LARGEST = 1 << 20
 SETTLE_S = 2.0
 """How long an id that is missing is waited for: its transaction may not have committed yet."""
 
@@ -44,14 +45,7 @@ class Topics:
 
     def publish(self, topic: str, body: Any, agent: str | None = None) -> None:
         """Tell whoever listens to the topic."""
-        if len(topic) > 128 or not TOPIC.fullmatch(topic):
-            raise Invalid(
-                f"`{topic[:140]}` cannot name a topic.", hint="Use lower-case letters, digits and _, with dots between."
-            )
-        try:
-            text = json.dumps(body)
-        except (TypeError, ValueError) as error:
-            raise Invalid(f"An event is JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
+        text = check_event(topic, body)
         with self.queue.transaction() as work:
             work.add_events([(self.queue.tenant, agent, topic, text)])
 
@@ -71,6 +65,21 @@ class Topics:
     def read_agent(self, tenant: str, agent: str, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
         """The events of one agent after an id, up to one that was read before, in order."""
         return [_event(row) for row in self.queue.read(READ_AGENT, tenant, agent, after, last, limit)]
+
+
+def check_event(topic: str, body: Any) -> str:
+    """The body as it is stored, where both make an event."""
+    if len(topic) > 128 or not TOPIC.fullmatch(topic):
+        raise Invalid(
+            f"`{topic[:140]}` cannot name a topic.", hint="Use lower-case letters, digits and _, with dots between."
+        )
+    try:
+        text = json.dumps(body, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"An event is JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
+    if len(text) > LARGEST:
+        raise Invalid(f"{len(text):,} bytes are too many for an event.", hint=f"At most {LARGEST:,}.")
+    return text
 
 
 def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:

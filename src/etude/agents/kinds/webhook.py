@@ -1,44 +1,37 @@
-"""An agent that passes events on to a URL: signed, in order, tried again until they arrive.
-
-Its state is the last event that arrived. So nothing is skipped by a crash, and an event that cannot be delivered
-holds up those after it, until it is given up.
-"""
+"""An agent that passes events on to a URL, signed."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
+import socket
 import ssl
+import threading
 import time
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
-from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from etude.agents.address import connect
-from etude.agents.base import IDLE, Context, Item, Kind, Next, Step
-from etude.entities import Entity
-from etude.errors import Invalid, Unavailable
-from etude.store.queue import Queue, backoff
-from etude.store.topics import HubEvent, Topics
+from etude.agents.base import Context
+from etude.agents.delivery import Delivery, DeliveryConfig
+from etude.cancellation import Cancellation
+from etude.errors import Unavailable
+from etude.settings import read_reference
+from etude.store.topics import HubEvent
 
 TIMEOUT_S = 10.0
-AT_ONCE = 200
-GIVE_UP_S = 86_400.0
 
 
-class WebhookConfig(Entity):
+class WebhookConfig(DeliveryConfig):
     """Where events go, and which."""
 
     url: str
     secret: str = Field(min_length=8, repr=False)
     """What signs them; `env:NAME` for a variable of the worker."""
-    topics: tuple[str, ...] = ("*",)
-    agent: str | None = None
-    """Only those of this agent."""
 
     @field_validator("url")
     @classmethod
@@ -50,85 +43,71 @@ class WebhookConfig(Entity):
         return url
 
 
-class Webhook(Kind[WebhookConfig]):
-    """Delivers what has come since the last time. Its own steps are not told: they would be events again."""
+class Webhook(Delivery[WebhookConfig]):
+    """Posts each event to a URL."""
 
     Config = WebhookConfig
-    quiet: ClassVar[bool] = True
-    admin: ClassVar[bool] = True
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
-        """Deliver until there is nothing more, or until something does not arrive."""
-        topics = Topics(Queue(ctx.app.store))
-        at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
-        failures, since, sent, lost = int(state.get("failures", 0)), state.get("since"), 0, int(state.get("lost", 0))
-        error = None
-        while error is None and (events := topics.read(at, AT_ONCE)):
-            for event in events:
-                ctx.check()
-                if self._wants(ctx, event):
-                    try:
-                        self._deliver(ctx, event)
-                        failures, since, sent = 0, None, sent + 1
-                    except Unavailable as problem:
-                        since = since or time.time()
-                        if time.time() - since < GIVE_UP_S:
-                            failures, error = failures + 1, problem.message
-                            break
-                        failures, since, lost = 0, None, lost + 1
-                at = event.id
-        memory = {"at": at, "failures": failures, "since": since, "lost": lost}
-        output = {"sent": sent, "lost": lost} | ({"error": error} if error else {})
-        return Step(state=memory, output=output, next=Next(after=backoff(failures)) if error else IDLE)
-
-    def _wants(self, ctx: Context, event: HubEvent) -> bool:
-        return (
-            event.tenant == ctx.tenant
-            and self.config.agent in (None, event.agent)
-            and any(fnmatchcase(event.topic, pattern) for pattern in self.config.topics)
-        )
-
-    def _deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: Context, event: HubEvent) -> None:
+        """Post an event, signed; whoever answers with anything but success has not taken it."""
         body = event.model_dump_json(exclude={"tenant"}).encode()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "etude",
             "X-Etude-Event": str(event.id),
             "X-Etude-Topic": event.topic,
-            "X-Etude-Signature": sign(self._secret(), body, int(time.time())),
+            "X-Etude-Signature": sign(read_reference(self.config.secret, "The agent"), body, int(time.time())),
         }
         try:
-            status = post(self.config.url, body, headers, ctx.app.settings.agents.webhook_allow)
+            status = post(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
         except (OSError, HTTPException):
+            ctx.check()
             raise Unavailable(f"`{self.config.url}` did not take event {event.id}.") from None
         # Where events go is what was configured: whoever sends them on elsewhere has not taken them.
         if not 200 <= status < 300:
             raise Unavailable(f"`{self.config.url}` did not take event {event.id}, with status {status}.")
 
-    def _secret(self) -> str:
-        if not self.config.secret.startswith("env:"):
-            return self.config.secret
-        name = self.config.secret.removeprefix("env:")
-        if not os.environ.get(name):
-            raise Invalid(f"The variable `{name}` is not set.", hint="Set it where the worker runs.")
-        return os.environ[name]
 
-
-def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...]) -> int:
-    """Send a body to a URL whose address may be reached; the status of the answer."""
+def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...], cancel: Cancellation) -> int:
+    """Send a body to a URL whose address may be reached; the status of the answer, which has to come in time."""
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
     link = HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
         link.sock = connect(host, port, allow, TIMEOUT_S)
-        if secure:
-            link.sock = ssl.create_default_context().wrap_socket(link.sock, server_hostname=host)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        link.request("POST", path, body, headers)
-        return link.getresponse().status
+        with _bounded(link.sock, cancel):
+            if secure:
+                link.sock = ssl.create_default_context().wrap_socket(link.sock, server_hostname=host)
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            link.request("POST", path, body, headers)
+            return link.getresponse().status
     finally:
         link.close()
+
+
+@contextmanager
+def _bounded(link: socket.socket, cancel: Cancellation) -> Iterator[None]:
+    """Break the connection off after a time, or when asked to: a receiver could say a little now and then for ever."""
+    stopped = threading.Event()
+    # A descriptor of its own, for TLS takes the other over.
+    with link.dup() as handle:
+
+        def stop() -> None:
+            stopped.set()
+            with suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(TIMEOUT_S, stop)
+        timer.start()
+        try:
+            with cancel.stopping(stop):
+                yield
+        finally:
+            timer.cancel()
+            timer.join()
+        if stopped.is_set():
+            raise TimeoutError("it was broken off")  # which an answer that was cut short does not show
 
 
 def sign(secret: str, body: bytes, at: int) -> str:

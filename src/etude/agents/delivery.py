@@ -1,0 +1,69 @@
+"""Passing events on: in order, tried again until they arrive.
+
+The state is the last event that arrived. So nothing is skipped by a crash, and an event that cannot be delivered holds
+up those after it, until it is given up.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from typing import Any, ClassVar, TypeVar
+
+from etude.agents.base import IDLE, Context, Item, Kind, Next, Step
+from etude.agents.hub import Interest
+from etude.entities import Entity
+from etude.errors import Unavailable
+from etude.store.queue import Queue, backoff
+from etude.store.topics import HubEvent, Topics
+
+AT_ONCE = 200
+GIVE_UP_S = 86_400.0
+
+
+class DeliveryConfig(Entity):
+    """Which events are passed on."""
+
+    topics: tuple[str, ...] = ("*",)
+    agent: str | None = None
+    """Only those of this agent."""
+
+
+C = TypeVar("C", bound=DeliveryConfig)
+
+
+class Delivery(Kind[C]):
+    """Delivers what has come since the last time. Its own steps are not told: they would be events again."""
+
+    quiet: ClassVar[bool] = True
+    listens: ClassVar[bool] = True
+    admin: ClassVar[bool] = True
+
+    @abstractmethod
+    def deliver(self, ctx: Context, event: HubEvent) -> None:
+        """Pass an event on; `Unavailable` where it did not arrive."""
+
+    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        """Deliver until there is nothing more, or until something does not arrive."""
+        topics = Topics(Queue(ctx.app.store))
+        wanted = Interest(ctx.tenant, self.config.topics, self.config.agent)
+        at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
+        failures, since, sent, lost = int(state.get("failures", 0)), state.get("since"), 0, int(state.get("lost", 0))
+        error = None
+        while error is None and (events := topics.read(at, AT_ONCE)):
+            for event in events:
+                ctx.check()
+                if wanted.fits(event):
+                    try:
+                        self.deliver(ctx, event)
+                        failures, since, sent = 0, None, sent + 1
+                    except Unavailable as problem:
+                        since = since or time.time()
+                        if time.time() - since < GIVE_UP_S:
+                            failures, error = failures + 1, problem.message
+                            break
+                        failures, since, lost = 0, None, lost + 1
+                at = event.id
+        memory = {**state, "at": at, "failures": failures, "since": since, "lost": lost}
+        output = {"sent": sent, "lost": lost} | ({"error": error} if error else {})
+        return Step(state=memory, output=output, next=Next(after=backoff(failures)) if error else IDLE)

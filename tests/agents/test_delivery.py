@@ -1,0 +1,61 @@
+"""A kind of one's own that passes events on: woken by them, in order, none left out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from tests.agents.conftest import wait_until
+
+from etude import plugins
+from etude.agents.base import Context
+from etude.agents.control import Agents
+from etude.agents.delivery import Delivery, DeliveryConfig
+from etude.agents.hub import Hub
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.errors import Unavailable
+from etude.store.topics import HubEvent
+
+
+class Shelf(Delivery[DeliveryConfig]):
+    """Takes events in, but each only at the second try."""
+
+    Config = DeliveryConfig
+    tried: ClassVar[list[Any]] = []
+    got: ClassVar[list[Any]] = []
+
+    def deliver(self, ctx: Context, event: HubEvent) -> None:
+        if event.body not in self.tried:
+            self.tried.append(event.body)
+            raise Unavailable("Not now.")
+        self.got.append(event.body)
+
+
+@pytest.fixture(autouse=True)
+def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plugins.BUILT_IN["agent"], "shelf", f"{__name__}:Shelf")
+    monkeypatch.setattr(Shelf, "tried", [])
+    monkeypatch.setattr(Shelf, "got", [])
+
+
+def test_events_of_the_topics_arrive_in_order_though_each_is_late(agents: Agents, app: App) -> None:
+    agents.create("shelf", {"topics": ["n"]}, id="shelf")
+    with Hub(agents.queue) as hub, Worker(app, agents.queue):
+        for n in range(3):
+            hub.publish("n", n)
+            hub.publish("noise", n)
+        wait_until(lambda: Shelf.got == [0, 1, 2])
+        wait_until(lambda: agents.get("shelf").activity == "idle")
+        hub.publish("n", 3)
+        wait_until(lambda: Shelf.got == [0, 1, 2, 3])
+
+
+def test_what_never_arrives_is_given_up_and_counted(agents: Agents, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.agents.delivery.GIVE_UP_S", 0.0)
+    agents.create("shelf", {"topics": ["n"]}, id="shelf")
+    with Hub(agents.queue) as hub, Worker(app, agents.queue):
+        hub.publish("n", 1)
+        hub.publish("n", 2)
+        wait_until(lambda: (agents.get("shelf").last_output or {}).get("lost") == 2)
+    assert Shelf.got == []
