@@ -156,8 +156,9 @@ def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "it"
+        why = first["msg"].removeprefix("Value error, ")
         raise Invalid(
-            f"The configuration of a `{kind}` agent is not valid at `{where}`: {first['msg'].removeprefix('Value error, ')}.",
+            f"The configuration of a `{kind}` agent is not valid at `{where}`: {why}.",
             hint=f"Its fields are: {', '.join(f'`{name}`' for name in found.Config.model_fields)}.",
         ) from None
     return checked
