@@ -7,12 +7,14 @@ engine states: lengths are capped, and shared memory is read only when it is sea
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import mmap
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +28,7 @@ SMALL = 1 << 13
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _SEALS = 0x0002 | 0x0004 | 0x0008  # no shrinking, no growing, no writing
 _MFD_ALLOW_SEALING, _MFD_CLOEXEC = 2, 1
+_SEAL_TRIES, _SEAL_PAUSE_S = 20, 0.05
 
 
 class Closed(Exception):
@@ -126,6 +129,16 @@ def share(data: bytes) -> int:
 
 def seal(fd: int) -> None:
     """Nobody can change the file any more."""
+    for _ in range(_SEAL_TRIES - 1):
+        try:
+            fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            # The kernel itself holds one of its pages, as it does for a moment while it moves memory about.
+            time.sleep(_SEAL_PAUSE_S)
+        else:
+            return
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
 
 
