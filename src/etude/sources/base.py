@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from etude.errors import LimitExceeded
+
 Json = dict[str, Any]
 
 
@@ -24,6 +26,16 @@ def empty_batch(schema: Any) -> Any:
 
     # Not `pa.array([])`: the first call of that imports pandas, where there is one, for a second.
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def out_of_time(timeout_s: float) -> LimitExceeded:
+    """What a query is told that its time limit has stopped."""
+    return LimitExceeded(
+        f"The query passed its time limit of {timeout_s:g} s.",
+        hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+        limit="timeout_s",
+        value=timeout_s,
+    )
 
 
 @dataclass(frozen=True)

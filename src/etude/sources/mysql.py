@@ -17,15 +17,14 @@ from etude.errors import (
     Cancelled,
     EtudeError,
     InvalidQuery,
-    LimitExceeded,
     Refused,
     SourceError,
     Unavailable,
-    UnknownTable,
 )
-from etude.sources.base import Checked, Driver, Json, Mount
-from etude.sources.guard_sql import Granted, check_sql, column_hint, is_granted
+from etude.sources.base import Checked, Json, Mount, out_of_time
+from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, ResultColumn, Shape, Sure, read_time, to_batches
+from etude.sources.server import ServerDriver
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -57,18 +56,16 @@ Name = tuple[str, str]
 """Schema and table."""
 
 
-class MysqlDriver(Driver):
+class MysqlDriver(ServerDriver["_Schema"]):
     """One connection to a MySQL or MariaDB server. The user's rights hold; etude adds that nothing can be written."""
 
     dialect = "mysql"
-    needs_network = True
 
     def __init__(self, mount: Mount) -> None:
         self._pymysql = _package()
         self._mount = mount
         self._where = _read_url(mount)
         self._connection: Any = None
-        self._schema: _Schema | None = None
         self._stopped = False
         self._connect()
 
@@ -112,8 +109,7 @@ class MysqlDriver(Driver):
     def _clean(self, error: Exception) -> str:
         arguments = [str(a) for a in error.args]
         text = " ".join(" ".join(arguments[1:] or arguments).split()).rstrip(".")
-        password = self._where.get("password")
-        return text.replace(password, "***") if password else text
+        return self._hide_password(text)
 
     def _execute(self, query: str) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:
@@ -148,11 +144,6 @@ class MysqlDriver(Driver):
         except (self._pymysql.Error, OSError) as error:
             raise self._failed(error, METADATA_S) from None
 
-    def _known(self) -> _Schema:
-        if self._schema is None:
-            self._schema = self._load()
-        return self._schema
-
     def _load(self) -> _Schema:
         tables, columns, schemas = self._ask(_TABLES, _COLUMNS, _SCHEMAS)
         return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas)
@@ -164,15 +155,6 @@ class MysqlDriver(Driver):
         by_table = _group_unique(unique)
         foreign = _group_keys(keys, schema)
         return {"tables": [schema.table(name, by_table.get(name, {}), foreign.get(name, [])) for name in schema.tables]}
-
-    def check(self, sql: str) -> Checked:
-        """The statement without comments, reading granted tables only."""
-        try:
-            return check_sql(sql, self.dialect, self._known().granted)
-        except UnknownTable:
-            # It may have been made since the schema was read.
-            self._schema = self._load()
-            return check_sql(sql, self.dialect, self._schema.granted)
 
     def estimate(self, checked: Checked) -> Json:
         """The rows that the optimizer expects to look at, and their average size."""
@@ -228,12 +210,7 @@ class MysqlDriver(Driver):
         if code == _INTERRUPTED and self._stopped:
             return Cancelled("The query was cancelled.")
         if code in _TIMEOUT:
-            return LimitExceeded(
-                f"The query passed its time limit of {timeout_s:g} s.",
-                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
-                limit="timeout_s",
-                value=timeout_s,
-            )
+            return out_of_time(timeout_s)
         if code in _NO_RIGHT:
             return Refused(f"The server refused the query: {text}.", hint="A source is read-only.", reason="rights")
         bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)

@@ -16,14 +16,12 @@ from etude.errors import (
     Cancelled,
     EtudeError,
     InvalidQuery,
-    LimitExceeded,
     Refused,
     SourceError,
     Unavailable,
-    UnknownTable,
 )
-from etude.sources.base import Checked, Driver, Json, Mount
-from etude.sources.guard_sql import Granted, check_sql, column_hint, is_granted
+from etude.sources.base import Checked, Json, Mount, out_of_time
+from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import (
     CHUNK_ROWS,
     Digits,
@@ -40,6 +38,7 @@ from etude.sources.rows import (
     read_time,
     to_batches,
 )
+from etude.sources.server import ServerDriver
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -83,18 +82,16 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"""
 
 
-class PostgresDriver(Driver):
+class PostgresDriver(ServerDriver["_Schema"]):
     """One connection to a Postgres database. The role's rights hold; etude adds that nothing can be written."""
 
     dialect = "postgres"
-    needs_network = True
 
     def __init__(self, mount: Mount) -> None:
         self._psycopg = _package()
         self._mount = mount
         self._where = self._read_url(mount.url)
         self._connection: Any = None
-        self._schema: _Schema | None = None
         self._stopped = False
         self._connect()
 
@@ -129,8 +126,7 @@ class PostgresDriver(Driver):
 
     def _clean(self, error: Exception) -> str:
         text = " ".join(str(error).split())
-        password = self._where.get("password")
-        return text.replace(password, "***") if password else text
+        return self._hide_password(text)
 
     @contextmanager
     def _transaction(self, timeout_s: float) -> Iterator[Any]:
@@ -160,11 +156,6 @@ class PostgresDriver(Driver):
                 return rows
         except self._psycopg.Error as error:
             raise self._failed(error, METADATA_S) from None
-
-    def _known(self) -> _Schema:
-        if self._schema is None:
-            self._schema = self._load()
-        return self._schema
 
     def _load(self) -> _Schema:
         relations = [_Relation(*row) for row in self._ask(_RELATIONS)]
@@ -196,15 +187,6 @@ class PostgresDriver(Driver):
             keys[oid].append({"columns": columns, "to_table": to_table, "to_columns": to_columns})
         prints = self._fingerprints(oids)
         return {"tables": [schema.table(oid, keys[oid], prints.get(oid)) for oid in oids]}
-
-    def check(self, sql: str) -> Checked:
-        """The statement without comments, reading granted tables only."""
-        try:
-            return check_sql(sql, self.dialect, self._known().granted)
-        except UnknownTable:
-            # It may have been made since the schema was read.
-            self._schema = self._load()
-            return check_sql(sql, self.dialect, self._schema.granted)
 
     def estimate(self, checked: Checked) -> Json:
         """What the planner expects: whole tables where it scans them, and the rows it looks up elsewhere."""
@@ -287,12 +269,7 @@ class PostgresDriver(Driver):
         if state == "57014":
             if self._stopped:
                 return Cancelled("The query was cancelled.")
-            return LimitExceeded(
-                f"The query passed its time limit of {timeout_s:g} s.",
-                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
-                limit="timeout_s",
-                value=timeout_s,
-            )
+            return out_of_time(timeout_s)
         if state in ("25006", "42501"):
             return Refused(f"Postgres refused the query: {text}.", hint="A source is read-only.", reason="rights")
         if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:

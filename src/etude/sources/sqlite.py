@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
-from etude.sources.base import Checked, Driver, Json, Mount
+from etude.sources.base import Checked, Driver, Json, Mount, out_of_time
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
 from etude.sources.rows import CHUNK_ROWS, Dynamic, ResultColumn, to_batches
@@ -264,12 +264,7 @@ class SqliteDriver(Driver):
         if text == "interrupted" or name.startswith("SQLITE_INTERRUPT"):
             if self._stopped:
                 return Cancelled("The query was cancelled.")
-            return LimitExceeded(
-                f"The query passed its time limit of {timeout_s or 0:g} s.",
-                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
-                limit="timeout_s",
-                value=timeout_s,
-            )
+            return out_of_time(timeout_s or 0)
         if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
             return Refused(
                 f"SQLite's authorizer refused the query: {text}.", hint="Read granted tables only.", reason="authorizer"
