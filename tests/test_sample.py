@@ -6,7 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from etude.sample import write_shop
+from etude.sample import SPOILED, spoil_orders, write_shop
 from etude.sources.files.load import discover, load
 
 
@@ -32,6 +32,16 @@ def test_the_shop_is_small_fast_and_the_same_each_time(shop: Path, tmp_path: Pat
     assert files == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert sorted(files) == ["customers.csv", "order_lines.parquet", "orders.csv", "products.json"]
     assert sum(map(len, files.values())) < 2_000_000
+
+
+def test_a_bad_import_adds_orders_and_leaves_the_others_as_they_were(shop: Path, tmp_path: Path) -> None:
+    write_shop(tmp_path)
+    spoil_orders(tmp_path)
+    before, after = ((folder / "orders.csv").read_bytes() for folder in (shop, tmp_path))
+    assert after.startswith(before)
+    late = [line.split(",") for line in after[len(before) :].decode().splitlines()]
+    assert len(late) == SPOILED and {line[4] for line in late} == {""}
+    assert len({line[0] for line in late}) == SPOILED
 
 
 def test_another_seed_is_another_shop(shop: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 END = date(2025, 12, 31)
 DAYS = 730
 CUSTOMERS = 600
+SPOILED = 300
 
 CITIES = {
     "DE": ("Berlin", "München", "Köln", "Hamburg"),
@@ -58,6 +59,19 @@ def write_shop(folder: Path, seed: int = 7) -> None:
     (folder / "products.json").write_text(json.dumps(products, ensure_ascii=False, indent=1) + "\n", "utf-8")
     _write_orders(folder / "orders.csv", orders)
     _write_lines(folder / "order_lines.parquet", lines)
+
+
+def spoil_orders(folder: Path) -> None:
+    """A day later: a bad import has added orders without a channel, in cents instead of euros."""
+    path = folder / "orders.csv"
+    rows = list(csv.reader(io.StringIO(path.read_bytes().decode())))
+    whole = [row for row in rows[1:] if len(row) == len(rows[0]) and row[6] != "n/a"]
+    last = int(rows[-1][0])
+    late = [
+        [str(last + n), customer, END.isoformat(), status, "", discount, f"{float(amount) * 100:g}"]
+        for n, (_, customer, _, status, _, discount, amount) in enumerate(whole[-SPOILED:], 1)
+    ]
+    path.write_bytes(_csv([*rows, *late]).encode())
 
 
 def _customers(chance: random.Random) -> list[Row]:

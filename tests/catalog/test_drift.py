@@ -30,6 +30,7 @@ from etude.catalog.model import (
     Freshness,
     KeyEvidence,
     Lengths,
+    Outliers,
     Pattern,
     Provenance,
     SourceProfile,
@@ -39,7 +40,7 @@ from etude.catalog.model import (
 from etude.catalog.profile import profile_source
 from etude.sample import write_shop
 
-RUNS = int(os.environ.get("ETUDE_DRIFT_RUNS", "4"))
+RUNS = int(os.environ.get("DRIFT_RUNS", "4"))
 """Re-runs per kind of repetition. The figures in the docs are from 100."""
 NOW = datetime(2026, 3, 1, 6, tzinfo=UTC)
 
@@ -212,6 +213,17 @@ def _scalar(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
+def _quantile(values: list[Any], share: float) -> Any:
+    return values[max(0, math.ceil(len(values) * share) - 1)]
+
+
+def _outliers(values: list[Any]) -> Outliers | None:
+    lower, upper = _quantile(values, 0.25), _quantile(values, 0.75)
+    low, high = lower - 3 * (upper - lower), upper + 3 * (upper - lower)
+    below, above = sum(v < low for v in values), sum(v > high for v in values)
+    return Outliers(low=low, high=high, below=below, above=above) if upper > lower else None
+
+
 @lru_cache(maxsize=300)
 def _column(name: str, values: tuple[Any, ...]) -> ColumnProfile:
     there = [v for v in values if v is not None]
@@ -241,9 +253,8 @@ def _column(name: str, values: tuple[Any, ...]) -> ColumnProfile:
         zeros=sum(v == 0 for v in finite) if numeric else None,
         negatives=sum(v < 0 for v in finite) if numeric else None,
         nans=nans if family == "float" else None,
-        quantiles=tuple(_scalar(finite[max(0, math.ceil(len(finite) * i / 20) - 1)]) for i in range(21))
-        if ordered
-        else (),
+        quantiles=tuple(_scalar(_quantile(finite, i / 20)) for i in range(21)) if ordered else (),
+        outliers=_outliers(finite) if numeric else None,
         top=tuple(TopValue(value=_scalar(v), count=c, share=c / len(there)) for v, c in top),
         lengths=Lengths(min=min(lengths), max=max(lengths), mean=sum(lengths) / len(lengths), empty=lengths.count(0))
         if lengths
@@ -364,6 +375,11 @@ def values_move_up(world: World, chance: np.random.Generator) -> None:
 @plant("spread", "orders", "height_cm")
 def values_spread_wider(world: World, chance: np.random.Generator) -> None:
     world["orders"]["height_cm"] = [40 + (v - 40) * 2 for v in world["orders"]["height_cm"]]
+
+
+@plant("outliers", "orders", "amount")
+def a_part_is_in_another_unit(world: World, chance: np.random.Generator) -> None:
+    world["orders"]["amount"] = _some(chance, world["orders"]["amount"], 0.04, lambda v: v * 100)
 
 
 @plant("mix", "orders", "channel")

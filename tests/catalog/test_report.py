@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etude.catalog.column_drift import make_change
+from etude.catalog.change import make_change
 from etude.catalog.model import (
     ColumnProfile,
     ColumnProvenance,

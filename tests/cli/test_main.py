@@ -456,6 +456,9 @@ def test_demo(etude: Any, tmp_path: Path) -> None:
     done = etude("demo", "--folder", str(tmp_path / "demo"))
     assert done.code == 0, done.err
     assert "refused" in done.out + done.err and "run_" in done.out
+    # The agent hears of the bad import, and the second catalog of what is wrong with it.
+    assert "3,704 became 4,004" in done.out
+    assert "orders.amount: Unusually large values" in done.out and "orders.channel: Nulls" in done.out
     assert (tmp_path / "demo" / "customers.csv").exists()
 
 

@@ -5,104 +5,22 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Literal
 
 from etude.catalog import noise
-from etude.catalog.model import DATED, NUMERIC, ColumnProfile, Provenance, Scalar, moment, number
-from etude.entities import Entity
+from etude.catalog.axis import axis, epoch, place
+from etude.catalog.change import SMALL, Change, Kind, Pair, percent, show
+from etude.catalog.model import DATED, ColumnProfile, Scalar
+from etude.catalog.number_drift import (
+    apart,
+    compare_counts,
+    compare_ends,
+    compare_numbers,
+    compare_outliers,
+    compare_precision,
+)
 
-Kind = Literal[
-    "table-added", "table-removed", "table-renamed", "table-emptied", "table-failed", "volume", "late", "rewound",
-    "key-broken", "key-changed", "orphans", "column-added", "column-removed", "column-renamed", "columns-swapped",
-    "type", "nullable", "nulls", "emptied", "filled", "constant", "duplicates", "scale", "sign", "shift", "spread",
-    "precision", "range", "negative", "nan", "time-shift", "future", "mix", "new-value", "vanished-value", "spelling",
-    "spike", "cardinality", "empty-text", "length", "format", "pii",
-]  # fmt: skip
-Severity = Literal["high", "medium", "low"]
-
-# What a change of each kind weighs, from the slightest to the strongest of its kind.
-WEIGHTS: dict[str, tuple[int, int]] = {
-    "table-removed": (95, 95), "table-emptied": (95, 95), "table-failed": (90, 90), "key-broken": (88, 95),
-    "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
-    "orphans": (72, 90), "late": (70, 88), "duplicates": (60, 80), "rewound": (72, 84), "constant": (72, 80),
-    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80), "volume": (46, 88),
-    "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68), "nan": (50, 72), "negative": (52, 74),
-    "future": (60, 66), "spike": (46, 74), "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64),
-    "shift": (40, 76), "spread": (38, 66), "mix": (38, 70), "key-changed": (60, 60), "new-value": (42, 62),
-    "vanished-value": (40, 58), "cardinality": (38, 62), "length": (34, 58), "table-added": (32, 32),
-    "column-added": (32, 32), "filled": (28, 28), "nullable": (18, 24),
-}  # fmt: skip
-FACTORS = (10, 100, 1000, 10_000, 1e6, 1e9, 60, 3600, 24, 1024, 1.609344, 2.54, 2.2046226, 3.28084, 12)
-SMALL = 0.05
-"""A shift below this share of the rows is not told, however certain it is."""
 UNSEEN = 0.5
 """The share that a form may have though the profile does not tell it: a form is tried where a few values show it."""
-SPACE = 60
-
-
-class Change(Entity):
-    """One difference between two runs, in plain words, with what it was and what it is."""
-
-    kind: Kind
-    table: str
-    column: str | None = None
-    before: Scalar = None
-    after: Scalar = None
-    score: float
-    """How much it matters, 0 to 100."""
-    severity: Severity
-    text: str
-    """A sentence. Names and values stand in it as they are in the data: escape it where it is shown."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A column before and after, and what the checks need to know about it."""
-
-    table: str
-    before: ColumnProfile
-    after: ColumnProfile
-    needed: float
-    """The evidence a check must reach (see `noise`)."""
-    role: Literal["key", "reference", ""] = ""
-    made: tuple[datetime | None, datetime | None] = (None, None)
-
-    def change(
-        self, kind: Kind, text: str, strength: float = 1.0, before: Scalar = None, after: Scalar = None
-    ) -> Change:
-        """A change of this column."""
-        strength += 0.15 if self.role else 0.0
-        return make_change(kind, self.table, text, strength, self.after.name, before, after)
-
-    def values(self, side: ColumnProfile, group: Provenance | None = None) -> int:
-        """Values that are not null behind a statistic: those of the sample, where it was sampled."""
-        there = (side.rows or 0) - (side.nulls or 0)
-        return min(there, group.rows) if group is not None and group.rows is not None else there
-
-    @property
-    def readable(self) -> bool:
-        """Values may be compared and quoted: they are not masked."""
-        return not (self.before.masked or self.after.masked)
-
-
-def make_change(
-    kind: Kind,
-    table: str,
-    text: str,
-    strength: float = 1.0,
-    column: str | None = None,
-    before: Scalar = None,
-    after: Scalar = None,
-) -> Change:
-    """A change with its score: the weight of its kind, scaled by a strength of 0 to 1."""
-    low, high = WEIGHTS[kind]
-    score = round(low + (high - low) * min(1.0, max(0.0, strength)), 1)
-    severity: Severity = "high" if score >= 70 else "medium" if score >= 45 else "low"
-    return Change(
-        kind=kind, table=table, column=column, before=before, after=after, score=score, severity=severity, text=text
-    )
 
 
 def compare_column(pair: Pair) -> list[Change]:
@@ -121,8 +39,9 @@ def compare_column(pair: Pair) -> list[Change]:
 # Of the changes of one column, what is only the echo of another: `shift` says nothing new beside `scale`. In order:
 # what is silenced silences nothing.
 _ECHOES: dict[str, frozenset[str]] = {
-    "scale": frozenset({"shift", "spread", "range", "spike", "mix", "precision", "cardinality", "negative"}),
-    "sign": frozenset({"shift", "spread", "range", "spike", "mix", "negative"}),
+    "scale": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "precision"})
+    | frozenset({"cardinality", "negative"}),
+    "sign": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "negative"}),
     "time-shift": frozenset({"shift", "spread", "range", "spike", "mix", "new-value", "vanished-value"}),
     "precision": frozenset({"cardinality", "spike", "mix", "duplicates", "new-value", "vanished-value"}),
     "spelling": frozenset({"new-value", "vanished-value", "mix", "spike", "length", "format", "cardinality"}),
@@ -134,6 +53,7 @@ _ECHOES: dict[str, frozenset[str]] = {
     "negative": frozenset({"range", "spread"}),
     "nan": frozenset({"spike", "cardinality"}),
     "mix": frozenset({"length", "shift", "spread", "cardinality", "format"}),
+    "outliers": frozenset({"range", "spread", "cardinality"}),
     "shift": frozenset({"cardinality", "spread"}),
     "future": frozenset({"range"}),
     "type": frozenset({"cardinality", "length"}),
@@ -173,7 +93,7 @@ def _emptied(pair: Pair) -> Iterator[Change]:
     share = before.null_share or 0.0
     if -after.rows * math.log(max(share, 1e-12)) > pair.needed:
         yield pair.change(
-            "emptied", f"`{name}` has no values any more; {_percent(1 - share)} of the rows had one.", before=1 - share
+            "emptied", f"`{name}` has no values any more; {percent(1 - share)} of the rows had one.", before=1 - share
         )
 
 
@@ -188,7 +108,7 @@ def _constant(pair: Pair) -> Iterator[Change]:
         return
     if pair.values(after) * -math.log(min(max(before.top[0].share, 1e-12), 1 - 1e-12)) <= pair.needed:
         return
-    shown = f" ({_show(after.min)})" if pair.readable and after.min is not None else ""
+    shown = f" ({show(after.min)})" if pair.readable and after.min is not None else ""
     yield pair.change(
         "constant",
         f"`{after.name}` has the same value in all rows{shown}; it had {before.distinct:,} different ones.",
@@ -207,7 +127,7 @@ def _nulls(pair: Pair) -> Iterator[Change]:
     certain = noise.of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
     if abs(now - was) < floor or not certain:
         return
-    text = f"Nulls in `{after.name}` went from {_percent(was)} to {_percent(now)} of the rows."
+    text = f"Nulls in `{after.name}` went from {percent(was)} to {percent(now)} of the rows."
     strength = math.sqrt(now - was) if now > was else 0.2 * (was - now)
     yield pair.change("nulls", text, strength, round(was, 6), round(now, 6))
 
@@ -227,146 +147,11 @@ def _duplicates(pair: Pair) -> Iterator[Change]:
     yield pair.change(kind, text, twice / max(1, later) * 5, before.distinct, after.distinct)
 
 
-def _axis(column: ColumnProfile) -> list[float]:
-    """The quantiles as numbers, dates as seconds; empty where they are not all there or masked."""
-    if column.masked or len(column.quantiles) != 21:
-        return []
-    places = [place(v) for v in column.quantiles]
-    return sorted(p for p in places if p is not None) if None not in places else []
-
-
-def place(value: Scalar) -> float | None:
-    """A number or a moment (in seconds) on an axis, or None."""
-    found = number(value)
-    if found is not None:
-        return found
-    when = moment(value)
-    return epoch(when) if when is not None else None
-
-
-def epoch(when: datetime) -> float:
-    """A moment in seconds since 1970; one without a zone is taken as UTC."""
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-
-
-def _apart(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
-    """The distance of two distributions where it is more than chance and more than small, else 0."""
-    gap = noise.distance(before, after)
-    rows = pair.values(pair.before, pair.before.provenance.quantiles)
-    later = pair.values(pair.after, pair.after.provenance.quantiles)
-    return gap if gap > SMALL and noise.of_distance(gap, rows, later) > pair.needed else 0.0
-
-
-def _numbers(pair: Pair) -> Iterator[Change]:
-    """Scale, sign, shift and spread of numbers; only the one that explains most."""
-    before, after = _axis(pair.before), _axis(pair.after)
-    if not before or not after or {pair.before.family, pair.after.family} - NUMERIC or pair.role == "reference":
-        return
-    if pair.before.family == "integer" and (pair.role == "key" or (pair.before.unique and pair.after.unique)):
-        return  # Numbers that count up: they move with the rows.
-    gap = _apart(pair, before, after)
-    if not gap:
-        return
-    name = pair.after.name
-    mirrored = [-v for v in reversed(before)]
-    if before[0] >= 0 > after[10] and not _apart(pair, mirrored, after):
-        yield pair.change("sign", f"`{name}` changed its sign.", before=pair.before.max, after=pair.after.min)
-        return
-    factor = _factor(pair, before, after)
-    if factor:
-        times = f"{_show(factor)} times larger" if factor > 1 else f"{_show(1 / factor)} times smaller"
-        text = f"`{name}` is about {times}: the median went from {_show(before[10])} to {_show(after[10])}. A new unit?"
-        yield pair.change("scale", text, min(1.0, abs(math.log10(factor)) / 3), before[10], after[10])
-        return
-    inner, later_inner = before[15] - before[5], after[15] - after[5]
-    moved = abs(after[10] - before[10])
-    if inner > 0 and later_inner > 0 and moved < 0.15 * max(inner, later_inner):
-        wider = later_inner > inner
-        text = (
-            f"`{name}` is spread {'wider' if wider else 'closer'}: the middle half spans {_show(later_inner)} "
-            f"(before {_show(inner)})."
-        )
-        yield pair.change("spread", text, gap * 2, inner, later_inner)
-        return
-    text = f"`{name}` is distributed differently: the median went from {_show(before[10])} to {_show(after[10])}"
-    text += f"; at least {_percent(gap)} of the rows differ."
-    yield pair.change("shift", text, gap * 1.6, before[10], after[10])
-
-
-def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float | None:
-    """The factor by which all values changed, if one explains it; known units before others."""
-    ratios = sorted(a / b for b, a in zip(before, after) if b * a > 0)
-    if len(ratios) < 11:
-        return None
-    middle = ratios[len(ratios) // 2]
-    known = [f for factor in FACTORS for f in (factor, 1 / factor)]
-    near = sorted((abs(math.log(f / middle)), f) for f in known)
-    candidates = [f for off, f in near[:2] if off < 0.25]
-    if middle >= 2 or middle <= 0.5:
-        candidates.append(middle)
-    for factor in candidates:
-        rescaled = [v * factor for v in before]
-        if noise.distance(rescaled, after) <= SMALL or not _apart(pair, rescaled, after):
-            return factor
-    return None
-
-
-def _precision(pair: Pair) -> Iterator[Change]:
-    """Numbers that lost their decimals."""
-    before, after = _axis(pair.before), _axis(pair.after)
-    if not before or not after or pair.before.family not in ("decimal", "float") or pair.after.family not in NUMERIC:
-        return
-    broken = sum(v != int(v) for v in before) / len(before)
-    whole = all(v == int(v) for v in after)
-    several = {v for v in after if v == int(v)}
-    if whole and len(several) > 5 and broken > 0 and -len(several) * math.log(max(1 - broken, 1e-9)) > pair.needed:
-        yield pair.change("precision", f"`{pair.after.name}` has whole numbers only; its values had decimals before.")
-
-
-def _range(pair: Pair) -> Iterator[Change]:
-    """A new smallest or largest value far beyond the former."""
-    before, after = _axis(pair.before), _axis(pair.after)
-    families = {pair.before.family, pair.after.family}
-    if not before or not after or not (families <= NUMERIC or families <= DATED) or pair.role == "reference":
-        return
-    if pair.role == "key" or (pair.before.unique and pair.before.family == "integer"):
-        return
-    rows, later, name = pair.values(pair.before), pair.values(pair.after), pair.after.name
-    needed = pair.needed + max(0.0, math.log(max(1, later) / max(1, rows)))
-    middle, deviation = before[10], pair.before.stddev or 0.0
-    if families <= DATED and after[20] > before[20] and after[20] - after[19] < 3 * max(before[20] - before[19], 86400):
-        after = [*after[:20], before[20]]  # Time goes on: no news.
-    for sign, end, inner, word, was, now in (
-        (-1, 0, 1, "smallest", pair.before.min, pair.after.min),
-        (1, 20, 19, "largest", pair.before.max, pair.after.max),
-    ):
-        far, ordinary = sign * (before[end] - middle), sign * (before[inner] - middle)
-        # Where most values are the same, the 95% quantile is the median and tells nothing of the tail.
-        reach = noise.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
-        if rows > 40 and sign * (after[end] - middle) > max(reach * far, 0) and far > 0:
-            text = f"The {word} `{name}` is {_show(now)}, far from the former {_show(was)}."
-            yield pair.change("range", text, 0.5, was, now)
-
-
-def _counted(pair: Pair) -> Iterator[Change]:
-    """Negative numbers and NaN where there were none, or many more of them."""
-    kinds: tuple[tuple[Kind, int | None, int | None, str], ...] = (
-        ("negative", pair.before.negatives, pair.after.negatives, "negative"),
-        ("nan", pair.before.nans, pair.after.nans, "not a number (NaN)"),
-        ("nan", pair.before.infinities, pair.after.infinities, "infinite"),
-    )
-    rows, later = pair.values(pair.before), pair.values(pair.after)
-    for kind, was, now, word in kinds:
-        if was == 0 and now and noise.of_shares(was, rows, now, later) > pair.needed:
-            text = f"{_percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were."
-            yield pair.change(kind, text, math.sqrt(now / later), was, now)
-
-
 def _times(pair: Pair) -> Iterator[Change]:
     """Moments that all moved by the same hours, or lie in the future."""
     if pair.before.family not in DATED or pair.after.family not in DATED:
         return
-    before, after, name = _axis(pair.before), _axis(pair.after), pair.after.name
+    before, after, name = axis(pair.before), axis(pair.after), pair.after.name
     if before and after:
         offsets = [a - b for b, a in zip(before, after)]
         common = max(set(offsets), key=offsets.count)
@@ -382,7 +167,7 @@ def _times(pair: Pair) -> Iterator[Change]:
     if made_before is None or made_after is None or newest is None or newest_before is None:
         return
     if newest_before <= epoch(made_before) + 86400 and newest > epoch(made_after) + 2 * 86400:
-        text = f"`{name}` now reaches into the future, up to {_show(pair.after.max)}."
+        text = f"`{name}` now reaches into the future, up to {show(pair.after.max)}."
         yield pair.change("future", text, 1.0, pair.before.max, pair.after.max)
 
 
@@ -390,16 +175,16 @@ def _dates(pair: Pair) -> Iterator[Change]:
     """Dates of a fixed range that are distributed differently. Where time goes on, the range tells nothing."""
     if pair.before.family not in DATED or pair.after.family not in DATED:
         return
-    before, after = _axis(pair.before), _axis(pair.after)
+    before, after = axis(pair.before), axis(pair.after)
     if not before or not after:
         return
     span = before[20] - before[0]
     if abs(before[0] - after[0]) > 0.02 * span or abs(before[20] - after[20]) > 0.02 * span:
         return
-    gap = _apart(pair, before, after)
+    gap = apart(pair, before, after)
     if gap:
         was, now = pair.before.quantiles[10], pair.after.quantiles[10]
-        text = f"`{pair.after.name}` is distributed differently: the middle went from {_show(was)} to {_show(now)}."
+        text = f"`{pair.after.name}` is distributed differently: the middle went from {show(was)} to {show(now)}."
         yield pair.change("shift", text, gap * 1.6, was, now)
 
 
@@ -426,7 +211,7 @@ def _values(pair: Pair) -> Iterator[Change]:
     rest_after = 0 if is_complete(after) else min(now.values())
     respelled = _respelled(was, now, rows, later, pair.needed)
     if respelled:
-        pairs = ", ".join(f"{_show(a)} is now {_show(b)}" for a, b in list(respelled.items())[:3])
+        pairs = ", ".join(f"{show(a)} is now {show(b)}" for a, b in list(respelled.items())[:3])
         text = f"Values of `{after.name}` are written differently: {pairs}."
         first, second = next(iter(respelled.items()))
         yield pair.change("spelling", text, len(respelled) / len(was), first, second)
@@ -474,8 +259,8 @@ def _mix(
             return
         most = max(both, key=lambda v: abs(was[v] / first - now[v] / second))
         text = (
-            f"The mix of `{pair.after.name}` changed: {_show(most)} went from {_percent(was[most] / rows[0])} to "
-            f"{_percent(now[most] / rows[1])}."
+            f"The mix of `{pair.after.name}` changed: {show(most)} went from {percent(was[most] / rows[0])} to "
+            f"{percent(now[most] / rows[1])}."
         )
         yield pair.change("mix", text, moved * 2.5, round(was[most] / rows[0], 6), round(now[most] / rows[1], 6))
         return
@@ -486,7 +271,7 @@ def _mix(
             yield pair.change("spike", _spike(pair.after.name, value, later, share, False), later * 2, share, value)
             return
         if certain and share - later > SMALL:
-            text = f"{_show(value)} in `{pair.after.name}` went from {_percent(share)} to {_percent(later)}."
+            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to {percent(later)}."
             yield pair.change("mix", text, (share - later) * 2, round(share, 6), round(later, 6))
             return
     for value, count in was.items():
@@ -494,21 +279,21 @@ def _mix(
         if value in now or share - rest[1] / rows[1] < SMALL:
             continue
         if noise.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
-            text = f"{_show(value)} in `{pair.after.name}` went from {_percent(share)} to less than a frequent value's."
+            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to less than a frequent value's."
             yield pair.change("mix", text, share, round(share, 6), 0)
             return
 
 
 def _listed(values: dict[Scalar, int], rows: int, one: str, many: str) -> str:
-    shown = [f"{_show(v)} ({_percent(n / rows)} of the rows)" for v, n in values.items()]
+    shown = [f"{show(v)} ({percent(n / rows)} of the rows)" for v, n in values.items()]
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return f"{one if len(shown) == 1 else many} {', '.join(shown[:3])}{more}"
 
 
 def _spike(name: str, value: Scalar, share: float, was: float, at_most: bool) -> str:
     return (
-        f"{_show(value)} now makes up {_percent(share)} of `{name}`; "
-        f"before it was {'at most ' if at_most else ''}{_percent(was)}."
+        f"{show(value)} now makes up {percent(share)} of `{name}`; "
+        f"before it was {'at most ' if at_most else ''}{percent(was)}."
     )
 
 
@@ -539,7 +324,7 @@ def _texts(pair: Pair) -> Iterator[Change]:
         was, now = before.lengths.empty, after.lengths.empty
         floor = 0.0 if was == 0 else 0.02
         if now / later - was / rows > floor and noise.of_shares(was, rows, now, later) > pair.needed:
-            text = f"Empty strings in `{name}` went from {_percent(was / rows)} to {_percent(now / later)}."
+            text = f"Empty strings in `{name}` went from {percent(was / rows)} to {percent(now / later)}."
             yield pair.change("empty-text", text, math.sqrt(now / later), was, now)
         yield from _lengths(pair, rows, later)
     yield from _forms(pair)
@@ -577,7 +362,7 @@ def _forms(pair: Pair) -> Iterator[Change]:
         certain = noise.of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
         if certain and abs(after - share) > 0.05:
             name = f"{form[0]} {form[1]}" if form[1] else form[0]
-            moved.append((after - share, f"{name} went from {_percent(share)} to {_percent(after)}"))
+            moved.append((after - share, f"{name} went from {percent(share)} to {percent(after)}"))
     moved.sort(key=lambda m: (-abs(m[0]), m[0]))
     if moved:
         text = (
@@ -604,7 +389,8 @@ def _cardinality(pair: Pair) -> Iterator[Change]:
 Check = Callable[[Pair], Iterator[Change]]
 _WHOLE: tuple[Check, ...] = (_emptied, _filled, _constant)
 _PARTS: tuple[Check, ...] = (
-    _nulls, _duplicates, _numbers, _precision, _range, _counted, _times, _dates, _values, _texts, _cardinality,
+    _nulls, _duplicates, compare_numbers, compare_outliers, compare_precision, compare_ends, compare_counts, _times,
+    _dates, _values, _texts, _cardinality,
 )  # fmt: skip
 
 
@@ -621,7 +407,7 @@ def resemblance(pair: Pair) -> float:
     if before.top and after.top and min(before.top[0].share, after.top[0].share) > 0.02:
         was, now = ({t.value for t in side.top} for side in (before, after))
         points.append(len(was & now) / max(1, min(len(was), len(now))))
-    one, other = _axis(before), _axis(after)
+    one, other = axis(before), axis(after)
     if one and other:
         points.append(max(0.0, 1 - 4 * noise.distance(one, other)))
     if before.lengths and after.lengths:
@@ -633,23 +419,3 @@ def _near(one: float | None, other: float | None, scale: float) -> float:
     if one is None or other is None:
         return 0.5
     return max(0.0, 1 - 2 * abs(one - other) / scale) if scale else 1.0
-
-
-def _percent(share: float) -> str:
-    if share in (0, 1):
-        return f"{share:.0%}"
-    return f"{share:.1%}" if 0.001 <= share < 0.9995 else ("under 0.1%" if share < 0.5 else "nearly 100%")
-
-
-def _show(value: Scalar) -> str:
-    """A value in a sentence: a number in its shortest form, text in quotes and cut."""
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, int | float):
-        if not math.isfinite(value):
-            return str(value)
-        whole = abs(value) >= 10_000 or value == int(value)
-        return f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:,.4g}"
-    if moment(value) is not None or number(value) is not None:
-        return value
-    return f"“{value[:SPACE]}…”" if len(value) > SPACE else f"“{value}”"

@@ -11,7 +11,9 @@ from statistics import median
 from typing import Literal
 
 from etude.catalog import noise
-from etude.catalog.column_drift import Change, Pair, compare_column, epoch, make_change, place, resemblance
+from etude.catalog.axis import epoch, place
+from etude.catalog.change import Change, Pair, make_change
+from etude.catalog.column_drift import compare_column, resemblance
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, SourceProfile, TableProfile
 
 __all__ = ["Change", "compare"]
@@ -178,7 +180,9 @@ def _renamed_tables(gone: Sequence[TableProfile], added: Sequence[TableProfile])
     return found
 
 
-_MIXED_UP = frozenset({"shift", "spread", "scale", "range", "mix", "spike", "new-value", "cardinality", "length"})
+_MIXED_UP = frozenset(
+    {"shift", "spread", "outliers", "scale", "range", "mix", "spike", "new-value", "cardinality", "length"}
+)
 
 
 def _swapped(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from etude.catalog.column_drift import Change
+from etude.catalog.change import Change
 from etude.catalog.model import SourceProfile, TableProfile
 from etude.catalog.page.changes import render_changes
 from etude.catalog.page.context import Context, make_context, table_link

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from etude.catalog.column_drift import Change, epoch, place
+from etude.catalog.axis import epoch, place
+from etude.catalog.change import Change
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.changes import render_changes

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import write_result
 from etude.cli.runs import print_runs
 from etude.cli.sources import show_catalog
+from etude.errors import Refused, SandboxError, Unavailable
 
 if TYPE_CHECKING:
+    from etude.agents.hub import Subscription
     from etude.app import App
 
 NAME = "shop"
@@ -40,6 +43,8 @@ QUESTIONS = (
     "What is the total amount per month in 2025?",
     "only for web",
 )
+WATCHED = "SELECT count(*) FROM orders"
+PATIENCE_S = 30.0
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 
 
@@ -49,15 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the shop, add it, ask it, query it, study it, try to break it, and look at what was recorded."""
+    """Make the shop, add it, ask it, query it, study it, describe and watch it, try to break it."""
     from etude.app import App
 
     with App() as app:
         app.pool.warm()
-        _add_shop(app, Path(options.folder or app.settings.home / NAME).absolute())
+        folder = Path(options.folder or app.settings.home / NAME).absolute()
+        _add_shop(app, folder)
         _ask(app)
         _query(app)
         _study(app)
+        _keep_watch(app, folder)
         _attack(app)
         _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
         print_runs(app.store.runs(limit=5), sys.stdout)
@@ -99,7 +106,6 @@ def _query(app: App) -> None:
 
 def _study(app: App) -> None:
     from etude.cli.py import print_end
-    from etude.errors import SandboxError
 
     _say("The same data from Python, in a sandboxed session that keeps its variables:")
     try:
@@ -113,9 +119,47 @@ def _study(app: App) -> None:
         sys.stdout.write(f"{error} {error.hint}\n")
 
 
-def _attack(app: App) -> None:
-    from etude.errors import Refused
+def _keep_watch(app: App, folder: Path) -> None:
+    from etude.agents.hub import Hub
+    from etude.agents.worker import Worker
+    from etude.cli.catalog import print_catalog
+    from etude.sample import spoil_orders
 
+    _say("The shop explains itself, on a page of its own:")
+    print_catalog(app.cataloger.run(NAME), sys.stdout)
+    agents = app.agents
+    _say(f"An agent that looks every second, and outlives any process it works in:\n\n{WATCHED}\n")
+    agent = agents.create("watch", {"source": NAME, "sql": WATCHED, "every_s": 1}).id
+    with Hub(agents.queue) as hub:
+        told = hub.subscribe(["agent.step", "watch.changed"], agent=agent)
+        with Worker(app, agents.queue):
+            _hear(told, "agent.step")
+        looked = agents.get(agent)
+        sys.stdout.write(f"{agent}: {looked.last_error or _count(looked.last_output['answer'])}\n")
+        _say("A bad import comes while nobody works. The next worker goes on where the last one was:")
+        spoil_orders(folder)
+        with Worker(app, agents.queue):
+            change = _hear(told, "watch.changed")
+        sys.stdout.write(f"{agent}: {_count(change['was'])} became {_count(change['now'])}\n")
+    agents.destroy(agent, grace=0)
+    _say("And the page of today tells what is wrong with them:")
+    print_catalog(app.cataloger.run(NAME), sys.stdout)
+
+
+def _hear(told: Subscription, topic: str) -> Any:
+    give_up = time.monotonic() + PATIENCE_S
+    while time.monotonic() < give_up:
+        for event in told.read(timeout=1.0):
+            if event.topic == topic:
+                return event.body
+    raise Unavailable(f"The agent did not speak within {PATIENCE_S:g} s.", hint="`etude agents list` may tell why.")
+
+
+def _count(rows: list[list[int]]) -> str:
+    return f"{rows[0][0]:,}"
+
+
+def _attack(app: App) -> None:
     _say(f"What is no query on the shop is refused:\n\n{ATTACK}\n")
     try:
         app.sql(NAME, ATTACK)

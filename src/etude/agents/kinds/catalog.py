@@ -10,7 +10,7 @@ from etude.agents.schedule import Schedule
 from etude.runtime.control import Control
 
 if TYPE_CHECKING:
-    from etude.catalog.column_drift import Change
+    from etude.catalog.change import Change
     from etude.catalog.workflow import Cataloged
 
 SHOWN = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etude.catalog.column_drift import Change
+from etude.catalog.change import Change
 from etude.catalog.page.context import Context
 from etude.catalog.page.markup import Markup, fill, join, sentence
 

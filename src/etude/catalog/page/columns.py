@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from etude.catalog.column_drift import Change
+from etude.catalog.change import Change
 from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
 from etude.catalog.page import svg
 from etude.catalog.page.context import Context

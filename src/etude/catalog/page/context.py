@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etude.catalog.column_drift import Change
+from etude.catalog.change import Change
 from etude.catalog.model import ForeignKeyEvidence, SourceProfile, TableProfile
 from etude.catalog.page.markup import Markup, anchors, escape, fill
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.catalog.column_drift import epoch, place
+from etude.catalog.axis import epoch, place
 from etude.catalog.model import Freshness, Provenance, Scalar, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.context import Context

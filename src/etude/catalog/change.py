@@ -1,0 +1,120 @@
+"""A change between two profiles: its kind, its weight, its sentence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from etude.catalog.model import ColumnProfile, Provenance, Scalar, moment, number
+from etude.entities import Entity
+
+Kind = Literal[
+    "table-added", "table-removed", "table-renamed", "table-emptied", "table-failed", "volume", "late", "rewound",
+    "key-broken", "key-changed", "orphans", "column-added", "column-removed", "column-renamed", "columns-swapped",
+    "type", "nullable", "nulls", "emptied", "filled", "constant", "duplicates", "scale", "sign", "shift", "spread",
+    "outliers", "precision", "range", "negative", "nan", "time-shift", "future", "mix", "new-value", "vanished-value",
+    "spelling", "spike", "cardinality", "empty-text", "length", "format", "pii",
+]  # fmt: skip
+Severity = Literal["high", "medium", "low"]
+
+# What a change of each kind weighs, from the slightest to the strongest of its kind.
+WEIGHTS: dict[str, tuple[int, int]] = {
+    "table-removed": (95, 95), "table-emptied": (95, 95), "table-failed": (90, 90), "key-broken": (88, 95),
+    "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
+    "orphans": (72, 90), "late": (70, 88), "duplicates": (60, 80), "rewound": (72, 84), "constant": (72, 80),
+    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80), "volume": (46, 88),
+    "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68), "nan": (50, 72), "negative": (52, 74),
+    "future": (60, 66), "spike": (46, 74), "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64),
+    "shift": (40, 76), "spread": (38, 66), "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60),
+    "new-value": (42, 62), "vanished-value": (40, 58), "cardinality": (38, 62), "length": (34, 58),
+    "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28), "nullable": (18, 24),
+}  # fmt: skip
+SMALL = 0.05
+"""A shift below this share of the rows is not told, however certain it is."""
+SPACE = 60
+
+
+class Change(Entity):
+    """One difference between two runs, in plain words, with what it was and what it is."""
+
+    kind: Kind
+    table: str
+    column: str | None = None
+    before: Scalar = None
+    after: Scalar = None
+    score: float
+    """How much it matters, 0 to 100."""
+    severity: Severity
+    text: str
+    """A sentence. Names and values stand in it as they are in the data: escape it where it is shown."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A column before and after, and what the checks need to know about it."""
+
+    table: str
+    before: ColumnProfile
+    after: ColumnProfile
+    needed: float
+    """The evidence a check must reach (see `noise`)."""
+    role: Literal["key", "reference", ""] = ""
+    made: tuple[datetime | None, datetime | None] = (None, None)
+
+    def change(
+        self, kind: Kind, text: str, strength: float = 1.0, before: Scalar = None, after: Scalar = None
+    ) -> Change:
+        """A change of this column."""
+        strength += 0.15 if self.role else 0.0
+        return make_change(kind, self.table, text, strength, self.after.name, before, after)
+
+    def values(self, side: ColumnProfile, group: Provenance | None = None) -> int:
+        """Values that are not null behind a statistic: those of the sample, where it was sampled."""
+        there = (side.rows or 0) - (side.nulls or 0)
+        return min(there, group.rows) if group is not None and group.rows is not None else there
+
+    @property
+    def readable(self) -> bool:
+        """Values may be compared and quoted: they are not masked."""
+        return not (self.before.masked or self.after.masked)
+
+
+def make_change(
+    kind: Kind,
+    table: str,
+    text: str,
+    strength: float = 1.0,
+    column: str | None = None,
+    before: Scalar = None,
+    after: Scalar = None,
+) -> Change:
+    """A change with its score: the weight of its kind, scaled by a strength of 0 to 1."""
+    low, high = WEIGHTS[kind]
+    score = round(low + (high - low) * min(1.0, max(0.0, strength)), 1)
+    severity: Severity = "high" if score >= 70 else "medium" if score >= 45 else "low"
+    return Change(
+        kind=kind, table=table, column=column, before=before, after=after, score=score, severity=severity, text=text
+    )
+
+
+def percent(share: float) -> str:
+    """A share in a sentence, never rounded to nothing or all."""
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return f"{share:.1%}" if 0.001 <= share < 0.9995 else ("under 0.1%" if share < 0.5 else "nearly 100%")
+
+
+def show(value: Scalar) -> str:
+    """A value in a sentence: a number in its shortest form, text in quotes and cut."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
+            return str(value)
+        whole = abs(value) >= 10_000 or value == int(value)
+        return f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:,.4g}"
+    if moment(value) is not None or number(value) is not None:
+        return value
+    return f"“{value[:SPACE]}…”" if len(value) > SPACE else f"“{value}”"
