@@ -132,7 +132,7 @@ def compare_outliers(pair: Pair) -> Iterator[Change]:
         if grown > OUTLYING and grown > count / rows and noise.of_shares(count, rows, more, later) > pair.needed:
             text = (
                 f"Unusually {word} values of `{name}`, beyond {show(fence)}, went from {percent(count / rows)} "
-                f"to {percent(more / later)} of the rows."
+                f"to at least {percent(more / later)} of the rows."
             )
             yield pair.change("outliers", text, math.sqrt(grown) * 2, count / rows, more / later)
 
