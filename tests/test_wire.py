@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import socket
+import struct
 import threading
 
 import pytest
@@ -28,6 +30,31 @@ def test_memory_that_is_held_for_a_moment_is_sealed_when_it_is_let_go() -> None:
     wire.seal(fd)
     waiting.join()
     assert bytes(wire.map_sealed(fd, 5)) == b"hello"
+
+
+@pytest.mark.parametrize(
+    "head", [b"{", b"[]", b"[" * 100_000, b"\xff", b""], ids=["half", "list", "deep", "bytes", "none"]
+)
+def test_a_head_that_is_none_is_the_end_and_its_descriptor_is_closed(head: bytes) -> None:
+    ours, theirs = wire.pair()
+    before = len(os.listdir("/proc/self/fd"))
+    with ours, theirs, open(os.devnull, "rb") as file:
+        socket.send_fds(theirs, [struct.pack("!II", len(head), len(head)) + head], [file.fileno()])
+        with pytest.raises(wire.Closed):
+            wire.receive(ours)
+        assert len(os.listdir("/proc/self/fd")) == before + 1, "the file alone"
+
+
+def test_memory_with_holes_is_not_read_where_its_maker_is_not_trusted() -> None:
+    fd = wire.shared_file()
+    assert fd is not None
+    os.write(fd, b"hello")
+    os.ftruncate(fd, 1 << 20)
+    wire.seal(fd)
+    assert len(wire.map_sealed(os.dup(fd), 1 << 20)) == 1 << 20
+    with pytest.raises(wire.Closed):
+        wire.map_sealed(fd, 5, whole=True)
+    assert bytes(wire.map_sealed(wire.share(b"hello"), 5, whole=True)) == b"hello"
 
 
 def test_memory_that_could_still_change_is_not_read() -> None:

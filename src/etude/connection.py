@@ -82,10 +82,15 @@ def open_session(
 ) -> Notebook:
     """A persistent, sandboxed Python on a source (`$ETUDE_SOURCE` where none is given). See `App.open_session`."""
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
-    own = app or App()
-    notebook = own.open_session(chosen, **options)
-    if app is None:
-        notebook.on_close = own.close
+    if app is not None:
+        return app.open_session(chosen, **options)
+    own = App()
+    try:
+        notebook = own.open_session(chosen, **options)
+    except BaseException:
+        own.close()
+        raise
+    notebook.on_close = own.close
     return notebook
 
 

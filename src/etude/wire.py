@@ -62,6 +62,7 @@ def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b
 
 def receive(sock: socket.socket, keep: bool = False) -> Frame:
     """Wait for one frame; raises `Closed` at the end of the stream. With `keep`, shared memory comes as itself too."""
+    fds: list[int] = []
     try:
         start, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
         if not start:
@@ -70,9 +71,15 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
         if total > MAX_FRAME or head_size > total:
             raise Closed
         body = _read(sock, total)
-    except ConnectionResetError as error:
-        raise Closed from error
-    head = json.loads(body[:head_size])
+        head = json.loads(body[:head_size])
+        if not isinstance(head, dict):
+            raise Closed
+    except BaseException as error:
+        for fd in fds:
+            os.close(fd)
+        if isinstance(error, ConnectionResetError | ValueError | RecursionError):
+            raise Closed from error
+        raise
     if fds:
         kept = os.dup(fds[0]) if keep else None
         try:
@@ -142,11 +149,17 @@ def seal(fd: int) -> None:
     fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
 
 
-def map_sealed(fd: int, size: int) -> mmap.mmap:
-    """Shared memory that nobody can change any more; `fd` is closed. Anything else is `Closed`."""
+def map_sealed(fd: int, size: int, whole: bool = False) -> mmap.mmap:
+    """Shared memory that nobody can change any more; `fd` is closed. Anything else is `Closed`.
+
+    With `whole`, also a file with holes: they cost its maker nothing, and become memory of whoever reads them.
+    """
     try:
         # An unsealed file could shrink under the reader, which the kernel answers by ending the process.
-        if fcntl.fcntl(fd, _F_GET_SEALS) & _SEALS != _SEALS or os.fstat(fd).st_size < size or size <= 0:
+        found = os.fstat(fd)
+        if fcntl.fcntl(fd, _F_GET_SEALS) & _SEALS != _SEALS or found.st_size < size or size <= 0:
+            raise Closed
+        if whole and found.st_blocks * 512 < found.st_size:
             raise Closed
         return mmap.mmap(fd, size, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
     finally:

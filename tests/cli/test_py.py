@@ -76,6 +76,48 @@ def test_a_missing_file_and_a_missing_source_say_so(shop: Path, tmp_path: Path) 
     assert (done.returncode, "nowhere.duckdb" in done.stderr) == (4, True)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"\xef\xbb\xbfprint('caf\xc3\xa9')\r\n", b"# -*- coding: latin-1 -*-\nprint('caf\xe9')\n"],
+    ids=["with a mark, as Windows writes it", "latin-1 that says so"],
+)
+def test_a_file_is_read_as_python_would(shop: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "study.py").write_bytes(content)
+    done = etude(tmp_path, "py", str(shop), str(tmp_path / "study.py"))
+    assert (done.returncode, done.stdout) == (0, "café\n"), done.stderr
+
+
+def test_text_of_an_unknown_encoding_is_refused_with_what_to_do(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_bytes(b"print('caf\xe9')\n")
+    for name in (str(tmp_path / "study.py"), "-"):
+        command = [sys.executable, "-m", "etude", "py", str(shop), name]
+        environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
+        with (tmp_path / "study.py").open("rb") as file:
+            done = subprocess.run(command, stdin=file, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "UTF-8" in done.stderr and "coding: latin-1" in done.stderr
+
+
+def test_values_of_the_data_do_not_drive_the_terminal(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.py").write_text("print('\\x1b]0;owned\\x07 \\x1b[31mred\\x1b[0m')")
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "etude", "py", str(shop), str(tmp_path / "study.py")]
+    environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
+    subprocess.run(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, timeout=60, check=True)
+    os.close(theirs)
+    said = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert rb"\x1b]0;owned\x07" in said and b"\x1b]" not in said
+    assert b"\x1b[31mred\x1b[0m" in said, "colours are let through"
+
+
+def test_a_prompt_takes_blocks_that_wait_and_lines_in_brackets_and_is_left_by_exit(shop: Path, tmp_path: Path) -> None:
+    lines = "import asyncio\nfor i in range(2):\n    await asyncio.sleep(0)\n    print('turn', i)\n\n"
+    lines += "x = (1,\n2)\nsum(x)\nexit()\nprint('never')\n"
+    done = etude(tmp_path, "shell", str(shop), text=lines)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "turn 0\nturn 1\n" in done.stdout and "3\n" in done.stdout and "never" not in done.stdout
+
+
 def test_a_prompt_keeps_names_and_goes_on_after_errors(shop: Path, tmp_path: Path) -> None:
     lines = "x = 20\ndef twice(n):\n    return 2 * n\n\ntwice(x) + 2\n1 / 0\nlen(db.sql('FROM orders').rows())\n"
     done = etude(tmp_path, "shell", str(shop), text=lines)

@@ -443,13 +443,14 @@ def test_libraries_of_another_python_are_refused(rootfs: Path, monkeypatch: pyte
     assert _names() == before
 
 
-def test_contradictions_are_refused(rootfs: Path) -> None:
+def test_contradictions_are_refused(rootfs: Path, tmp_path: Path) -> None:
     for arguments in ({}, {"image": "a", "rootfs": rootfs}, {"rootfs": rootfs, "engine": "docker"}):
         with pytest.raises(Invalid):
             ContainerProvider(**arguments)
     provider = ContainerProvider(rootfs=rootfs)
+    (tmp_path / "a,b").mkdir()
     with pytest.raises(Invalid, match="cannot be mounted"):
-        Session(provider, SandboxSpec(mounts={"/tmp/a,b": "/data"}))
+        Session(provider, SandboxSpec(mounts={str(tmp_path / "a,b"): "/data"}))
 
 
 # -- images, with every engine that answers

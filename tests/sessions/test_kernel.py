@@ -266,6 +266,98 @@ def test_a_refused_call_is_an_error_that_says_why(inside: Kernel) -> None:
     assert error["message"] == "not granted" and error["problem"]["code"] == "refused"
 
 
+def test_a_thread_gets_its_reply_before_its_cell_ends_and_none_after(inside: Kernel) -> None:
+    inside.start(
+        "import sys, threading\ncall, told = sys.modules['etude.sessions.kernel'].SESSION.call, []\n"
+        "thread = threading.Thread(target=lambda: told.append(call('rows')[1]))\nthread.start()"
+    )
+    request = json.loads(inside.receive()[1])
+    fd = os.memfd_create("reply")
+    os.write(fd, b"data")
+    body = json.dumps({"id": request["id"], "size": 4}).encode()
+    socket.send_fds(inside.sock, [kernel.HEAD.pack(len(body), ord("r")) + body], [fd])
+    os.close(fd)
+    assert json.loads(inside.frames()[-1][1])["ok"]
+    assert inside.value("thread.join()\nbytes(told[0]).decode()")["json"] == "data"
+    late = (
+        "def ask():\n    while sys.modules['etude.sessions.kernel'].SESSION._in_cell: pass\n"
+        "    try: call('rows')\n    except RuntimeError as error: print(error)\n"
+        "threading.Thread(target=ask).start()"
+    )
+    assert inside.run(late)["ok"]
+    assert b"while a cell runs" in inside.receive()[1]
+    assert inside.value("1")["json"] == 1
+
+
+def test_a_request_that_is_too_long_says_so(inside: Kernel) -> None:
+    end = inside.run("sys.modules['etude.sessions.kernel'].SESSION.call('sql', query='x' * (9 << 20))")
+    assert end["error"]["type"] == "ValueError" and "too long" in end["error"]["message"]
+
+
+def test_annotations_stay_what_the_user_wrote(inside: Kernel) -> None:
+    assert inside.value("def f(x: int): ...\nf.__annotations__['x'] is int")["json"] is True
+    assert inside.value("(lambda: 1).__code__.co_flags & 0x1000000")["json"] == 0
+
+
+def test_streams_keep_their_order_without_line_ends(inside: Kernel) -> None:
+    inside.start("import sys\nprint('a', end='')\nprint('b', end='', file=sys.stderr)\nprint('c')")
+    assert [(kind, body) for kind, body, _ in inside.frames()[:-1]] == [("O", b"a"), ("E", b"b"), ("O", b"c\n")]
+
+
+def test_a_child_that_user_code_forks_takes_no_cell(inside: Kernel) -> None:
+    inside.value("import os\nparent = os.getpid()\nchild = os.fork()\nx = 0")
+    assert inside.value("os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 'a child'")["json"] == 0
+    for _ in range(20):
+        assert inside.value("os.getpid() == parent")["json"] is True
+
+
+def test_what_was_interrupted_does_not_go_on_in_the_next_cell() -> None:
+    inside = Kernel()
+    inside.start("import asyncio\nfor i in range(100):\n    print(i)\n    await asyncio.sleep(0.05)")
+    assert inside.receive()[0] == "O"
+    inside.process.send_signal(signal.SIGINT)
+    assert json.loads(inside.frames()[-1][1])["error"]["type"] == "KeyboardInterrupt"
+    inside.start("await asyncio.sleep(0.3)")
+    assert [kind for kind, _, _ in inside.frames()] == ["X"]
+    inside.close()
+
+
+def test_what_was_drawn_is_shown_beside_the_value_and_only_once(inside: Kernel) -> None:
+    # A stand-in for the parts of matplotlib that are used, which is no dependency.
+    inside.run(
+        "import sys, types\nclass Figure:\n    def savefig(self, file, **_): file.write(b'PNG')\n"
+        "Figure.__module__ = 'matplotlib.figure'\nfigures = {}\nplt = types.ModuleType('matplotlib.pyplot')\n"
+        "plt.get_fignums = lambda: list(figures)\nplt.figure = lambda n: figures.setdefault(n, Figure())\n"
+        "plt.close = lambda f: [figures.pop(n) for n, g in [*figures.items()] if g is f]\n"
+        "sys.modules['matplotlib.pyplot'] = plt"
+    )
+    inside.start("plt.figure(1); plt.figure(2)\n[1, 2]")
+    seen = inside.frames()
+    assert [kind for kind, _, _ in seen] == ["D", "D", "X"] and seen[0][1].endswith(b"PNG")
+    assert json.loads(seen[-1][1])["value"]["json"] == [1, 2]
+    inside.start("plt.figure(1)\nNone")
+    seen = inside.frames()
+    assert json.loads(seen[-1][1])["value"]["media"] == "image/png"
+    assert inside.value("None") == {}
+    inside.run("del sys.modules['matplotlib.pyplot']")
+    assert inside.value("Figure()")["media"] == "image/png", "a figure without pyplot"
+
+
+def test_a_value_too_large_to_send_is_no_error() -> None:
+    inside = Kernel()
+    inside.run("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))")
+    shown = inside.value("import pyarrow as pa\npa.table({'a': range(1 << 18)})")
+    assert "media" not in shown and shown["text"].startswith("pyarrow.Table")
+    assert "2,0" in shown["note"] and "cannot be sent" in shown["note"]
+    inside.close()
+
+
+def test_a_chart_of_values_that_json_does_not_know(inside: Kernel) -> None:
+    code = "import datetime\n{'$schema': 'vega-lite', 'x': datetime.date(2020, 1, 2)}"
+    inside.start(code)
+    assert b'"2020-01-02"' in inside.frames()[0][1]
+
+
 def test_it_ends_with_the_host() -> None:
     inside = Kernel()
     inside.close()

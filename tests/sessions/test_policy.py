@@ -58,3 +58,9 @@ def test_any_text_passes_or_is_refused(code: str) -> None:
         check_policy(code, Policy())
     except Refused as refusal:
         assert refusal.details["line"] >= 1
+
+
+def test_a_chain_of_attributes_of_any_length_is_read() -> None:
+    check_policy("a" + ".b" * 1500 + "()", Policy())
+    with pytest.raises(Refused):
+        check_policy("a" + ".b" * 1500 + ".f_back", Policy())

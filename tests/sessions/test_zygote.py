@@ -256,6 +256,64 @@ def test_equal_specs_share_a_server_and_others_do_not(provider: LocalProvider, t
         assert forker(a) == forker(b) != forker(c)
 
 
+def test_kinds_of_sessions_that_nobody_asks_for_any_more_are_not_kept_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "KINDS", 2)
+    provider = LocalProvider(ready=1)
+    try:
+        for megabytes in (301, 302, 303, 304):
+            limits = SessionLimits(memory=megabytes << 20)
+            Session(provider, limits=limits).close()
+            give_up = time.monotonic() + 20
+            while not provider._ready.get(local._kind(SandboxSpec(), limits)):
+                assert time.monotonic() < give_up
+                time.sleep(0.01)
+        assert sum(map(len, provider._ready.values())) == 2
+    finally:
+        provider.close()
+
+
+def test_limits_that_the_host_keeps_make_no_other_kind_of_session() -> None:
+    one, other = SessionLimits(wall_s=1, output=2000), SessionLimits(wall_s=2, output=3000)
+    assert local._kind(SandboxSpec(), one) == local._kind(SandboxSpec(), other)
+    assert local._kind(SandboxSpec(), one) != local._kind(SandboxSpec(), SessionLimits(processes=3))
+
+
+def test_what_a_session_leaves_is_ended_though_others_start_without_a_pause(everyones_python: Any) -> None:
+    code = """
+import sys, time
+from etude.sessions import local
+from etude.sessions.base import SandboxSpec
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+local.PRELOAD = ()
+provider = LocalProvider(ready=0, max_level=2)
+session = Session(provider, SandboxSpec(level=2))
+start = "import os, time\\np = os.fork()\\nif p == 0:\\n    time.sleep(60)\\n    os._exit(0)\\np"
+daemon = session.execute(start).value
+session.execute("os.kill(os.getpid(), 9)")
+give_up = time.monotonic() + 10
+while time.monotonic() < give_up:
+    Session(provider, SandboxSpec(level=2)).close()  # many in each interval of looking after the dead
+    try: open(f"/proc/{daemon}/stat").close()
+    except OSError: break
+else: print("it still runs")
+provider.close()
+"""
+    # As a user who may not make control groups: where there are some, they end what is left.
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+    done = subprocess.run(
+        [everyones_python.path, "-c", code],
+        env=everyones_python.environment,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=60,
+        check=False,
+        **nobody,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
 def test_seeds_are_the_sessions_own(provider: LocalProvider) -> None:
     code = "import random, numpy\n[random.random(), float(numpy.random.rand())]"
     seen = []

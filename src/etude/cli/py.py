@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import re
 import sys
-from typing import TYPE_CHECKING
+import tokenize
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
-from etude.cli.plan import read_text
+from etude.cli.output import printable
 
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
+
+_DRIVING = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""What a terminal obeys, colours first: they alone are let through."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from etude.app import App
     from etude.runtime.notebook import describe_cell
 
-    code = read_text(options.file)
+    code = read_code(options.file)
     record = False if options.no_record else None
     with (
         App(record=record) as app,
@@ -54,19 +61,43 @@ def run(options: argparse.Namespace) -> int:
     return 0 if cell.ok else 1
 
 
+def read_code(name: str) -> str:
+    """The Python of a file, or of standard input for `-`, in the encoding that Python itself would find."""
+    from etude.errors import Invalid, NotFound
+
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return io.TextIOWrapper(io.BytesIO(data), encoding).read()
+    except OSError as error:
+        raise NotFound(f"Cannot read `{name}`: {error.strerror}.", hint="Check the path.") from None
+    except (SyntaxError, UnicodeDecodeError):
+        raise Invalid(
+            f"`{name}` is not text in UTF-8, and names no other encoding.",
+            hint="Save it as UTF-8, or begin it with a line such as `# coding: latin-1`.",
+        ) from None
+
+
 def print_output(output: Output) -> None:
     """A piece of output where it belongs, as it comes."""
     stream = sys.stdout if output.stream == "stdout" else sys.stderr
-    stream.write(output.text)
+    _write(stream, output.text)
     stream.flush()
+
+
+def _write(stream: IO[str], text: str) -> None:
+    """Write it; to a terminal as text that cannot drive it, for values of the data are in it."""
+    if stream.isatty():
+        text = _DRIVING.sub(lambda found: found[0] if found[0].endswith("m") else printable(found[0]), text)
+    stream.write(text)
 
 
 def print_end(cell: Cell) -> None:
     """The value of a cell, or why there is none."""
     if cell.ok and cell.text:
-        sys.stdout.write(cell.text + "\n")
+        _write(sys.stdout, cell.text + "\n")
     if cell.error:
         text = cell.error.get("traceback") or f"{cell.error.get('type')}: {cell.error.get('message')}"
-        sys.stderr.write(text.rstrip() + "\n")
+        _write(sys.stderr, text.rstrip() + "\n")
     for note in cell.notes:
-        sys.stderr.write(f"note: {note}\n")
+        _write(sys.stderr, f"note: {note}\n")

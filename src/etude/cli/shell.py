@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import codeop
 import contextlib
 import sys
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
 
 PREAMBLE = "import etude\ndb = etude.connect()"
+_LEAVING = ("exit", "exit()", "quit", "quit()")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         level = session.isolation["level"]
         sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")
         with _line_editing(session, app.settings.home / "shell_history"):
-            while (code := _read_cell()) is not None:
+            while (code := _read_cell()) is not None and code.strip() not in _LEAVING:
                 _run_cell(session, code)
 
 
@@ -57,6 +59,8 @@ def _run_cell(session: Notebook, code: str) -> None:
 def _read_cell() -> str | None:
     """Lines until they make a whole statement; None at the end of input."""
     lines: list[str] = []
+    compiles = codeop.CommandCompiler()
+    compiles.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as a session does
     while True:
         try:
             lines.append(input("... " if lines else ">>> "))
@@ -68,7 +72,7 @@ def _read_cell() -> str | None:
             return ""
         text = "\n".join(lines)
         try:
-            if codeop.compile_command(text) is not None and (len(lines) == 1 or not lines[-1]):
+            if compiles(text) is not None:
                 return text
         except (SyntaxError, ValueError, OverflowError):
             return text  # the session tells what is wrong with it

@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import io
 import json
 import os
 import threading
 import time
+import tokenize
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal, Self
@@ -24,7 +26,7 @@ from etude import wire
 from etude.cancellation import Cancellation
 from etude.database import check_file_name
 from etude.entities import Artifact, Catalog, Limits, Outcome, ResultInfo, Run
-from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, Refused, problem
+from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, Refused, from_problem, problem
 from etude.events import (
     INTERRUPTED,
     ArtifactCreated,
@@ -51,7 +53,7 @@ from etude.runtime.query import (
     truncation_note,
 )
 from etude.runtime.thread import thread_runs
-from etude.sessions.base import Cell, Output
+from etude.sessions.base import Cell, Output, let_go_of_displays
 from etude.sessions.policy import Policy, check_policy
 from etude.sessions.session import Session
 from etude.sources.pool import Answer
@@ -60,6 +62,8 @@ from etude.spool import write_parquet
 CELL = "application/vnd.etude.cell+json"
 HISTORY = 32
 """Cells that keep their value, displays and output; of older ones the code, the outcome and the text stay."""
+HELD = 256 << 20
+"""Bytes of results that may wait for the end of their cell."""
 OPEN = 128
 """Descriptors of results that may wait for the end of their cell; past that, what the session has is kept at once."""
 FILES = 64
@@ -102,11 +106,12 @@ class Access:
 
 @dataclass
 class _Call:
-    """A query of a cell: what was asked, and where its result is."""
+    """A query of a cell: what was asked, and where its result is, or why there is none."""
 
     sql: str
-    info: ResultInfo
+    info: ResultInfo | None = None
     artifact: Artifact | None = None
+    problem: dict[str, Any] | None = None
 
 
 @dataclass
@@ -121,6 +126,9 @@ class _Done:
     served: bool = False
     """Whether the session has all of it."""
 
+    def __post_init__(self) -> None:
+        self.size = sum(os.fstat(fd).st_size for fd in self.fds)
+
 
 @dataclass
 class _Recorded:
@@ -128,6 +136,7 @@ class _Recorded:
 
     code: str
     calls: list[_Call] = field(default_factory=list)
+    elapsed_ms: float = 0.0
 
 
 class Notebook:
@@ -157,7 +166,11 @@ class Notebook:
         self._session = open_session(self._data)
         if thread_id is not None and ledger is not None:
             self._cells = _load_cells(ledger, thread_id)
-            self.revive()
+            try:
+                self.revive()
+            except BaseException:
+                self._session.close()
+                raise
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -187,7 +200,7 @@ class Notebook:
         """
         with self._taking_turns(cancel):
             if self.thread_id is not None and not self._session.alive:
-                self.revive()  # a thread's variables survive the end of its interpreter
+                self._bring_back(cancel)  # a thread's variables survive the end of its interpreter
             return self._execute(code, wall_s, on_output, log, parent, cancel)
 
     @contextlib.contextmanager
@@ -228,7 +241,7 @@ class Notebook:
         calls = self._data.settle(log)
         if cell.outcome in ("ok", "error"):
             # A cell that was stopped or killed would do the same again; what it had set is not brought back.
-            self._cells.append(_Recorded(code, calls))
+            self._cells.append(_Recorded(code, calls, cell.elapsed_ms))
         if log is not None:
             self._end_step(log, cell)
             if own:
@@ -280,7 +293,9 @@ class Notebook:
         self.history.append(cell)
         if len(self.history) > HISTORY:
             old = len(self.history) - HISTORY - 1
-            self.history[old] = replace(self.history[old], stdout="", stderr="", value=None, display=())
+            self.history[old] = self.history[old].without_contents()
+        if cell.display:
+            let_go_of_displays(self.history)
 
     def _end_step(self, log: RunLog, cell: Cell) -> None:
         shown = {"stdout": cell.stdout, "stderr": cell.stderr, "text": cell.text, "error": cell.error}
@@ -312,26 +327,41 @@ class Notebook:
         self._session.interrupt()
 
     def reset(self) -> None:
-        """Start over with a fresh interpreter and an empty history."""
-        self._session.reset()
-        self.history.clear()
-        self._cells.clear()
+        """Start over with a fresh interpreter and an empty history; a running cell ends first."""
+        with self._turn:
+            self._session.reset()
+            self.history.clear()
+            self._cells.clear()
 
     def revive(self) -> None:
         """Bring the variables back: run the recorded cells again, with the recorded results of their queries."""
+        with self._turn:
+            self._bring_back(None)
+
+    def _bring_back(self, cancel: Cancellation | None) -> None:
         self._session.reset()
         self.history.clear()
-        for recorded in self._cells:
-            self._data.replay = deque(recorded.calls)
-            self._remember(self._session.execute(recorded.code))
-        self._data.replay = None
+        try:
+            for recorded in self._cells:
+                self._data.replay = deque(recorded.calls)
+                # One that was given more time than others needs it again.
+                wall_s = max(self._session.limits.wall_s, 3 * recorded.elapsed_ms / 1000)
+                self._remember(self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel))
+        except BaseException:
+            self._session.reset()  # half of the variables are none: the next cell begins with this again
+            raise
+        finally:
+            self._data.replay = None
 
     def complete(self, text: str) -> list[str]:
-        """What a name that begins so could be, for a prompt; it leaves no trace in the history."""
-        code = f"import rlcompleter as _r\n_c = _r.Completer(globals()); [_c.complete({text!r}, i) for i in range(200)]"
-        cell = self._session.execute(f"{code}", number=len(self.history) + 1, wall_s=2)
-        self._session.execute("del _r, _c", number=len(self.history) + 1, wall_s=2)
-        return [name for name in cell.value if name] if cell.ok and isinstance(cell.value, list) else []
+        """What a name that begins so could be, for a prompt; it leaves no trace in the history or among the names."""
+        names = f"filter(None, (complete({text!r}, i) for i in range(200)))"
+        code = (
+            f"(lambda complete: __import__('sys').stdout.write('\\n'.join({names})))"
+            "(__import__('rlcompleter').Completer(globals()).complete);"
+        )
+        cell = self._session.execute(code, number=len(self.history) + 1, wall_s=2)
+        return cell.stdout.split("\n") if cell.ok and cell.stdout else []
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:
         """The executed cells as one file that runs alone, with `$ETUDE_SOURCE` naming the source."""
@@ -367,6 +397,7 @@ class _DataBroker:
         self._ledger = ledger
         self._answer: Answer | None = None
         self._done: dict[int, _Done] = {}
+        self._held = 0
         self._calls: list[_Call] = []
         self._saving: dict[str, bytearray] = {}
         self._saves = 0
@@ -377,16 +408,16 @@ class _DataBroker:
         self.cancelled = False
         """Whether the running cell was interrupted: a query that it starts after that is cancelled as well."""
 
-    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+    def answer(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
         match request.get("method"):
             case "save":
                 return self._save(request), None
             case "load":
                 return self._load(request.get("name"))
             case _:
-                return self._answer_source(request)
+                return self._answer_source(request, left_s)
 
-    def _answer_source(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
+    def _answer_source(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
         if self._access is None:
             raise Invalid("This session has no source.", hint="Open it with one.")
         match request.get("method"):
@@ -400,7 +431,7 @@ class _DataBroker:
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
                 if self.replay is not None:
                     return self._again(sql)
-                return self._sql(self._access, sql, request.get("limits") or {})
+                return self._sql(self._access, sql, request.get("limits") or {}, left_s)
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
@@ -424,7 +455,8 @@ class _DataBroker:
         whole = self._saving[name] = self._saving.get(name, bytearray()) if request.get("goes_on") else bytearray()
         whole += data
         used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
-        count, saves = len(self.files.keys() | self._saving.keys()), self._saves + 1
+        # What a cell does again when variables come back was counted the first time.
+        count, saves = len(self.files.keys() | self._saving.keys()), self._saves + (self.replay is None)
         for limit, spent, allowed in (
             ("files", count, FILES),
             ("bytes of files", used, FILE_BYTES),
@@ -456,23 +488,28 @@ class _DataBroker:
         # Shared memory cannot be empty.
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
-    def _sql(self, access: Access, sql: str, given: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    def _sql(self, access: Access, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
         limits = _lower(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
             self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
             self.log.commit()
+        # No longer than the cell may: while the host waits for the source, nobody looks at the cell's time.
+        within = limits.model_copy(update={"timeout_s": min(limits.timeout_s, max(left_s, 0.001))})
         try:
-            self._answer = access.ask(sql, limits)
+            self._answer = access.ask(sql, within)
             if self.cancelled:
                 self._answer.cancel()
             fds, schema = take_shared(self._answer)
         except BaseException as error:
+            if isinstance(error, LimitExceeded) and error.details.get("limit") == "timeout_s" and within != limits:
+                error = _out_of_time()
+            if isinstance(error, KeyboardInterrupt):
+                error = Cancelled("The query was cancelled.")
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
-            if isinstance(error, KeyboardInterrupt):
-                raise Cancelled("The query was cancelled.") from None
-            raise
+            self._calls.append(_Call(sql, problem=problem(error)))
+            raise error from None
         finally:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it was set where this is reached
@@ -481,6 +518,7 @@ class _DataBroker:
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
         self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
+        self._held += self._done[number].size
         head = {
             "info": info.model_dump(mode="json"),
             "parts": len(fds),
@@ -490,7 +528,7 @@ class _DataBroker:
             "notes": truncation_note(info, limits),
         }
         first, fd = self._part(number, 0)
-        if sum(len(d.fds) for d in self._done.values()) > OPEN:
+        if sum(len(d.fds) for d in self._done.values()) > OPEN or self._held > HELD:
             self._keep(self.log, [n for n, d in self._done.items() if d.served])
         return head | first, fd
 
@@ -506,9 +544,14 @@ class _DataBroker:
     def _again(self, sql: str) -> tuple[dict[str, Any], int]:
         """The recorded result of a query that a cell asks for again."""
         assert self.replay is not None  # noqa: S101 - for the type checker
-        while self.replay:
-            call = self.replay.popleft()
-            if call.sql == sql and call.artifact is not None and self._ledger is not None:
+        for position, call in enumerate(self.replay):
+            if call.sql != sql:
+                continue  # it may still be asked for: threads take turns as they come
+            if call.problem is not None:
+                del self.replay[position]
+                raise from_problem(call.problem)
+            if call.info is not None and call.artifact is not None and self._ledger is not None:
+                del self.replay[position]
                 fd = to_shared(_read(self._ledger, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
@@ -524,6 +567,7 @@ class _DataBroker:
     def _keep(self, log: RunLog | None, numbers: list[int]) -> None:
         for number in numbers:
             done = self._done.pop(number)
+            self._held -= done.size
             keep = self._access is None or self._access.keep
             if log is None or not keep:
                 for fd in done.fds:
@@ -532,10 +576,11 @@ class _DataBroker:
                 continue
             if keep:
                 done.call.artifact = _keep_result(log, done)
-            artifact = done.call.artifact
+            artifact, info = done.call.artifact, done.call.info
+            assert info is not None  # noqa: S101 - for the type checker: it has a result
             source = self._access.name if self._access else ""
             elapsed_ms = round(done.elapsed_ms, 3)
-            log.add(finished_step(done.step_id, source, done.call.info, done.answer, artifact, elapsed_ms))
+            log.add(finished_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
 
 
 def _keep_result(log: RunLog, done: _Done) -> Artifact:
@@ -600,8 +645,6 @@ def _map(fds: list[int]) -> list[Any]:
 
 
 def _read(ledger: Ledger, artifact: Artifact) -> Iterator[Any]:
-    import io
-
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(ledger.objects.get(artifact.hash)))
@@ -620,8 +663,8 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
         # One that the end of a process cut off has no outcome of its own; whoever goes on runs it anew.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
             asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
-            calls = [_Call(s.code, s.result, s.artifact) for s in asked if s.result is not None]
-            yield (cell.started_at, run.id, position), _Recorded(cell.code, calls)
+            calls = [_Call(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
+            yield (cell.started_at, run.id, position), _Recorded(cell.code, calls, cell.elapsed_ms or 0.0)
 
 
 def _lower(limits: Limits, given: dict[str, Any]) -> Limits:
@@ -635,6 +678,14 @@ def _lower(limits: Limits, given: dict[str, Any]) -> Limits:
         # Zero means no limit, so a limit that is set cannot be lifted by it.
         changes[name] = ours if ours and (not theirs or theirs > ours) else theirs
     return limits.model_copy(update=changes)
+
+
+def _out_of_time() -> LimitExceeded:
+    return LimitExceeded(
+        "The time of the cell was over before its query had ended.",
+        hint="Filter or aggregate earlier, or give the cell more time.",
+        limit="wall_s",
+    )
 
 
 def _refused(number: int, code: str, refusal: Refused) -> Cell:
@@ -662,15 +713,43 @@ def _as_statements(cell: Cell) -> str:
     """The cell as a script can hold it: `await` outside a function, which only a session runs, is wrapped."""
     code = cell.code.strip("\n")
     try:
-        compile(code, "<cell>", "exec")
+        compile(code, "<cell>", "exec", dont_inherit=True)
     except SyntaxError:
-        names = sorted(
-            {n.id for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        )
-        body = [f"global {', '.join(names)}"] if names else []
-        lines = "\n".join(f"    {line}" for line in [*body, *code.splitlines()])
-        return f"async def cell_{cell.id}():\n{lines}\n\n\nimport asyncio\n\nasyncio.run(cell_{cell.id}())"
+        names = sorted(_bound_names(ast.parse(code).body))
+        body = f"    global {', '.join(names)}\n" if names else ""
+        call = f"import asyncio\n\nasyncio.run(cell_{cell.id}())"
+        return f"async def cell_{cell.id}():\n{body}{_indented(code)}\n\n\n{call}"
     return code
+
+
+def _bound_names(statements: Sequence[ast.AST]) -> set[str]:
+    """The names that statements give a value to, which are global in a session; not those inside of functions."""
+    found: set[str] = set()
+    for node in statements:
+        inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+                inner = ()
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                inner = ()
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {a.asname or a.name.partition(".")[0] for a in names}
+            case ast.Name(id=name, ctx=ast.Store()) | ast.ExceptHandler(name=str(name)):
+                found.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                found.add(name)
+        found |= _bound_names([*inner])
+    return found
+
+
+def _indented(code: str) -> str:
+    """The code four columns further in, but for what lies inside of a text, which is data."""
+    inside: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        inside.update(range(token.start[0] + 1, token.end[0] + 1))  # few but texts have more than one line
+    lines = io.StringIO(code).readlines()
+    return "".join(line if n in inside else f"    {line}" for n, line in enumerate(lines, 1))
 
 
 def describe_cell(cell: Cell) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
+import threading
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import MutableSequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from etude.entities import SessionLimits
+from etude.errors import Invalid
 from etude.sessions.cgroups import Cgroup
 from etude.sessions.proxy import Proxy, parse_entry
 
@@ -29,6 +33,12 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         for entry in self.network:
             parse_entry(entry)
+        for path, at in self.mounts.items():
+            if not os.path.exists(path):
+                raise Invalid(f"There is no `{path}` to give to a session.", hint="Check the path.")
+            # Anything else would be mounted beside the root of the session instead of in it.
+            if not at.startswith("/") or at != os.path.normpath(at) or at.count("/") == len(at):
+                raise Invalid(f"`{at}` is no place in a session.", hint="Give a whole path, such as `/data`.")
 
     def key(self) -> tuple[Any, ...]:
         """What makes two specs the same."""
@@ -47,15 +57,15 @@ class Channel:
         self.proxy: Proxy | None = None
         """Its way out, where it was given one; it remembers what was asked of it."""
         self._pidfd = pidfd
+        self._lock = threading.RLock()
+        """Who signals must not meet a descriptor that was closed meanwhile and is another process's by now."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the interpreter; nothing happens where it is gone."""
         import signal
 
-        try:
+        with self._lock, contextlib.suppress(OSError):
             signal.pidfd_send_signal(self._pidfd, number)
-        except (ProcessLookupError, OSError):
-            return
 
     @property
     def pid(self) -> int:
@@ -81,8 +91,9 @@ class Channel:
                 ended.register(self._pidfd, select.POLLIN)
                 ended.poll(1000)  # before it has ended, its group cannot be removed
                 self.group.close()
-            os.close(self._pidfd)
-            self._pidfd = -1
+            with self._lock:
+                os.close(self._pidfd)
+                self._pidfd = -1
 
 
 class Provider(ABC):
@@ -138,3 +149,20 @@ class Cell:
     def ok(self) -> bool:
         """Whether it ran to its end."""
         return self.outcome == "ok"
+
+    def without_contents(self) -> Cell:
+        """How it went, without what it held."""
+        return replace(self, stdout="", stderr="", value=None, display=())
+
+
+HELD = 1 << 30
+"""Bytes of displays that the cells of a history keep alive together."""
+
+
+def let_go_of_displays(history: MutableSequence[Cell]) -> None:
+    """Empty older cells where all together hold too much; the newest stays whole."""
+    held = 0
+    for position in range(len(history) - 1, -1, -1):
+        held += sum(len(display.data) for display in history[position].display)
+        if held > HELD and position < len(history) - 1:
+            history[position] = history[position].without_contents()

@@ -377,12 +377,11 @@ class _ContainerChannel(Channel):
 
     def signal(self, number: int) -> None:
         """Send a signal to the interpreter, through the fork server where the system refuses it to us."""
-        try:
-            signal.pidfd_send_signal(self._pidfd, number)
-        except PermissionError:
-            self._container.pass_signal(self._pidfd, number)
-        except OSError:
-            return
+        with self._lock, contextlib.suppress(OSError):
+            try:
+                signal.pidfd_send_signal(self._pidfd, number)
+            except PermissionError:
+                self._container.pass_signal(self._pidfd, number)
 
 
 def _bind_in(listener: socket.socket, folder: str, name: str) -> None:

@@ -373,7 +373,7 @@ _X86 = _Machine(
         utimensat=280, setxattr=188, lsetxattr=189, fsetxattr=190, removexattr=197, lremovexattr=198,
         fremovexattr=199, inotify_init=253, inotify_init1=294, setpriority=141, ioprio_set=251,
         sched_setparam=142, sched_setscheduler=144, sched_setaffinity=203, sched_setattr=314, setsid=112,
-        setpgid=109, connect=42, bind=49,
+        setpgid=109, connect=42, bind=49, fcntl=72, sync=162, syncfs=306,
     ),
 )  # fmt: skip
 _ARM = _Machine(
@@ -397,27 +397,28 @@ _ARM = _Machine(
         fchmod=52, fchmodat=53, fchownat=54, fchown=55, fchmodat2=452, utimensat=88, setxattr=5, lsetxattr=6,
         fsetxattr=7, removexattr=14, lremovexattr=15, fremovexattr=16, inotify_init1=26, setpriority=140,
         ioprio_set=30, sched_setparam=118, sched_setscheduler=119, sched_setaffinity=122, sched_setattr=274,
-        setsid=157, setpgid=154, connect=203, bind=200,
+        setsid=157, setpgid=154, connect=203, bind=200, fcntl=25, sync=81, syncfs=267,
     ),
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86, "aarch64": _ARM}
 _BY_ARGUMENT = frozenset(
     {"clone", "clone3", "socket", "socketpair", "ioctl", "execve", "execveat", "mmap", "memfd_create", "prctl"}
-    | {"prlimit64", "setrlimit"}
+    | {"prlimit64", "setrlimit", "fcntl"}
 )
 # Refused where a session shares the host's files and processes. Landlock does not see the modes, owners, times and
-# attributes of files, who watches them, or the limits and priorities of processes: a session that runs as the user
-# who owns them could change them all. A process group that cannot be left is what ends a session as a whole.
+# attributes of files, or the limits and priorities of processes: a session that runs as the user who owns them could
+# change them all. A process group that cannot be left is what ends a session as a whole.
 _IF_SHARED = frozenset(
     {"chmod", "fchmod", "chown", "fchown", "lchown", "fchmodat", "fchownat", "fchmodat2", "utime", "utimes"}
     | {"futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr"}
-    | {"fremovexattr", "inotify_init", "inotify_init1", "setpriority", "ioprio_set", "sched_setparam"}
-    | {"sched_setscheduler", "sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
+    | {"fremovexattr", "setpriority", "ioprio_set", "sched_setparam", "sched_setscheduler"}
+    | {"sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
 )
 _AF_UNIX = 1
 _SOCK_DGRAM_BIT = 2  # set in the datagram and the raw type, not in the stream and the packet one
 _TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
 _NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
+_F_SETLEASE, _F_NOTIFY = 1024, 1026
 _MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
 _ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -468,6 +469,10 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG1, "any", _SOCK_DGRAM_BIT))
     for command in (_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR):
         code += _refuse(numbers["ioctl"], errno.EPERM, (_ARG1, "is", command))
+    # A lease on a file that a session may only read stops everybody who wants to write to it; notices are like inotify,
+    # of which a user has few for all sessions together, in whatever namespaces.
+    for command in (_F_SETLEASE, _F_NOTIFY):
+        code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
     # Huge pages are a reserve of the whole machine that no limit of a process counts.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
     code += _refuse(numbers["memfd_create"], errno.EPERM, (_ARG1, "any", _MFD_HUGETLB))

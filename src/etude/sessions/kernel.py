@@ -36,6 +36,15 @@ from typing import Any
 HEAD = struct.Struct("!IB")
 NUMBER = struct.Struct("!I")
 INLINE = 1 << 18
+ARROW, PNG, CHART = "application/vnd.apache.arrow.stream", "image/png", "application/vnd.vegalite.v5+json"
+MEDIA = (ARROW, PNG, CHART)
+"""The forms of a display; the host takes no other, for the name travels far."""
+MAX_CALL = 8 << 20
+"""Bytes of a request: what the host reads of one takes many times that of its memory."""
+MAX_END = 8 * INLINE
+"""Bytes of the end of a cell; a value is part of it only up to `INLINE` characters."""
+MAX_HEAD = 4096
+"""Bytes of what a display says of itself."""
 PREVIEW = 16_384
 SPIN_S = 100e-6
 SLEEPS = 16
@@ -90,6 +99,8 @@ class Stream(io.TextIOBase):
         self._session = session
         self._kind = kind
         self.name = name
+        self.other: Stream | None = None
+        """The stream beside it, which has to let out what it holds back before this one takes more."""
         self._parts: list[str] = []
         self._size = 0
 
@@ -106,6 +117,8 @@ class Stream(io.TextIOBase):
         """Take text; whole lines go out at once."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if self.other is not None and self.other._parts:
+            self.other.flush()
         self._parts.append(text)
         self._size += len(text)
         if "\n" in text or self._size > 8192:
@@ -145,6 +158,7 @@ class Session:
         self._fds: list[int] = []
         self._calls = 0
         self._cell = 0
+        self._is_copy = False
         self._in_cell = False
         self._in_frame = False
         self._interrupted = False
@@ -167,7 +181,7 @@ class Session:
                 sent = socket.send_fds(self._sock, [data], [fd])
                 self._sock.sendall(data[sent:])
 
-    def _receive(self) -> tuple[int, bytes]:
+    def _receive(self, between_cells: bool = False) -> tuple[int, bytes]:
         """The next frame. Descriptors that come along wait in line for the frame that names their size."""
         while True:
             if len(self._data) >= HEAD.size:
@@ -176,7 +190,7 @@ class Session:
                 if len(self._data) >= size:
                     payload, self._data = self._data[HEAD.size : size], self._data[size:]
                     return kind, payload
-            if not self._in_cell:
+            if between_cells:
                 self._watch.wait()
                 part = self._sock.recv(1 << 16)
             else:
@@ -207,10 +221,16 @@ class Session:
     def call(self, method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
         """Ask the host for something; the answer is a dict and, for data, a buffer in shared memory."""
         with self._call_lock:
+            if self._is_copy:
+                raise RuntimeError("a process that was forked cannot ask the host")
+            if not self._in_cell:
+                raise RuntimeError("the host answers only while a cell runs: let the cell wait for its threads")
             self._calls += 1
             number = self._calls
-            request = {"id": number, "cell": self._cell, "method": method} | arguments
-            self.send(b"C", json.dumps(request).encode())
+            request = json.dumps({"id": number, "cell": self._cell, "method": method} | arguments).encode()
+            if len(request) > MAX_CALL:
+                raise ValueError(f"a request of {len(request):,} bytes is too long; the host takes {MAX_CALL:,}")
+            self.send(b"C", request)
             while True:
                 kind, payload = self._receive()
                 if kind == REPLY:
@@ -240,8 +260,9 @@ class Session:
     def serve(self) -> None:
         """Run cells until the host closes the socket."""
         signal.signal(signal.SIGINT, self._on_interrupt)
-        sys.stdout = Stream(self, b"O", "<stdout>")
-        sys.stderr = Stream(self, b"E", "<stderr>")
+        os.register_at_fork(after_in_child=self._become_copy)
+        sys.stdout, sys.stderr = out, err = Stream(self, b"O", "<stdout>"), Stream(self, b"E", "<stderr>")
+        out.other, err.other = err, out
         builtins.input = _refuse_input
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
@@ -250,7 +271,7 @@ class Session:
         self.send(b"R", b"{}")
         while True:
             try:
-                kind, payload = self._receive()
+                kind, payload = self._receive(between_cells=True)
                 if kind == CELL:
                     # In bytes, not as JSON: a round trip is short enough for that to tell.
                     (number,) = NUMBER.unpack_from(payload)
@@ -261,6 +282,9 @@ class Session:
                     self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
                 continue  # it came between two cells: there was nothing left to stop
+
+    def _become_copy(self) -> None:
+        self._is_copy = True
 
     def _on_interrupt(self, number: int, frame: Any) -> None:
         if self._in_frame:
@@ -278,25 +302,29 @@ class Session:
                 if value is not None:
                     self.names["_"] = value
                     end["value"] = self._display(value)
+                self._show_figures(end)
             finally:
                 self._in_cell = False
         except BaseException as error:
             # Whatever user code raises, SystemExit and an exception from __repr__ included, is the cell's error.
             end = {"id": number, "ok": False, "error": describe_error(error)}
+        if self._is_copy:
+            os._exit(0)  # forked by user code and not ended there: two would take cells from one socket
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, Stream):
                 stream.flush()
-        self.send(b"X", _encode(end).encode("utf-8", "replace"))
+        # A thread that waits for the host gets its reply first: after the end nobody would send one.
+        with self._call_lock:
+            self.send(b"X", _encode(end).encode("utf-8", "replace"))
         # What is left to do is done while the host reads the answer.
         self._reap()
         linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        expression = _as_expression(code, name, flags)
+        expression = _as_expression(code, name)
         if expression is not None:
-            return self._shown(self._evaluate(expression))
+            return self._evaluate(expression)
         tree = ast.parse(code, name)
         last: ast.Expression | None = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
@@ -304,37 +332,52 @@ class Session:
             assert isinstance(statement, ast.Expr)  # noqa: S101 - for the type checker
             last = ast.Expression(statement.value)
         if tree.body:
-            self._evaluate(compile(tree, name, "exec", flags=flags))
-        value = self._evaluate(compile(last, name, "eval", flags=flags)) if last is not None else None
-        return self._shown(value)
-
-    def _shown(self, value: Any) -> Any:
-        return value if value is not None else self._open_figures()
+            self._evaluate(_compile(tree, name, "exec"))
+        return self._evaluate(_compile(last, name, "eval")) if last is not None else None
 
     def _evaluate(self, compiled: types.CodeType) -> Any:
         if not compiled.co_flags & inspect.CO_COROUTINE:
             return eval(compiled, self.names)  # noqa: S307 - running what the user wrote is the point
-        if self._loop is None:
+        if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(eval(compiled, self.names))  # noqa: S307
+        task = self._loop.create_task(eval(compiled, self.names))  # noqa: S307
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            if not task.done():  # it was interrupted: else it would go on in the next cell that waits for something
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    self._loop.run_until_complete(task)
 
-    def _open_figures(self) -> Any:
+    def _show_figures(self, end: dict[str, Any]) -> None:
+        """Show what was drawn and not asked for: few end a cell with the figure itself."""
         pyplot = sys.modules.get("matplotlib.pyplot")
-        return pyplot.gcf() if pyplot is not None and pyplot.get_fignums() else None
+        if pyplot is not None:
+            for number in pyplot.get_fignums():
+                end.setdefault("value", self._display(pyplot.figure(number)))
 
     def _display(self, value: Any) -> dict[str, Any]:
         shown = describe_value(value)
         blob = shown.pop("blob", None)
         if blob is not None:
-            head = json.dumps({"id": self._cell, "media": shown["media"]}).encode()
-            fd = _shared(blob) if len(blob) > INLINE else None
-            body = b"" if fd is not None else bytes(blob)
-            size = json.dumps({"id": self._cell, "media": shown["media"], "size": len(blob)}).encode()
-            chosen = size if fd is not None else head
-            self.send(b"D", struct.pack("!I", len(chosen)) + chosen + body, fd)
+            try:
+                self._send_display({"id": self._cell, "media": shown["media"]}, blob)
+            except OSError as error:
+                # The cell has its value all the same: that it cannot be shown makes no error of it.
+                del shown["media"]
+                return shown | {"note": f"The value is shown as text: {len(blob):,} bytes cannot be sent ({error})."}
+        return shown
+
+    def _send_display(self, head: dict[str, Any], blob: Any) -> None:
+        fd = None
+        if len(blob) > INLINE:
+            head["size"], fd, blob = len(blob), _shared(blob), b""
+        told = json.dumps(head).encode()
+        try:
+            self.send(b"D", b"".join((struct.pack("!I", len(told)), told, blob)), fd)
+        finally:
             if fd is not None:
                 os.close(fd)
-        return shown
 
     def _reap(self) -> None:
         # As the first process of its namespace the session inherits every orphan.
@@ -345,15 +388,20 @@ class Session:
             pass
 
 
-def _as_expression(code: str, name: str, flags: int) -> types.CodeType | None:
+def _compile(code: str | ast.Module | ast.Expression, name: str, mode: str) -> types.CodeType:
+    # What this module imports from the future is not what the user wrote: it would make texts of their annotations.
+    compiled: types.CodeType = compile(code, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    return compiled
+
+
+def _as_expression(code: str, name: str) -> types.CodeType | None:
     """A single line that is an expression, compiled: it needs no tree to find its value."""
     if "\n" in code:
         return None
     try:
-        compiled: types.CodeType = compile(code, name, "eval", flags=flags)
+        return _compile(code, name, "eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a statement, or wrong: the usual way tells
-    return compiled
 
 
 def seed(value: int) -> None:
@@ -385,9 +433,15 @@ def _shared(blob: Any) -> int:
     import fcntl
 
     fd = os.memfd_create("display", 3)
-    with os.fdopen(os.dup(fd), "wb") as file:
-        file.write(blob)
-    fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
+    try:
+        with open(fd, "wb", buffering=0, closefd=False) as file:
+            left = memoryview(blob)
+            while left:
+                left = left[file.write(left) :]
+        fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -425,11 +479,14 @@ def _table(value: Any) -> dict[str, Any] | None:
         return None
     import pyarrow as pa
 
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     shown = {"text": repr(value)[:PREVIEW], "type": type(value).__name__, "rows": table.num_rows}
-    return shown | {"media": "application/vnd.apache.arrow.stream", "blob": memoryview(sink.getvalue())}
+    sink = pa.BufferOutputStream()
+    try:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    except (pa.ArrowException, OSError):
+        return shown  # too large for what memory there is, or of a type that cannot travel: the text will do
+    return shown | {"media": ARROW, "blob": memoryview(sink.getvalue())}
 
 
 def _to_arrow(value: Any) -> Any:
@@ -444,7 +501,8 @@ def _to_arrow(value: Any) -> Any:
         return pa.table({"value": value})
     try:
         if kind == "DataFrame" and hasattr(value, "to_arrow"):
-            return value.to_arrow()
+            # Polars would give texts as views, which the host does not read.
+            return value.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
         if kind == "DataFrame":
             keep_index = type(value.index).__name__ != "RangeIndex"
             return pa.Table.from_pandas(value, preserve_index=keep_index)
@@ -454,8 +512,10 @@ def _to_arrow(value: Any) -> Any:
         if kind in ("Result", "DuckDBPyRelation") and hasattr(value, "arrow"):
             found = value.arrow()
             return found.read_all() if isinstance(found, pa.RecordBatchReader) else _to_arrow(found)
-    except (pa.ArrowException, TypeError, ValueError):
-        return None  # columns that Arrow has no type for: the text will do
+    except Exception as error:
+        if kind == "DuckDBPyRelation" and type(error).__module__ in ("duckdb", "_duckdb"):
+            raise  # the query itself, which runs only now
+        return None  # columns that Arrow has no type for, or that fail on the way: the text will do
     return None
 
 
@@ -463,8 +523,8 @@ def _chart(value: Any) -> dict[str, Any] | None:
     if type(value).__module__.startswith("altair") and hasattr(value, "to_dict"):
         value = value.to_dict()
     if isinstance(value, dict) and "vega-lite" in str(value.get("$schema", "")):
-        blob = json.dumps(value).encode()
-        return {"text": "<chart>", "type": "chart", "media": "application/vnd.vegalite.v5+json", "blob": blob}
+        blob = json.dumps(value, default=str).encode()
+        return {"text": "<chart>", "type": "chart", "media": CHART, "blob": blob}
     return None
 
 
@@ -476,8 +536,10 @@ def _figure(value: Any) -> dict[str, Any] | None:
         return None
     sink = io.BytesIO()
     figure.savefig(sink, format="png", bbox_inches="tight")
-    sys.modules["matplotlib.pyplot"].close(figure)
-    return {"text": repr(value)[:PREVIEW], "type": "figure", "media": "image/png", "blob": sink.getvalue()}
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close(figure)
+    return {"text": repr(value)[:PREVIEW], "type": "figure", "media": PNG, "blob": sink.getvalue()}
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

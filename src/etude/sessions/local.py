@@ -26,6 +26,8 @@ from etude.sessions.proxy import Proxy
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
 START_S = 60.0
 REFILL_S = 0.05
+KINDS = 8
+"""Kinds of sessions of which some stay ready: without a bound, every new limit would leave its own behind."""
 _START = "import sys; sys.path[:] = {path!r}; from etude.sessions.zygote import main; main()"
 LEVEL_2_PATHS = (
     *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
@@ -237,6 +239,11 @@ def _cage(spec: SandboxSpec, limits: SessionLimits) -> dict[str, Any]:
     }
 
 
+def _kind(spec: SandboxSpec, limits: SessionLimits) -> tuple[Any, ...]:
+    """What two sessions must have in common for one to be given for the other; the host keeps their other limits."""
+    return (spec.key(), *_cage(spec, limits).values(), limits.cpus)
+
+
 def _environment() -> dict[str, str]:
     return {k: os.environ[k] for k in ("PATH", "ETUDE_DEBUG") if k in os.environ} | ENVIRONMENT
 
@@ -274,7 +281,7 @@ class LocalProvider(Provider):
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A fresh interpreter: one that was made ready for such a session before, else forked now."""
-        key = (spec.key(), limits)
+        key = _kind(spec, limits)
         while (channel := self._take(key)) is not None:
             if channel.pid:
                 self._refill(spec, limits)
@@ -286,8 +293,11 @@ class LocalProvider(Provider):
 
     def _take(self, key: tuple[Any, ...]) -> Channel | None:
         with self._lock:
-            waiting = self._ready.get(key)
-            return waiting.pop() if waiting else None
+            waiting = self._ready.pop(key, None)
+            if not waiting:
+                return None
+            self._ready[key] = waiting  # the kind that was asked for last is the last to be let go of
+            return waiting.pop()
 
     def _fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         level = self._level(spec)
@@ -308,16 +318,20 @@ class LocalProvider(Provider):
             timer.start()
 
     def _make_ready(self, spec: SandboxSpec, limits: SessionLimits) -> None:
-        key = (spec.key(), limits)
+        key = _kind(spec, limits)
         with contextlib.suppress(SandboxError):
             while not self._closed and len(self._ready.get(key, ())) < self._size:
-                channel = self._fork(spec, limits)
+                made = self._fork(spec, limits)
+                surplus = [made]
                 with self._lock:
                     waiting = self._ready.setdefault(key, [])
                     if not self._closed and len(waiting) < self._size:
-                        waiting.append(channel)
-                        continue
-                channel.close()
+                        waiting.append(made)
+                        surplus = []
+                    for kind in [*self._ready][:-KINDS]:
+                        surplus += self._ready.pop(kind)
+                for channel in surplus:
+                    channel.close()
 
     def _level(self, spec: SandboxSpec) -> int:
         level, missing = isolation.probe()

@@ -87,14 +87,11 @@ def _is_below(name: str, roots: frozenset[str]) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=value, attr=attribute):
-            inner = _name(value)
-            return f"{inner}.{attribute}" if inner else ""
-        case _:
-            return ""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):  # not by recursion, which ends at some length of the chain
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _writes_outside(args: list[ast.expr], keywords: list[ast.keyword]) -> bool:

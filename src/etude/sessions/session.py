@@ -17,9 +17,18 @@ from typing import Any, Protocol, Self
 from etude import wire
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
-from etude.errors import EtudeError, SandboxError, problem
+from etude.errors import SandboxError, problem
 from etude.sessions import kernel
-from etude.sessions.base import Cell, Channel, Display, Outcome, Output, Provider, SandboxSpec
+from etude.sessions.base import (
+    Cell,
+    Channel,
+    Display,
+    Outcome,
+    Output,
+    Provider,
+    SandboxSpec,
+    let_go_of_displays,
+)
 
 MAX_FRAME = 64 << 20
 MAX_DESCRIPTORS = 16
@@ -27,10 +36,14 @@ MAX_DISPLAYS = 64
 MAX_SHARED = 1 << 30
 """Bytes of shared memory that the displays of one cell may keep alive."""
 GRACE_S = 1.0
+LONGEST_S = 1e6
+"""A wait that a socket can still count, where a cell has all the time in the world."""
 LOOK_S = 0.25
 """How often a cell that says nothing is looked after."""
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
+MAX_METADATA = 32 << 20
+"""Bytes by which a table may describe its batches: read, they take many times that."""
 _decode = json.JSONDecoder().decode
 _ANCILLARY = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
@@ -39,11 +52,18 @@ _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 class Broker(Protocol):
     """The host's side of `db` in a session."""
 
-    def answer(self, request: dict[str, Any]) -> tuple[dict[str, Any], int | None]:
-        """The head of the reply, and a descriptor of sealed shared memory where there is data."""
+    def answer(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
+        """The head of the reply, and a descriptor of sealed shared memory where there is data.
+
+        It is given within `left_s`, after which the cell that asks has no more time.
+        """
 
     def cancel(self) -> None:
         """Stop the query that a session waits for, if any; from any thread."""
+
+
+class _ListenerFailed(Exception):
+    """Who listens to the output raised something, which is its cause."""
 
 
 class Session:
@@ -67,8 +87,10 @@ class Session:
         self._running = False
         self._interrupted = False
         self._fresh = True
+        self._closed = False
         self._cells = 0
         self.history: deque[Cell] = deque(maxlen=HISTORY)
+        self._isolation: dict[str, Any] = {}
         self._opened()
 
     @property
@@ -79,11 +101,14 @@ class Session:
     @property
     def isolation(self) -> dict[str, Any]:
         """What confines the session: the provider and its level."""
-        return self._opened().isolation
+        return self._isolation
 
     def _opened(self) -> Channel:
         if self._channel is None:
+            if self._closed:
+                raise SandboxError("The session is closed.", hint="Open another one.")
             self._channel = self._provider.start(self._spec, self.limits)
+            self._isolation = self._channel.isolation
             self._fresh = True
             self._frames = Frames(self._channel.sock)
         return self._channel
@@ -114,12 +139,16 @@ class Session:
                 if cancel is not None:
                     stack.enter_context(cancel.stopping(self.interrupt))
                 outcome = self._drive(run, wall_s or self.limits.wall_s)
+            except _ListenerFailed as failed:
+                raise failed.__cause__ or failed from None
             finally:
                 self._running = False
             for news in proxy.take_news() if proxy is not None else ():
                 run.note(news)
             cell = run.cell(outcome, (time.perf_counter() - started) * 1000)
             self.history.append(cell)
+            if cell.display:
+                let_go_of_displays(self.history)
             return cell
 
     def _drive(self, run: _Run, wall_s: float) -> Outcome:
@@ -160,15 +189,16 @@ class Session:
         return "interrupted" if self._interrupted and run.error_type == "KeyboardInterrupt" else "error"
 
     def _answer(self, channel: Channel, payload: bytes, deadline: float) -> None:
-        request = json.loads(payload)
+        request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
         if not isinstance(request, dict):
             raise wire.Closed
         fd = None
         try:
             if self._broker is None:
                 raise SandboxError("This session has no source.", hint="Open it with one.")
-            head, fd = self._broker.answer(request)
-        except EtudeError as error:
+            head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
+        except Exception as error:
+            # Whatever it is, of what was asked or of the host: it is told to who asked, and ends nothing here.
             head = {"problem": problem(error)}
         body = json.dumps(head | {"id": request.get("id")}).encode()
         try:
@@ -202,8 +232,9 @@ class Session:
             channel.close()
 
     def close(self) -> None:
-        """End the interpreter."""
+        """End the interpreter, for good."""
         with self._lock:
+            self._closed = True
             self._drop()
 
     def __enter__(self) -> Self:
@@ -337,26 +368,36 @@ class _Run:
         if text:
             self._text[stream].append(text)
             if self._on_output is not None:
-                self._on_output(Output(stream, text))
+                try:
+                    self._on_output(Output(stream, text))
+                except Exception as error:
+                    raise _ListenerFailed from error  # as itself it could be taken for an error of the session
 
     def _show(self, payload: bytes) -> None:
         (size,) = struct.unpack("!I", payload[:4])
+        if size > kernel.MAX_HEAD:
+            raise wire.Closed
         head = json.loads(payload[4 : 4 + size])
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
             length = int(head["size"])  # before the descriptor is ours to close
-            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), length))
+            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), length, whole=True))
             self._shared += len(data)
             if self._shared > MAX_SHARED:
                 raise wire.Closed
         elif len(data) > kernel.INLINE:
             raise wire.Closed  # the kernel sends so much by shared memory alone
-        if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS:
+        if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
             return
-        self._displays.append(Display(str(head["media"]), data))
+        self._displays.append(Display(head["media"], data))
 
     def _finish(self, payload: bytes) -> bool:
+        if len(payload) > kernel.MAX_END:
+            raise wire.Closed  # the kernel never says so much, and read it takes many times its length
         end = _decode(payload.decode())
+        if b"\\u" in payload:
+            # Half a character can be written so, and nowhere be kept.
+            end = _decode(json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").decode())
         if not isinstance(end, dict) or end.get("id") != self.id or not isinstance(end.get("ok"), bool):
             return False
         if not all(isinstance(end.get(part), dict | None) for part in ("value", "error")):
@@ -367,7 +408,9 @@ class _Run:
     def cell(self, outcome: Outcome, elapsed_ms: float) -> Cell:
         if self._cut:
             self.note(f"{self._cut:,} bytes of output were cut; {self._cap:,} are kept.")
-        shown = self.end.get("value") or {}
+        shown, error = self.end.get("value") or {}, self.end.get("error")
+        if isinstance(shown.get("note"), str):
+            self.note(shown["note"][:500])
         return Cell(
             id=self.id,
             code=self.code,
@@ -377,7 +420,7 @@ class _Run:
             value=self._value(shown),
             text=str(shown.get("text", "")),
             display=tuple(self._displays),
-            error=self.end.get("error") or _default_error(outcome),
+            error=_as_error(error) if error else _default_error(outcome),
             elapsed_ms=elapsed_ms,
             notes=tuple(self._notes),
         )
@@ -385,19 +428,63 @@ class _Run:
     def _value(self, shown: dict[str, Any]) -> Any:
         if "json" in shown:
             return shown["json"]
-        if shown.get("media") == "application/vnd.apache.arrow.stream" and self._displays:
-            import pyarrow as pa
-
+        tables = (
+            [d.data for d in self._displays if d.media == kernel.ARROW] if shown.get("media") == kernel.ARROW else []
+        )
+        if tables:
             try:
-                data = pa.py_buffer(self._displays[-1].data)
-                if any(_is_compressed(m.metadata) for m in pa.ipc.MessageReader.open_stream(data)):
-                    raise ValueError  # the kernel never compresses, and a little could become very much
-                table = pa.ipc.open_stream(data).read_all()
-                table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
-                return table
-            except (pa.ArrowException, OSError, ValueError, KeyError, struct.error):
+                return _read_table(tables[-1])
+            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
                 return str(shown.get("text", ""))
         return shown.get("text") if shown else None
+
+
+def _read_table(data: bytes | memoryview) -> Any:
+    """The table of a display, or any error."""
+    import pyarrow as pa
+
+    metadata = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
+        metadata += len(message.metadata)
+        # The kernel never compresses, and a little could become very much.
+        if metadata > MAX_METADATA or _is_compressed(message.metadata):
+            raise ValueError
+    reader = pa.ipc.open_stream(pa.py_buffer(data))
+    if not all(_is_known(field.type) for field in reader.schema):
+        raise ValueError
+    table = reader.read_all()
+    table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
+    return table
+
+
+def _is_known(arrow: Any) -> bool:
+    """Whether a type is one that Arrow validates in full: views that passed have ended the process that read them."""
+    import pyarrow as pa
+
+    types = pa.types
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _is_known(arrow.storage_type)
+    if types.is_dictionary(arrow):
+        return _is_known(arrow.value_type) and not types.is_nested(arrow.value_type)  # which Parquet does not know
+    if types.is_struct(arrow) or types.is_list(arrow) or types.is_large_list(arrow):
+        return all(_is_known(arrow.field(i).type) for i in range(arrow.num_fields))
+    if types.is_fixed_size_list(arrow):
+        return _is_known(arrow.value_type)
+    if types.is_map(arrow):
+        return _is_known(arrow.key_type) and _is_known(arrow.item_type)
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    others = (types.is_primitive, types.is_null, types.is_decimal, types.is_fixed_size_binary, types.is_interval)
+    return any(is_one(arrow) for is_one in (*texts, *others))
+
+
+def _as_error(error: dict[str, Any]) -> dict[str, Any]:
+    """What a session says of an error, in the shape that everybody expects."""
+    line, inner = error.get("line"), error.get("problem")
+    told: dict[str, Any] = {part: str(error.get(part, "")) for part in ("type", "message", "traceback")}
+    told["line"] = line if isinstance(line, int) else None
+    # Of the host's own error, which came through the session and back.
+    whole = isinstance(inner, dict) and all(isinstance(inner.get(p), str) for p in ("type", "title", "code", "detail"))
+    return told | ({"problem": inner} if whole else {})
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
@@ -412,7 +499,7 @@ def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = No
             sent = sock.send(data, socket.MSG_DONTWAIT)
         if sent == len(data):
             return
-    sock.settimeout(max(deadline - time.monotonic(), 0) + GRACE_S)
+    sock.settimeout(min(max(deadline - time.monotonic(), 0) + GRACE_S, LONGEST_S))
     try:
         if fd is not None:
             sent = socket.send_fds(sock, [data], [fd])

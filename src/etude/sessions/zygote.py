@@ -205,10 +205,16 @@ class Zygote:
         self._stopped = True
 
     def _listen(self) -> None:
+        due = time.monotonic()
         while not self._stopped:
-            if self._level < 3 and not select.select([self._control], [], [], SWEEP_S)[0]:
-                self._sweep()
-                continue
+            if self._level < 3:
+                asked = select.select([self._control], [], [], SWEEP_S)[0]
+                # By the clock, not when there is nothing else to do: requests may come without a pause.
+                if time.monotonic() >= due:
+                    self._sweep()
+                    due = time.monotonic() + SWEEP_S
+                if not asked:
+                    continue
             message, fds, _, _ = socket.recv_fds(self._control, MESSAGE, DESCRIPTORS)
             if not message:
                 return

@@ -1,0 +1,163 @@
+"""A session from the host: what it takes from the one inside, and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from etude.entities import SessionLimits
+from etude.errors import Invalid, SandboxError
+from etude.sessions import base
+from etude.sessions.base import Output
+from etude.sessions.local import LocalProvider
+from etude.sessions.session import Session
+
+FORGE = """
+import json, os, socket, struct, pyarrow as pa
+def frame(kind, body):
+    data = struct.pack("!IB", len(body), ord(kind)) + body
+    while data: data = data[os.write(3, data):]
+def end(**parts): frame("X", json.dumps({"id": NUMBER, "ok": True} | parts).encode())
+def show(media, data):
+    head = json.dumps({"id": NUMBER, "media": media}).encode()
+    frame("D", struct.pack("!I", len(head)) + head + data)
+def show_table(table, change=lambda data: data):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer: writer.write_table(table)
+    show("application/vnd.apache.arrow.stream", change(bytes(sink.getvalue())))
+    end(value={"media": "application/vnd.apache.arrow.stream", "text": "its text"})
+"""
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[LocalProvider]:
+    opened = LocalProvider(ready=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def session(provider: LocalProvider) -> Iterator[Session]:
+    with Session(provider, limits=SessionLimits(wall_s=20)) as opened:
+        opened.execute(FORGE)
+        yield opened
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyError("mine"), BrokenPipeError("mine")])
+def test_an_error_of_who_listens_is_raised_as_itself(session: Session, error: Exception) -> None:
+    def listen(output: Output) -> None:
+        raise error
+
+    with pytest.raises(type(error), match="mine"):
+        session.execute("print(1)", on_output=listen)
+    assert session.execute("1 + 1").value == 2
+
+
+def test_a_closed_session_stays_closed(provider: LocalProvider) -> None:
+    session = Session(provider)
+    level = session.isolation["level"]
+    session.close()
+    with pytest.raises(SandboxError, match="closed"):
+        session.execute("1")
+    assert (session.alive, session.isolation["level"]) == (False, level)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"type": 5, "message": [], "traceback": {}}, ("5", "[]", "{}")),
+        ({"type": "E", "message": "half \ud800", "traceback": ""}, ("E", "half ?", "")),
+        ({"type": "E", "message": "m", "line": "x", "problem": {"code": ["x"]}}, ("E", "m", "")),
+    ],
+)
+def test_an_error_has_its_shape_whatever_a_session_says(session: Session, said: Any, told: tuple[str, ...]) -> None:
+    cell = session.execute(f"NUMBER = 2\nend(ok=False, error={said!r})")
+    assert cell.error is not None
+    assert tuple(cell.error[part] for part in ("type", "message", "traceback")) == told
+    assert cell.error["line"] is None and "problem" not in cell.error
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "show_table(pa.table({'a': pa.array(['a text of some length'], pa.string_view())}))",
+        "show_table(pa.table({'a': pa.array([[1]], pa.list_view(pa.int64()))}))",
+        "show_table(pa.table({'a': pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])}))",
+        "show_table(pa.table({'a': pa.DictionaryArray.from_arrays([0], pa.array([{'x': 1}]))}))",
+        "show_table(pa.table({'NAMENAME': [1]}), lambda data: data.replace(b'NAMENAME', bytes([255] * 8)))",
+    ],
+)
+def test_a_table_that_could_hurt_whoever_reads_it_is_text(session: Session, code: str) -> None:
+    assert session.execute(f"NUMBER = 2\n{code}").value == "its text"
+
+
+def test_a_table_of_few_rows_in_very_many_pieces_is_text(session: Session) -> None:
+    code = """
+schema = pa.schema([(str(i), pa.null()) for i in range(4000)])
+batch = pa.RecordBatch.from_arrays([pa.nulls(1)] * 4000, schema=schema)
+pa.Table.from_batches([batch] * 600)"""
+    cell = session.execute(code)
+    assert isinstance(cell.value, str) and cell.value.startswith("pyarrow.Table")
+    assert isinstance(session.execute("pa.Table.from_batches([batch] * 5)").value, pa.Table)
+
+
+def test_only_forms_that_are_known_are_displays(session: Session) -> None:
+    cell = session.execute(
+        f"NUMBER = 2\nshow({'image/x' + chr(13) + chr(10) + 'X: y'!r}, b'1')\nshow('image/png', b'2')"
+    )
+    assert [(d.media, bytes(d.data)) for d in cell.display] == [("image/png", b"2")]
+
+
+def test_a_table_is_the_value_though_a_figure_follows_it(session: Session) -> None:
+    cell = session.execute(
+        "NUMBER = 2\nreal = end\ndef end(**parts): show('image/png', b'PNG'); real(**parts)\n"
+        "show_table(pa.table({'a': [1, 2]}))"
+    )
+    assert cell.value.to_pydict() == {"a": [1, 2]}
+    assert len(cell.display) == 2
+
+
+def test_a_history_keeps_no_more_than_so_much_of_what_cells_displayed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "HELD", 5_000_000)
+    cells = [session.execute(f"pa.table({{'a': range({n}, 500_000)}})") for n in range(3)]
+    assert all(isinstance(cell.value, pa.Table) for cell in cells)
+    assert [isinstance(cell.value, pa.Table) for cell in session.history] == [False, False, False, True]
+    assert session.history[1].text == cells[0].text
+
+
+def test_a_session_that_uses_up_what_a_user_may_send_does_not_stop_its_neighbour(
+    provider: LocalProvider, session: Session
+) -> None:
+    flood = """
+import os, socket
+kept, files = [], [os.open("/dev/null", 0) for _ in range(100)]
+try:
+    while True:
+        kept.append(socket.socketpair())
+        socket.send_fds(kept[-1][0], [b"x"], files)
+except OSError as error: number = error.errno
+number"""
+    with Session(provider) as other:
+        assert other.execute(flood).value in (109, 24)
+        cell = session.execute("pa.table({'a': range(100_000)})")
+    assert cell.ok and cell.text.startswith("pyarrow.Table")
+
+
+@pytest.mark.parametrize(
+    "mounts", [{"/nowhere/at/all": "/data"}, {"/usr": "data"}, {"/usr": "/"}, {"/usr": "/a/../b"}, {"/usr": "/a/"}]
+)
+def test_a_folder_that_cannot_be_given_is_refused(mounts: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        base.SandboxSpec(mounts=mounts)
+
+
+def test_a_cell_can_have_all_the_time_there_is(provider: LocalProvider) -> None:
+    with Session(provider) as session:
+        long = f"x = 1\n{'#' * (4 << 20)}"  # longer than what a socket takes at once
+        assert session.execute(long, wall_s=float("inf")).ok
+        assert session.execute("x").value == 1
