@@ -129,6 +129,13 @@ class App:
                 self._views[tenant] = _View(self, tenant)
             return self._views[tenant]
 
+    def change_settings(self, settings: Settings) -> None:
+        """Work by these settings from now on; what is open already stays as it is."""
+        with self._lock:
+            self.settings = settings
+            for view in self._views.values():
+                view.settings = _of_tenant(settings)
+
     # -- sources
 
     def sources(self) -> dict[str, SourceSpec]:
@@ -477,6 +484,11 @@ class App:
         return Result(info, table.to_batches() or no_rows(table.schema), run_id=run_id)
 
 
+def _of_tenant(settings: Settings) -> Settings:
+    """What of the settings holds for any tenant: their sources are the first one's."""
+    return settings.model_copy(update={"sources": {}})
+
+
 class _View(App):
     """An app as one tenant sees it; whoever opened the app itself closes it."""
 
@@ -484,7 +496,7 @@ class _View(App):
         store = owner.store.scoped(tenant)
         self.__dict__ |= {k: v for k, v in owner.__dict__.items() if not isinstance(vars(App).get(k), cached_property)}
         self._owner = owner
-        self.settings = owner.settings.model_copy(update={"sources": {}})
+        self.settings = _of_tenant(owner.settings)
         self.store = store
         self._sources = {}
         self._lock = threading.Lock()

@@ -22,7 +22,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from etude import __version__
-from etude.agents.control import check_reach
+from etude.agents.control import Sent, check_reach
 from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
 from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
@@ -335,6 +335,18 @@ def agents_show(guest: Guest, agent_id: AgentId, steps: Annotated[int, Field(ge=
     return AgentView(agent=info, state=agents.state(agent_id), steps=list(last))
 
 
+def agents_message(
+    guest: Guest,
+    agent_id: AgentId,
+    body: Annotated[str | dict[str, Any], Field(description="Text or an object.")],
+    id: Annotated[
+        str | None, Field(min_length=1, max_length=128, description="the same id twice is one message")
+    ] = None,
+) -> Sent:
+    """Have an agent read this in a step of its own, as soon as it is its turn."""
+    return Sent(action=guest.app.agents.message(agent_id, body, id=id))
+
+
 def agents_steer(guest: Guest, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
     """Have an agent heed this before its next call of a model; nothing is broken off."""
     return guest.app.agents.steer(agent_id, guidance)
@@ -353,6 +365,13 @@ def agents_resume(guest: Guest, agent_id: AgentId, guidance: Guidance = None) ->
 def agents_interrupt(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
     """Break off what an agent does; its next step begins with the guidance."""
     return guest.app.agents.interrupt(agent_id, guidance)
+
+
+def agents_reload(guest: Guest, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
+    """Have an agent's next step see settings and sources as they are now; where it is given, by a new configuration."""
+    agents = guest.app.agents
+    check_reach(guest.app, agents.get(agent_id).kind, config or {}, guest.require)
+    return agents.reload(agent_id, config)
 
 
 def agents_destroy(
@@ -377,10 +396,12 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (agents_create, "analyst", False),
     (agents_list, "reader", True),
     (agents_show, "reader", True),
+    (agents_message, "analyst", False),
     (agents_steer, "analyst", False),
     (agents_pause, "analyst", False),
     (agents_resume, "analyst", False),
     (agents_interrupt, "analyst", False),
+    (agents_reload, "analyst", False),
     (agents_destroy, "analyst", False),
 )
 """Each tool, the role that it needs, and whether it only reads."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from etude.agents.control import Agents
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
+from etude.store.queue import Finish
+from etude.store.topics import Topics
 
 
 def test_an_agent_is_created_once(agents: Agents) -> None:
@@ -80,3 +84,46 @@ def test_waiting_has_an_end(agents: Agents) -> None:
 def test_a_secret_is_not_shown(agents: Agents) -> None:
     made = agents.create("webhook", {"url": "https://example.com/x", "secret": "swordfish!"}, id="w")
     assert made.config["secret"] == "***" and agents.config("w")["secret"] == "swordfish!"
+
+
+def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="e")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"urgency": -1}, "is no urgency"),
+        ({"urgency": 10**12}, "is no urgency"),
+        ({"urgency": 1.5}, "is no urgency"),
+        ({"delay": float("nan")}, "A delay of nan s"),
+        ({"delay": float("inf")}, "A delay of inf s"),
+        ({"delay": -1.0}, "A delay of -1 s"),
+        ({"id": ""}, "An id of 0 characters"),
+        ({"id": "x" * 129}, "An id of 129 characters"),
+    ]
+    for how, why in wrong:
+        with pytest.raises(Invalid, match=why):
+            agents.message("e", "hello", **how)
+
+
+def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="a")
+    agents.create("echo", {"subject": "tea"}, id="b")
+    agents.message("a", "hello", id="once")
+    with pytest.raises(Conflict, match="Message `once` went to agent `a`"):
+        agents.message("b", "hello", id="once")
+
+
+def test_half_a_character_is_kept_as_a_mark(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="e")
+    name = agents.message("e", "half \ud83d")
+    found = agents.roster.action(name)
+    assert found is not None and found.payload == "half ?"
+
+
+def test_the_end_of_an_agent_is_told_once(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea"}, id="e")
+    (claim,) = agents.queue.turn(claim=1).claimed
+    agents.destroy("e")
+    agents.destroy("e", grace=60)
+    agents.queue.turn([Finish(claim, "done")])
+    agents.destroy("e")
+    told = [event.topic for event in Topics(agents.queue).read(0)]
+    assert told == ["agent.created", "agent.destroying", "agent.destroyed"]

@@ -59,3 +59,52 @@ def test_what_never_arrives_is_given_up_and_counted(agents: Agents, app: App, mo
         hub.publish("n", 2)
         wait_until(lambda: (agents.get("shelf").last_output or {}).get("lost") == 2)
     assert Shelf.got == []
+
+
+class Desk(Delivery[DeliveryConfig]):
+    """Takes events in, until one of them has it stopped."""
+
+    Config = DeliveryConfig
+    got: ClassVar[list[Any]] = []
+    stop_at: ClassVar[int | None] = None
+
+    def deliver(self, ctx: Context, event: HubEvent) -> None:
+        if event.body == self.stop_at:
+            type(self).stop_at = None
+            ctx.app.agents.pause(ctx.agent_id, "now")
+            ctx.sleep(90)
+        self.got.append(event.body)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(plugins.BUILT_IN["agent"], "desk", f"{__name__}:Desk")
+    monkeypatch.setattr(Desk, "got", [])
+
+
+def test_what_arrived_before_it_was_stopped_does_not_arrive_again(agents: Agents, app: App, desk: None) -> None:
+    Desk.stop_at = 3
+    agents.create("desk", {"topics": ["n"]}, id="desk")
+    with Hub(agents.queue) as hub:
+        for n in range(6):
+            hub.publish("n", n)
+        with Worker(app, agents.queue):
+            wait_until(lambda: agents.get("desk").activity == "paused")
+            assert Desk.got == [0, 1, 2]
+            agents.resume("desk")
+            wait_until(lambda: Desk.got == [0, 1, 2, 3, 4, 5])
+
+
+def test_much_is_delivered_in_several_steps(
+    agents: Agents, app: App, desk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.agents.delivery.AT_ONCE", 10)
+    agents.create("desk", {"topics": ["n"]}, id="desk")
+    with Hub(agents.queue) as hub:
+        for n in range(35):
+            hub.publish("n", n)
+    with Worker(app, agents.queue):
+        wait_until(lambda: len(Desk.got) == 35)
+        wait_until(lambda: agents.get("desk").activity == "idle")
+    assert Desk.got == list(range(35))
+    assert max(step.output["sent"] for step in agents.steps("desk")) == 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,7 +20,7 @@ from etude.agents.kinds.webhook import sign, verify
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
-from etude.store.queue import Queue
+from etude.store.queue import Finish, Queue
 from etude.store.topics import BOUNDS, READ_AGENT, Topics, settled
 
 
@@ -124,6 +125,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.failing = 0
+        self.paths: list[str] = []
         self.got: list[tuple[dict[str, str], bytes]] = []
         outer = self
 
@@ -137,6 +139,7 @@ class Receiver:
                     self.send_response(307)
                     self.send_header("Location", "/hook")
                 else:
+                    outer.paths.append(self.path)
                     outer.got.append((dict(self.headers), body))
                     self.send_response(204)
                 self.end_headers()
@@ -193,6 +196,8 @@ def test_a_webhook_goes_on_where_it_was_after_a_restart(
 def test_a_signature_that_is_old_or_odd_is_refused() -> None:
     assert not verify("secret", b"x", sign("secret", b"x", 1))
     assert not verify("secret", b"x", "nonsense")
+    for odd in ("t=\u00b2,v1=x", f"t={'9' * 5000},v1=x", f"t={int(time.time())},v1=\u00e9\ud800"):
+        assert not verify("secret", b"x", odd)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "http://", "https://me:password@example.com/"])
@@ -208,6 +213,15 @@ def test_a_webhook_to_the_machines_own_network_is_refused(agents: Agents, app: A
         agents.create("webhook", config, id="hook")
         hub.publish("n", 1)
         assert "not a public address" in wait_until(lambda: agents.get("hook").last_error)
+
+
+def test_a_url_may_hold_any_letter(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+    url = f"{receiver.url}/gr\u00f6\u00dfe/a%20b?x=\u00e4 y&z=1"
+    agents.create("webhook", {"url": url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    with Worker(app, agents.queue):
+        hub.publish("n", 1)
+        wait_until(lambda: receiver.got)
+    assert receiver.paths == ["/hook/gr%C3%B6%C3%9Fe/a%20b?x=%C3%A4%20y&z=1"]
 
 
 def test_a_webhook_follows_nobody_elsewhere(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
@@ -263,9 +277,52 @@ def test_a_webhook_is_woken_though_another_is_destroyed_meanwhile(
 ) -> None:
     for name in ("gone", "there"):
         agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id=name)
+    agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=2).claimed])
     usher = Usher(agents.roster)
     listening = agents.roster.listening()
     agents.destroy("gone")
     monkeypatch.setattr(agents.roster, "listening", lambda: listening)
     usher.wake()
     assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message'") == [(1,)]
+
+
+def test_a_webhook_that_has_much_to_do_is_not_told_to_do_it_again(agents: Agents, hub: Hub) -> None:
+    agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    usher = Usher(agents.roster)
+    for n in range(3):
+        hub.publish("n", n)
+        usher.wake()
+    assert agents.queue.read("SELECT kind FROM actions") == [("start",)]
+    (claim,) = agents.queue.turn(claim=1).claimed
+    for n in range(3):  # while it runs: it may have looked already
+        hub.publish("n", n)
+        usher.wake()
+    assert agents.queue.read("SELECT kind FROM actions ORDER BY seq") == [("start",), ("message",)]
+    agents.queue.turn([Finish(claim, "done")])
+
+
+def test_a_webhook_is_not_woken_by_its_own_failures(agents: Agents, app: App, hub: Hub) -> None:
+    place = hub.subscribe()
+    with Worker(app, agents.queue):
+        agents.create("webhook", {"url": "http://10.0.0.1/", "secret": "swordfish!"}, id="hook")
+        hub.publish("n", 1)
+        wait_until(lambda: [s.outcome for s in agents.steps("hook")].count("error") >= 3)
+        hub.publish("last", 1)
+        topics: list[str] = []
+        while "last" not in topics:
+            topics += [event.topic for event in place.read(timeout=90)]
+    assert topics == ["agent.created", "n", "last"]
+
+
+def test_half_a_character_stops_nobody(agents: Agents, app: App, hub: Hub, receiver: Receiver) -> None:
+    place = hub.subscribe(["n"])
+    agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    with Worker(app, agents.queue):
+        hub.publish("n", {"half \ud83d": "\ud83d"})
+        hub.publish("n", "whole \U0001f600")
+        wait_until(lambda: len(receiver.got) == 2)
+    assert [json.loads(body)["body"] for _, body in receiver.got] == [{"half ?": "?"}, "whole \U0001f600"]
+    assert [json.loads(e.model_dump_json())["body"] for e in place.read(timeout=90)] == [
+        {"half ?": "?"},
+        "whole \U0001f600",
+    ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from tests.agents.conftest import Script, wait_until
@@ -13,7 +15,10 @@ from etude.agents.base import DONE, IDLE, Context, Item, Next, Step
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
-from etude.errors import Conflict
+from etude.entities import Entity
+from etude.errors import Conflict, Invalid
+from etude.store.queue import NewAction
+from etude.store.topics import Topics
 
 Work = Callable[..., Worker]
 
@@ -223,23 +228,122 @@ def test_destroy_without_grace_breaks_it_off(agents: Agents, work: Work, gate: G
     assert outcomes(agents, "a") == [("interrupted", "half")]
 
 
+def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work: Work, script: type[Script]) -> None:
+    began, end = threading.Semaphore(0), threading.Event()
+
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if ctx.agent_id == "hangs":
+            began.release()
+            end.wait(90)
+        return Step(state={"ran": True}, next=DONE)
+
+    script.do = staticmethod(step)
+    worker = work(slots=1, lease=1.0)
+    agents.create("script", id="hangs")
+    assert began.acquire(timeout=90)
+    agents.destroy("hangs", grace=0)
+    agents.create("script", id="other")
+    wait_until(lambda: agents.get("other").activity == "done")
+    assert agents.get("hangs").status == "destroyed"
+    end.set()
+    wait_until(lambda: worker.at_work == 0)
+    agents.wait(agents.message("other", "again"))
+    assert agents.state("hangs") == {} and agents.steps("hangs") == []
+
+
+def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
+    agents: Agents, open_app: Callable[[], App], script: type[Script]
+) -> None:
+    end, ran = threading.Event(), set[str]()
+
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if inbox[-1].body == "long":
+            end.wait(90)
+        if inbox[-1].body == "short":
+            ran.add(ctx.agent_id)
+        return Step(next=IDLE)
+
+    script.do = staticmethod(step)
+    names = [f"a{n}" for n in range(5)]
+    with Worker(open_app(), slots=1) as worker:
+        for name in names:
+            agents.create("script", id=name)
+        wait_until(lambda: all(agents.get(name).activity == "idle" for name in names))
+        worker._step_s = 0.0  # they were short so far
+        agents.queue.enqueue(NewAction("a0", payload='"long"'), *[NewAction(n, payload='"short"') for n in names[1:]])
+        wait_until(lambda: worker.at_work == len(names))
+        agents.pause("a1")
+        with Worker(open_app()):
+            wait_until(lambda: ran == set(names[2:]))
+        assert agents.get("a1").activity == "paused" and agents.get("a0").activity == "running"
+        end.set()
+        wait_until(lambda: agents.get("a0").activity == "idle")
+    assert "a1" not in ran and {s.outcome for n in names for s in agents.steps(n)} == {"ok"}
+
+
 def test_reload_gives_the_next_step_the_new_configuration(
     agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reloaded: list[bool] = []
     seen: list[str] = []
     monkeypatch.setattr(
         script, "step", lambda self, ctx, state, inbox: (seen.append(self.config.note), Step(next=IDLE))[1]
     )
-    work(on_reload=lambda: reloaded.append(True))
+    work()
     agents.create("script", {"note": "old"}, id="a")
     wait_until(lambda: seen == ["old"])
     agents.reload("a", {"note": "new"})
-    wait_until(lambda: reloaded)
-    wait_until(lambda: agents.get("a").activity == "idle")
+    wait_until(lambda: agents.get("a").activity == "idle" and not agents.roster.said([1]))
     assert len(agents.steps("a")) == 1, "a reload is no step"
     agents.wait(agents.message("a", "go"))
     assert seen == ["old", "new"]
+
+
+def test_reload_reads_the_settings_file_again_in_every_worker(
+    open_app: Callable[[], App], agents: Agents, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "etude.toml"
+    file.write_text("")
+    monkeypatch.setenv("ETUDE_CONFIG", str(file))
+    seen: list[tuple[App, list[str], int]] = []
+
+    def look(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        seen.append((ctx.app, sorted(ctx.app.sources()), ctx.app.settings.limits.rows))
+        return Step(next=IDLE)
+
+    script.do = staticmethod(look)
+    agents.create("script", id="a")
+    first, second = open_app(), open_app()
+    one, two = Worker(first), Worker(second)
+    with one, two:
+        wait_until(lambda: seen)
+        file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
+        agents.reload("a")
+        wait_until(lambda: all(worker._environment.outdated.is_set() for worker in (one, two)))
+        one.drain()
+        agents.wait(agents.message("a", "go"))
+        two.drain()
+        one._draining.clear()
+        agents.wait(agents.message("a", "go"))
+    assert [told for _, *told in seen[1:]] == [[["shop"], 77]] * 2
+    assert [app for app, *_ in seen[1:]] == [second, first]
+    assert first.settings.agents.reach == ("127.0.0.1",), "what was given otherwise stays"
+
+
+def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
+    agents: Agents, work: Work, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "etude.toml"
+    file.write_text("")
+    monkeypatch.setenv("ETUDE_CONFIG", str(file))
+    script.do = staticmethod(lambda ctx, state, inbox: Step(next=IDLE))
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").step_no == 1)
+    file.write_text("[limits]\nrows = 'many'")
+    agents.reload("a")
+    agents.wait(agents.message("a", "go"))
+    assert [s.outcome for s in agents.steps("a")] == ["ok", "error", "ok"]
+    assert "rows" in str(agents.steps("a")[1].error)
 
 
 def test_a_stopped_worker_leaves_its_step_to_another(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
@@ -360,3 +464,173 @@ def test_a_loop_that_breaks_begins_again_and_is_heard_of(
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").activity == "done")
     assert "dispatch broke and begins again" in caplog.text
+
+
+ODD: dict[str, Any] = {
+    "nothing": None,
+    "a state that is no JSON": Step(state={"a": object()}),
+    "a state that is no mapping": Step(state=[1]),  # type: ignore[arg-type]
+    "a large state": Step(state={"a": "x" * (1 << 24)}),
+    "an output that is no JSON": Step(output=object()),
+    "a large output": Step(output="x" * (1 << 22)),
+    "a cost that is no number": Step(cost_usd=float("nan")),
+    "tokens in words": Step(tokens="many"),  # type: ignore[arg-type]
+    "tokens without end": Step(tokens=10**30),
+    "a time that is no number": Step(next=Next(after=float("nan"))),
+    "a time in words": Step(next=Next(after="soon")),  # type: ignore[arg-type]
+    "a time alone": Step(next=5),  # type: ignore[arg-type]
+    "a topic that is none": Step(events=(("Not A Topic", 1),)),
+    "an event that is no JSON": Step(events=(("n", float("nan")),)),
+    "an event without a body": Step(events=("n",)),  # type: ignore[arg-type]
+    "an error that no database keeps": Invalid("no\0\ud83d"),
+    "an exit": SystemExit(3),
+    "a key": KeyboardInterrupt(),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_one_agent_returns_is_no_matter_of_the_others(
+    agents: Agents, work: Work, script: type[Script], name: str
+) -> None:
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if ctx.agent_id == "odd":
+            if isinstance(ODD[name], BaseException):
+                raise ODD[name]
+            return ODD[name]  # type: ignore[no-any-return]
+        n = state.get("n", 0) + 1
+        return Step(state={"n": n}, next=Next(after=0.0) if n < 20 else DONE)
+
+    script.do = staticmethod(step)
+    agents.create("script", id="good")
+    agents.create("script", id="odd")
+    work()
+    wait_until(lambda: agents.get("good").activity == "done" and agents.get("odd").step_no == 3)
+    assert {s.outcome for s in agents.steps("good")} == {"ok"}
+    assert [(s.outcome, s.input) for s in agents.steps("odd")] == [("error", ANY)] * 3
+    assert agents.get("odd").last_error and len(agents.list().items) == 2
+
+
+def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
+    both = threading.Barrier(2)
+
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        both.wait(90)
+        ctx.cost_usd = float("nan") if ctx.agent_id == "odd" else 0.5
+        return Step(output="whole", next=DONE)
+
+    script.do = staticmethod(step)
+    agents.create("script", id="good")
+    agents.create("script", id="odd")
+    work()
+    assert wait_until(lambda: agents.get("good").activity == "done" and agents.get("good")).last_output == "whole"
+    wait_until(lambda: agents.get("odd").activity == "waiting")
+    assert "could not be recorded" in agents.queue.read("SELECT last_error FROM actions WHERE state = 'failed'")[0][0]
+
+
+def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Work, script: type[Script]) -> None:
+    script.do = staticmethod(lambda ctx, state, inbox: Step(next=Next(after=float("inf")), output="\ud83d"))
+    work()
+    agents.create("script", id="a")
+    due = wait_until(lambda: agents.get("a").next_at)
+    assert due.year > 2100 and agents.list().items[0].last_output == "?"
+
+
+def test_guidance_that_cannot_be_heeded_is_tried_as_often_as_anything(
+    agents: Agents, work: Work, script: type[Script]
+) -> None:
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if inbox[0].kind == "guidance":
+            ctx.tokens, ctx.cost_usd = 10, 0.25
+            raise Conflict("No.")
+        return Step(next=IDLE)
+
+    script.do = staticmethod(step)
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: agents.get("a").step_no == 1)
+    agents.interrupt("a", "do it")
+    wait_until(lambda: agents.queue.read("SELECT count(*) FROM actions WHERE state = 'failed'") == [(1,)])
+    agents.wait(agents.message("a", "another"))
+    assert [s.outcome for s in agents.steps("a")] == ["ok", "error", "error", "error", "ok"]
+    assert (agents.get("a").tokens, agents.get("a").cost_usd) == (30, 0.75), "what failed was paid for, too"
+
+
+def test_what_a_broken_off_step_shows_may_be_anything(agents: Agents, work: Work, script: type[Script]) -> None:
+    began = threading.Event()
+
+    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        if inbox[0].kind == "guidance":
+            return Step(next=DONE)
+        ctx.partial = {1, 2}
+        began.set()
+        ctx.sleep(90)
+        return Step()
+
+    script.do = staticmethod(step)
+    work()
+    agents.create("script", id="a")
+    assert began.wait(90)
+    agents.interrupt("a", "else")
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("interrupted", "{1, 2}"), ("ok", None)]
+
+
+def test_a_kind_that_is_gone_is_an_error_that_wakes_nobody(
+    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from etude import plugins
+
+    agents.create("script", id="a")
+    monkeypatch.delitem(plugins.BUILT_IN["agent"], "script")
+    work()
+    assert "There is no agent `script`" in wait_until(lambda: agents.get("a").last_error)
+    wait_until(lambda: agents.get("a").activity == "waiting" and agents.get("a").step_no == 3)
+    assert agents.queue.read("SELECT topic FROM hub_events") == [("agent.created",)]
+
+
+def test_a_configuration_that_an_upgrade_made_wrong_says_so_until_it_is_right(
+    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Newer(Entity):
+        words: str
+
+    agents.create("script", {"note": "old"}, id="a")
+    monkeypatch.setattr(script, "Config", Newer)
+    work()
+    error = wait_until(lambda: agents.get("a").last_error)
+    assert error == "The configuration of a `script` agent is not valid at `words`: Field required."
+    agents.reload("a", {"words": "new"})
+    agents.wait(agents.message("a", "go"))
+    assert agents.get("a").last_error is None
+
+
+def test_a_kind_that_listens_to_anything_needs_no_topics(
+    agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "listens", True)
+    monkeypatch.setattr(script, "quiet", True)
+    seen: list[list[Item]] = []
+    script.do = staticmethod(lambda ctx, state, inbox: (seen.append(inbox), Step(next=IDLE))[1])
+    agents.create("script", id="a")
+    work()
+    wait_until(lambda: seen and agents.get("a").activity == "idle")
+    before = len(seen)
+    Topics(agents.queue).publish("n", 1)
+    wait_until(lambda: len(seen) > before)
+
+
+def test_leases_are_renewed_though_nobody_can_be_woken(
+    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("etude.agents.hub.Usher.wake", fail)
+    worker = work(lease=1.0)
+    agents.create("script", id="a")
+    gate.wait()
+    began = worker._renewed
+    wait_until(lambda: worker._renewed > began + 1.5)
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("ok", "whole")]

@@ -240,6 +240,8 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("agents_create", {"kind": "analyst", "config": {"source": scene.ours["dataset"], "goal": "x"}}),
         ("agents_list", {}),
         ("agents_show", {"agent_id": scene.ours["agent_id"]}),
+        ("agents_message", {"agent_id": scene.ours["agent_id"], "body": "x"}),
+        ("agents_reload", {"agent_id": scene.ours["agent_id"]}),
         ("agents_steer", {"agent_id": scene.ours["agent_id"], "guidance": "x"}),
         ("agents_pause", {"agent_id": scene.ours["agent_id"]}),
         ("agents_resume", {"agent_id": scene.ours["agent_id"]}),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,49 @@ def test_show_prints_the_document_of_an_analyst(tmp_path: Path, capsys: pytest.C
     assert run(["agents", "show", "a"]) == 0
     assert "\n## SQL: SELECT item, n FROM stock\n" in (shown := capsys.readouterr().out)
     assert "\n| tea | 42 |\n" in shown
+
+
+def see(columns: int) -> tuple[int, str]:
+    """What `etude agents watch` shows in a terminal of this width until Ctrl-C, and how it ends."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 20, columns, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "etude", "agents", "watch"]
+    watch = subprocess.Popen(command, env=env, stdin=other, stdout=other, stderr=other)
+    os.close(other)
+    text = ""
+    try:
+        while "e1" not in text or "\u2518" not in text:
+            text += os.read(main, 65536).decode(errors="replace")
+        watch.send_signal(signal.SIGINT)
+        with suppress(OSError):  # which is how a terminal says that nobody writes any more
+            while more := os.read(main, 65536):
+                text += more.decode(errors="replace")
+        return watch.wait(60), text
+    finally:
+        watch.kill()
+        watch.wait()
+        os.close(main)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_the_live_view_fits_the_terminal_and_ends_with_ctrl_c(columns: int, capsys: pytest.CaptureFixture[str]) -> None:
+    for n in range(2):
+        say(capsys, "create", "echo", "subject=rain", "interval_s=3600", "--id", f"e{n}")
+    with App() as app, Worker(app):
+        wait_until(lambda: all(a.step_no == 1 for a in app.agents.list().items))
+    code, text = see(columns)
+    assert code == 0 and "error" not in text
+    assert "2 agents, 0 at work" in text and "waiting" in text and "rain" in text
+    assert ("cost $" in text) == (columns == 100)
+
+
+def test_a_view_that_nobody_looks_at_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    say(capsys, "create", "echo", "subject=rain", "--id", "e")
+    assert run(["agents", "watch"]) == 0
+    assert "1 agents, 0 at work" in capsys.readouterr().out

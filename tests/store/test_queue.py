@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue as queues
 import subprocess
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,12 +183,24 @@ def test_a_new_plan_takes_the_place_of_the_old_one(queue: Queue) -> None:
     assert queue.read("SELECT count(*) FROM actions WHERE kind = 'tick' AND state = 'delayed'") == [(0,)]
 
 
-def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, roster: Roster) -> None:
+@pytest.mark.parametrize("kind", ["start", "tick"])
+def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, roster: Roster, kind: str) -> None:
     add_agents(queue, "a")
-    queue.enqueue(NewAction("a", kind="tick", attempts=1))
+    queue.enqueue(NewAction("a", kind=kind, attempts=1))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "failed", error="no")])
     assert roster.agent("a").activity == "waiting"
+
+
+def test_a_value_that_no_column_takes_is_refused_and_not_tried_for_ever(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a"))
+    (claim,) = queue.turn(claim=1).claimed
+    with pytest.raises(ValueError, match="JSON compliant"):
+        queue.turn([Finish(claim, "done", step=StepRecord("null", "ok", 0.0, cost_usd=float("nan")))])
+    queue.turn([Finish(claim, "failed", "no\0\ud83d", step=StepRecord("null", "error", 0.0, error="no\0\ud83d"))])
+    assert Roster(queue).agent("a").last_error == "no\ufffd?"
+    assert Roster(queue).steps("a")[0].error == "no\ufffd?"
 
 
 # Lost workers.
@@ -210,6 +224,31 @@ def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
     assert queue.turn([late]).refused == [late]
     assert (claim.seq, claim.token) not in queue.heartbeat([claim.seq])
     assert other.turn([Finish(taken, "done")]).refused == []
+
+
+def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (stale,) = queue.turn(claim=1).claimed
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET lease_until = 1")
+    queue.sweep()
+    (fresh,) = queue.turn(claim=1).claimed
+    late = Finish(stale, "failed", step=StepRecord("null", "ok", 0.0, output='"late"'))
+    done = Finish(fresh, "done", step=StepRecord("null", "ok", 0.0, output='"in time"'))
+    assert queue.turn([done, late]).refused == [late]
+    assert [s.output for s in roster.steps("a")] == ["in time"] and state_of(queue, "1") == "done"
+
+
+def test_what_runs_here_is_not_lost_when_the_clock_is_put_forward(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    (claim,) = queue.turn(claim=1).claimed
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET lease_until = 1")
+    queue.sweep(running=[claim.seq])
+    assert queue.turn(claim=1).claimed == []
+    assert queue.turn([Finish(claim, "done")]).refused == []
 
 
 def test_a_heartbeat_keeps_the_lease(queue: Queue, open_store: Callable[[], Store]) -> None:
@@ -291,6 +330,22 @@ queue.close()
     assert other.stdout is not None and other.stdout.readline() == "ready\n"
     queue.enqueue(NewAction("a", id="1"))
     assert other.stdout.readline() == "True ['1']\n"
+
+
+def test_a_bell_that_cannot_be_rung_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etude.store import queue_sqlite
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    path = str(tmp_path / "bell_x")
+    os.mkfifo(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        queue_sqlite._ring(path, b"run 0\n")
+    assert os.path.exists(path)
+    queue_sqlite._ring(path, b"run 0\n")
+    assert not os.path.exists(path), "nobody reads it"
 
 
 def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, roster: Roster) -> None:
@@ -472,6 +527,17 @@ def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, r
     assert roster.agent("a").activity == "idle" and roster.said([again.agent]) == []
 
 
+def test_what_comes_again_with_a_try_wakes_nobody_before(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a")
+    roster.interrupt("a", "first")
+    (claim,) = queue.turn(claim=1).claimed
+    ((_, first, _, _),) = roster.said([claim.agent])
+    assert queue.turn([Finish(claim, "delayed", delay=3600, again=(first,))], claim=1).claimed == []
+    roster.interrupt("a", "second")
+    (woken,) = queue.turn(claim=1).claimed
+    assert [body for _, _, _, body in roster.said([woken.agent])] == ["first", "second"]
+
+
 def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, roster: Roster) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="done"))
@@ -482,6 +548,25 @@ def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, roster: Rost
     assert queue.prune(days=30) == 0
     assert queue.prune(days=7) == 1
     assert roster.action("done") is None and roster.action("waits") is not None
+
+
+def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "a", "gone")
+    roster.steer("a", "heard")
+    ((no, seq, _, _),) = roster.said([1])
+    queue.enqueue(NewAction("a"))
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "done", applied=(seq,))])
+    roster.steer("a", "not yet")
+    roster.steer("gone", "never")
+    roster.destroy("gone", grace=0)
+    with queue.transaction() as work:
+        work.do("UPDATE control SET created_at = created_at - 864000")
+    queue.prune(days=30)
+    assert queue.read("SELECT count(*) FROM control") == [(3,)]
+    queue.prune(days=7)
+    assert [body for *_, body in roster.said([no])] == ["not yet"]
+    assert queue.read("SELECT count(*) FROM control") == [(1,)]
 
 
 # Whatever happens, in any order.

@@ -7,6 +7,7 @@ store, whatever happens to the process.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from etude.cancellation import Cancellation
 from etude.entities import Entity
-from etude.errors import Cancelled
+from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
@@ -64,6 +65,27 @@ class Step:
     """Whether the step was broken off: what it was about comes again. Without a state, so does its guidance."""
     tokens: int = 0
     cost_usd: float = 0.0
+
+
+def check_step(step: Any) -> Step:
+    """What a step returned, where it is one; nothing else can be recorded."""
+    if not isinstance(step, Step):
+        raise Invalid(f"The step returned a `{type(step).__name__}`.", hint="Return a `Step`.")
+    after = step.next.after if isinstance(step.next, Next) else None
+    for name, value, fits in (
+        ("state", step.state, step.state is None or isinstance(step.state, Mapping)),
+        ("next", step.next, step.next is None or isinstance(step.next, Next)),
+        ("next.after", after, after is None or _is_amount(after)),
+        ("tokens", step.tokens, isinstance(step.tokens, int) and 0 <= step.tokens < 1 << 53),
+        ("cost_usd", step.cost_usd, _is_amount(step.cost_usd) and math.isfinite(step.cost_usd)),
+    ):
+        if not fits:
+            raise Invalid(f"The step returned `{str(value)[:80]}` as `{name}`.", hint="See `etude.agents.base.Step`.")
+    return step
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and value >= 0
 
 
 @dataclass
@@ -126,7 +148,7 @@ class Kind(ABC, Generic[C]):
     quiet: ClassVar[bool] = False
     """Whether its steps are told to nobody."""
     listens: ClassVar[bool] = False
-    """Whether events wake it: those that the `topics` and the `agent` of its configuration name."""
+    """Whether events wake it: those that the `topics` and the `agent` of its configuration name, or all."""
     admin: ClassVar[bool] = False
     """Whether only administrators may have one, because it reaches further than the data."""
 

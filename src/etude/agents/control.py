@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from etude import plugins
 from etude.agents.base import Kind
-from etude.errors import Invalid, LimitExceeded, NotFound
+from etude.entities import Entity
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
 from etude.store.base import Page, Store
 from etude.store.identity import Role
@@ -26,7 +27,15 @@ from etude.store.roster import ActionInfo, AgentInfo, AgentStep, Roster
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
+MOST_URGENCY = 1000
+LONGEST_DELAY_S = 31_536_000.0
 ENDED = frozenset({"done", "failed", "cancelled"})
+
+
+class Sent(Entity):
+    """A message that was taken."""
+
+    action: str
 
 
 class Agents:
@@ -102,7 +111,16 @@ class Agents:
     ) -> str:
         """Have the agent read this in a step of its own; the id of the action. The same id twice is one message."""
         _check_body(body)
-        return self.roster.message(agent_id, body, urgency=urgency, delay=delay, id=id)
+        if not isinstance(urgency, int) or not 0 <= urgency <= MOST_URGENCY:
+            raise Invalid(f"`{urgency}` is no urgency.", hint=f"Give a whole number, 0 (first) to {MOST_URGENCY}.")
+        if not 0 <= delay <= LONGEST_DELAY_S:
+            raise Invalid(f"A delay of {delay:g} s is not possible.", hint=f"Give at most {LONGEST_DELAY_S:g} s.")
+        if id is not None and not 0 < len(id) <= 128:
+            raise Invalid(f"An id of {len(id):,} characters is not possible.", hint="Give 1 to 128.")
+        name = self.roster.message(agent_id, body, urgency=urgency, delay=delay, id=id)
+        if id is not None and (known := self.roster.action(id)) is not None and known.agent != agent_id:
+            raise Conflict(f"Message `{id}` went to agent `{known.agent}`.", hint="Choose another id.")
+        return name
 
     def pause(self, agent_id: str, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
         """Make no further step; `now` also breaks off the one that runs, which begins anew after `resume`."""
@@ -151,17 +169,24 @@ class Agents:
 def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration in full, where it is one of this kind of agent."""
     found: type[Kind[Any]] = plugins.load("agent", kind)
+    checked: dict[str, Any] = read_config(kind, found, config).model_dump(mode="json")
+    return checked
+
+
+def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | str) -> Entity:
+    """The configuration, given or as JSON, as the kind has it."""
     try:
-        checked: dict[str, Any] = found.Config.model_validate(dict(config)).model_dump(mode="json")
+        if isinstance(config, str):
+            return kind.Config.model_validate_json(config)
+        return kind.Config.model_validate(dict(config))
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "it"
+        where = ".".join(str(part) for part in first["loc"])
         why = first["msg"].removeprefix("Value error, ")
         raise Invalid(
-            f"The configuration of a `{kind}` agent is not valid at `{where}`: {why}.",
-            hint=f"Its fields are: {', '.join(f'`{name}`' for name in found.Config.model_fields)}.",
+            f"The configuration of a `{name}` agent is not valid{f' at `{where}`' if where else ''}: {why}.",
+            hint=f"Its fields are: {', '.join(f'`{field}`' for field in kind.Config.model_fields)}.",
         ) from None
-    return checked
 
 
 def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
@@ -182,7 +207,7 @@ def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callabl
 def _check_body(body: Any) -> None:
     try:
         size = len(json.dumps(body))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"This cannot be said as JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
     if size > LARGEST_BODY:
         raise Invalid(f"{size:,} bytes are too many for a message.", hint=f"At most {LARGEST_BODY:,}.")

@@ -10,10 +10,10 @@ import time
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 
-from etude.agents.base import IDLE, Context, Item, Kind, Next, Step
+from etude.agents.base import IDLE, NOW, Context, Item, Kind, Next, Step
 from etude.agents.hub import Interest
 from etude.entities import Entity
-from etude.errors import Unavailable
+from etude.errors import Cancelled, Unavailable
 from etude.store.queue import Queue, backoff
 from etude.store.topics import HubEvent, Topics
 
@@ -44,26 +44,35 @@ class Delivery(Kind[C]):
         """Pass an event on; `Unavailable` where it did not arrive."""
 
     def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
-        """Deliver until there is nothing more, or until something does not arrive."""
+        """Deliver until there is nothing more, something does not arrive, or it was much: then on in the next step.
+
+        What arrived is kept also where the step is broken off, so that it is not sent again.
+        """
         topics = Topics(Queue(ctx.app.store))
         wanted = Interest(ctx.tenant, self.config.topics, self.config.agent)
         at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
         failures, since, sent, lost = int(state.get("failures", 0)), state.get("since"), 0, int(state.get("lost", 0))
         error = None
-        while error is None and (events := topics.read(at, AT_ONCE)):
+        stopped = False
+        while not stopped and sent < AT_ONCE and (events := topics.read(at, AT_ONCE)):
             for event in events:
-                ctx.check()
+                if stopped := ctx.cancel.cancelled:
+                    break
                 if wanted.fits(event):
                     try:
                         self.deliver(ctx, event)
                         failures, since, sent = 0, None, sent + 1
+                    except Cancelled:
+                        stopped = True
+                        break
                     except Unavailable as problem:
                         since = since or time.time()
                         if time.time() - since < GIVE_UP_S:
-                            failures, error = failures + 1, problem.message
+                            failures, error, stopped = failures + 1, problem.message, True
                             break
                         failures, since, lost = 0, None, lost + 1
                 at = event.id
         memory = {**state, "at": at, "failures": failures, "since": since, "lost": lost}
         output = {"sent": sent, "lost": lost} | ({"error": error} if error else {})
-        return Step(state=memory, output=output, next=Next(after=backoff(failures)) if error else IDLE)
+        later = Next(after=backoff(failures)) if error else NOW if stopped or sent >= AT_ONCE else IDLE
+        return Step(state=memory, output=output, next=later)

@@ -29,7 +29,7 @@ LOOK_S = 0.5
 BREATH_S = 0.02
 AT_ONCE = 1000
 GOES_ON = ("agent.resumed", "agent.interrupted")
-"""After these a webhook that was paused looks for what came meanwhile."""
+"""After these an agent that was paused looks for what came meanwhile."""
 
 
 class Hub:
@@ -216,14 +216,17 @@ class Usher:
             return
         if self._at is None:
             at = self._topics.last_settled()
-            for tenant, agent_id, _ in listening:
-                self._send(tenant, agent_id, None)
+            for tenant, agent_id, _, ahead in listening:
+                if not ahead:
+                    self._send(tenant, agent_id, None)
             self._at = at
         while events := self._topics.read(self._at, AT_ONCE):
             at = events[-1].id
             # Asked again: one that came after the first look may have missed what was read since.
-            for tenant, agent_id, config in self._roster.listening():
-                asked = Interest(tenant, tuple(config["topics"]), config["agent"])
+            for tenant, agent_id, config, ahead in self._roster.listening():
+                if ahead:  # its next step looks at all of them
+                    continue
+                asked = Interest(tenant, tuple(config.get("topics", ("*",))), config.get("agent"))
                 own = Interest(tenant, GOES_ON, agent_id)
                 if any(asked.fits(event) or own.fits(event) for event in events):
                     self._send(tenant, agent_id, f"deliver:{agent_id}:{at}")

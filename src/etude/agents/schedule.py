@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Self
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -34,8 +34,8 @@ class Schedule(Entity):
         """Seconds from now until the next time."""
         if self.every_s is not None:
             return self.every_s
-        zone = ZoneInfo(self.timezone)
-        return max(0.0, (_next_time(self.cron, self.timezone) - datetime.now(zone)).total_seconds())
+        # By time stamps: the difference of two times of one zone leaves out that its clocks are changed.
+        return max(0.0, _next_time(self.cron, self.timezone).timestamp() - datetime.now(UTC).timestamp())
 
 
 def _next_time(cron: str, timezone: str) -> datetime:

@@ -17,16 +17,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
-from etude.agents.base import Context, Item, Kind, Step
+from etude.agents.base import Context, Item, Kind, Step, check_step
+from etude.agents.control import read_config
+from etude.agents.environment import Environment
 from etude.agents.hub import BREATH_S, Usher
 from etude.cancellation import Cancellation
-from etude.errors import EtudeError, LimitExceeded, Unavailable, problem
+from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, problem
 from etude.store.identity import Identity, Spent
-from etude.store.queue import LEASE_S, Claim, End, Finish, NewEvent, Queue, StepRecord, backoff
+from etude.store.queue import LEASE_S, Claim, End, Finish, NewEvent, Queue, StepRecord, backoff, to_text
 from etude.store.roster import Roster
+from etude.store.topics import check_event
 
 if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
@@ -45,6 +49,11 @@ AHEAD = 5
 """So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
 SHOWN = 4000
 """An output of more characters than this is told without its text; it is in the step."""
+
+LARGEST_OUTPUT = 1 << 22
+LARGEST_STATE = 1 << 24
+LONGEST_S = 3e9
+"""A century: what is planned for later has no date."""
 
 Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]
 
@@ -68,6 +77,10 @@ class _Running:
     """What else was said: it is applied however the step ends."""
     reason: Reason | None = None
     doomed_at: float | None = None
+    begun: bool = False
+    over: bool = False
+    abandoned: bool = False
+    """Whether the worker has nothing to do with it any more: it was given back, or was cut off and does not end."""
     thread_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +88,12 @@ class _Running:
 
     @property
     def key(self) -> tuple[int, int]:
-        return self.claim.seq, self.claim.token
+        return self.claim.key
+
+    @property
+    def waits(self) -> bool:
+        """Whether its end is not near: it has run, or waited for a thread, longer than short steps do."""
+        return time.monotonic() - self.began > LOOK_S
 
     def stop(self, reason: Reason) -> None:
         if self.reason is None:
@@ -95,7 +113,6 @@ class Worker:
         slots: int = SLOTS,
         lease: float = LEASE_S,
         kinds: Mapping[str, type[Kind[Any]]] | None = None,
-        on_reload: Callable[[], None] | None = None,
     ) -> None:
         self.app = app
         self.queue = queue or Queue(app.store)
@@ -105,7 +122,7 @@ class Worker:
         self.slots = slots
         self.lease = lease
         self._kinds = kinds or {}
-        self._on_reload = on_reload
+        self._environment = Environment(app)
         self._running: dict[tuple[int, int], _Running] = {}
         self._lock = threading.Lock()
         self._work: queues.SimpleQueue[_Running | None] = queues.SimpleQueue()
@@ -136,14 +153,15 @@ class Worker:
         self._pulse_bell.set()  # what was left behind is taken over at once
         self._unlisten = self.queue.listen(self._on_ring)
         self._news.set()
-        loops = [self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots]
-        for loop in loops:
-            thread = threading.Thread(
-                target=self._keep_going, args=(loop,), name=f"etude-worker{loop.__name__}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
+        for loop in (self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots):
+            self._begin(loop)
         return self
+
+    def _begin(self, loop: Callable[[], None]) -> None:
+        name = f"etude-worker{loop.__name__}"
+        thread = threading.Thread(target=self._keep_going, args=(loop,), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _keep_going(self, loop: Callable[[], None]) -> None:
         """Run a loop until it ends; a defect that breaks it is logged, and it begins again."""
@@ -209,6 +227,8 @@ class Worker:
         if kind in ("run", "all"):
             self._look = True
             self._bell.set()
+        if kind == "reload":
+            self._environment.outdated.set()
         if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
             self._said.set()
             self._pulse_bell.set()
@@ -230,6 +250,7 @@ class Worker:
             if self._draining.is_set():
                 free = 0
             try:
+                self._give_back()
                 if not finished and not (free and self._look):
                     self._rest(free > 0)
                     continue
@@ -263,14 +284,27 @@ class Worker:
             self._look = True
 
     def _room(self) -> int:
-        return self.slots * (1 + AHEAD) if self._step_s < SHORT_S else self.slots
+        oldest = next(iter(self._running.values()), None)
+        slow = self._step_s >= SHORT_S or (oldest is not None and oldest.waits)
+        return self.slots if slow else self.slots * (1 + AHEAD)
+
+    def _give_back(self) -> None:
+        """What was claimed ahead and cannot begin, for steps are not short any more: others may run it sooner."""
+        with self._lock:
+            # They stand in the order in which they came.
+            late = [r for r in takewhile(lambda r: r.waits, self._running.values()) if not r.begun]
+            for running in late:
+                running.abandoned = True
+                self._running.pop(running.key)
+        if late:
+            self.queue.disown([running.claim.seq for running in self._snapshot()])
 
     def _turn(self, finished: list[Finish], claim: int) -> int:
         turn = self.queue.turn(finished, claim, self.lease)
         started = [_Running(c) for c in turn.claimed]
         with self._lock:
             for finish in finished:
-                self._running.pop((finish.claim.seq, finish.claim.token), None)
+                self._running.pop(finish.claim.key, None)
             for running in started:
                 self._running[running.key] = running
         # As many as could be: there may be more.
@@ -294,9 +328,16 @@ class Worker:
             log.warning("%s", error.message)
             return finished
         log.exception("a turn failed")
-        return [
-            Finish(f.claim, "failed", error=f"Its end could not be recorded: {type(error).__name__}.") for f in finished
-        ]
+        left = []
+        for finish in finished:  # each by itself: what one agent returned is no matter of the others
+            try:
+                self._turn([finish], 0)
+            except Unavailable:
+                left.append(finish)
+            except Exception as defect:
+                text = f"Its end could not be recorded: {type(defect).__name__}."
+                left.append(Finish(finish.claim, "failed", error=text))
+        return left
 
     def _plan(self, seconds: float) -> None:
         due = time.monotonic() + seconds
@@ -306,6 +347,10 @@ class Worker:
 
     def _run_steps(self) -> None:
         while (running := self._work.get()) is not None:
+            with self._lock:
+                if running.abandoned:
+                    continue
+                running.begun = True
             began = time.monotonic()
             try:
                 finish = self._run_step(running)
@@ -313,6 +358,9 @@ class Worker:
                 log.exception("agent %s", running.claim.agent_id)
                 finish = self._failed(running, error, StepRecord("null", "error", 0.0, error=_text(error)))
             with self._lock:
+                running.over = True
+                if running.abandoned:
+                    return
                 self._ended.append(finish)
                 self._step_s += (time.monotonic() - began - self._step_s) / 8
             self._bell.set()
@@ -328,25 +376,32 @@ class Worker:
         context = self._context(running)
         try:
             running.cancel.check()
+            self._environment.refresh()
             if claim.key_id is not None:
                 self._identity.check_budget(self._identity.key(claim.key_id), self.app.settings.server)
             kind = self._kind(claim.agent_kind)
-            agent = kind(kind.Config.model_validate_json(claim.config))
-            step = agent.step(context, json.loads(claim.state), inbox)
+            agent = kind(read_config(claim.agent_kind, kind, claim.config))
+            step = check_step(agent.step(context, json.loads(claim.state), inbox))
             # Not every kind asks by way of the context; those that do need not count.
             context.tokens, context.cost_usd = context.tokens or step.tokens, context.cost_usd or step.cost_usd
+            return self._finish(running, context, step, shown, time.monotonic() - started)
         except Exception as error:
-            seconds = time.monotonic() - started
+            seconds, partial = time.monotonic() - started, _shown(context.partial)
             if running.cancel.cancelled and not isinstance(error, Unavailable):
-                step = Step(output=context.partial, interrupted=True)
-            else:
-                output = _json(context.partial) if context.partial is not None else None
-                record = StepRecord(shown, "error", seconds, output=output, error=_text(error))
-                return self._failed(running, error, record)
+                return self._finish(running, context, Step(output=partial, interrupted=True), shown, seconds)
+            record = StepRecord(
+                shown,
+                "error",
+                seconds,
+                output=None if partial is None else to_text(partial),
+                error=_text(error),
+                tokens=context.tokens,
+                cost_usd=context.cost_usd,
+            )
+            return self._failed(running, error, record)
         finally:
             self._charge(claim, context, time.monotonic() - started)
             self._sessions.keep(claim.agent, claim.step_no + 1)
-        return self._finish(running, context, step, shown, time.monotonic() - started)
 
     def _charge(self, claim: Claim, context: Context, seconds: float) -> None:
         if claim.key_id is not None:
@@ -362,8 +417,7 @@ class Worker:
             (running.taken if verb in ("steer", "interrupt", "resume") else running.settled).append(seq)
             if verb == "reload":
                 self._sessions.drop(claim.agent)
-                if self._on_reload is not None:
-                    self._on_reload()
+                self._environment.outdated.set()
             elif body is not None and verb != "destroy":
                 inbox.append(Item("guidance", body))
         if claim.kind != "wake":
@@ -373,6 +427,16 @@ class Worker:
     def _kind(self, name: str) -> type[Kind[Any]]:
         kind: type[Kind[Any]] = self._kinds.get(name) or plugins.load("agent", name)
         return kind
+
+    def _is_quiet(self, name: str) -> bool:
+        """Whether steps of the kind are told to nobody; nor are those of one that is no longer installed.
+
+        It may have been one that events wake, which would be woken by its own failures for ever.
+        """
+        try:
+            return self._kind(name).quiet
+        except EtudeError:
+            return True
 
     def _context(self, running: _Running) -> Context:
         claim = running.claim
@@ -405,13 +469,13 @@ class Worker:
         if step.interrupted and running.reason in ("lost", "stop"):
             # Nobody asked for it: the step is run again as if nothing had been.
             return Finish(claim, "ready")
-        output = None if step.output is None else _json(step.output)
+        output = None if step.output is None else _written("output", step.output, LARGEST_OUTPUT)
         record = StepRecord(
             shown,
             outcome,
             seconds,
             output=output,
-            state=None if step.state is None else _json(dict(step.state)),
+            state=None if step.state is None else _written("state", dict(step.state), LARGEST_STATE),
             done=bool(step.next and step.next.done),
             tokens=step.tokens or context.tokens,
             cost_usd=step.cost_usd or context.cost_usd,
@@ -419,9 +483,9 @@ class Worker:
         told = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
         if output is not None and len(output) <= SHOWN:
             told["output"] = step.output
-        events = [NewEvent(topic, _json(body)) for topic, body in step.events]
-        if not self._kind(claim.agent_kind).quiet:
-            events.insert(0, NewEvent("agent.step", _json(told)))
+        events = [NewEvent(topic, check_event(topic, body, LARGEST_OUTPUT)) for topic, body in step.events]
+        if not self._is_quiet(claim.agent_kind):
+            events.insert(0, NewEvent("agent.step", to_text(told)))
         end: End = "done"
         applied = [*running.taken, *running.settled]
         if step.interrupted:
@@ -434,14 +498,14 @@ class Worker:
             step=record,
             events=tuple(events),
             applied=tuple(applied),
-            tick=step.next.after if step.next else None,
+            tick=None if step.next is None or step.next.after is None else min(step.next.after, LONGEST_S),
             drop_tick=bool(step.next and step.next.after is None),
         )
 
     def _failed(self, running: _Running, error: BaseException, record: StepRecord) -> Finish:
         claim, text = running.claim, _text(error)
-        told = _json({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
-        events = (NewEvent("agent.step", told),)
+        told = to_text({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
+        events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", told),)
         if claim.attempts >= claim.max_attempts:
             applied = (*running.taken, *running.settled)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
@@ -449,9 +513,8 @@ class Worker:
         if isinstance(error, LimitExceeded):
             # A budget of the day begins anew at midnight.
             wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
-        return Finish(
-            claim, "delayed", error=text, delay=wait, step=record, events=events, applied=tuple(running.settled)
-        )
+        applied, again = tuple(running.settled), tuple(running.taken)
+        return Finish(claim, "delayed", text, wait, record, events, applied, again)
 
     # The pulse.
 
@@ -471,7 +534,7 @@ class Worker:
                 if ticks or (self._news.is_set() and now - looked >= BREATH_S):
                     looked = now
                     self._news.clear()
-                    self._usher.wake()
+                    self._wake_listeners()
                 if ticks or self._something_due.is_set():
                     swept = now
                     self._something_due.clear()
@@ -488,6 +551,15 @@ class Worker:
                 log.warning("%s", error.message)
             except Exception:
                 log.exception("the pulse failed")
+
+    def _wake_listeners(self) -> None:
+        try:
+            self._usher.wake()
+        except Unavailable:
+            raise
+        except Exception:
+            # Leases are renewed all the same: what one agent listens to is no matter of the others.
+            log.exception("events could not wake agents")
 
     def _hear(self) -> None:
         """Take in what was said to agents whose steps run here."""
@@ -520,7 +592,7 @@ class Worker:
                 running.stop("lost")
 
     def _sweep(self) -> None:
-        after = self.queue.sweep()
+        after = self.queue.sweep(running=[r.claim.seq for r in self._snapshot()])
         if after is not None:
             self._plan(after)
 
@@ -530,8 +602,25 @@ class Worker:
         held = self.queue.heartbeat([r.claim.seq for r in running], self.lease)
         self._renewed = began
         for each in running:
-            if each.key not in held and each.key in self._running:
+            if each.key in held or each.key not in self._running:
+                continue
+            if each.reason is None:
                 each.stop("lost")
+            else:  # it was told to end, and is another's or nobody's by now
+                self._abandon(each)
+
+    def _abandon(self, running: _Running) -> None:
+        """Leave a step to itself that was cut off and does not end, so that it keeps no other from running."""
+        with self._lock:
+            if running.over:
+                return
+            running.abandoned = True
+            self._running.pop(running.key, None)
+        log.warning("agent %s: its step was cut off, but does not end", running.claim.agent_id)
+        self._sessions.drop(running.claim.agent)
+        self._begin(self._run_steps)
+        self._look = True
+        self._bell.set()
 
     # The guard.
 
@@ -639,8 +728,26 @@ class _Stoppable:
         return cell
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value)
+def _written(what: str, value: Any, largest: int) -> str:
+    try:
+        text = to_text(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"The {what} of the step is not JSON: {error}.") from None
+    if len(text) > largest:
+        raise Invalid(
+            f"The {what} of the step has {len(text):,} characters, of {largest:,} that are possible.",
+            hint="Keep what is large in a session, a file or a table, and say where it is.",
+        )
+    return text
+
+
+def _shown(partial: Any) -> Any:
+    """What was to be seen of a step that did not end, whatever it is: nothing of it may stop the record."""
+    try:
+        _written("partial output", partial, LARGEST_OUTPUT)
+    except Invalid:
+        return repr(partial)[:SHOWN]
+    return partial
 
 
 def _text(error: BaseException) -> str:

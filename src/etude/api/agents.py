@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from etude.agents.control import ID, check_reach
+from etude.agents.control import ID, Sent, check_reach
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_room
 from etude.api.shapes import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
-from etude.entities import Entity
 from etude.store.roster import AgentInfo, AgentStep
 from etude.store.topics import Topics
 
@@ -47,12 +46,6 @@ class MessageRequest(Body):
     urgency: int = Field(default=100, ge=0, le=1000, description="Lower comes first.")
     delay_s: float = Field(default=0.0, ge=0, le=31_536_000)
     id: str | None = Field(default=None, min_length=1, max_length=128, description="The same id twice is one message.")
-
-
-class Sent(Entity):
-    """A message that was taken."""
-
-    action: str
 
 
 class GuidanceRequest(Body):

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import print_table, printable
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 
 SHOWN = 60
 COLOURS = {"running": "green", "queued": "cyan", "paused": "yellow", "pausing": "yellow", "destroying": "red"}
+
+COLUMNS = (
+    ("agent", False, 0),
+    ("kind", False, 72),
+    ("activity", False, 0),
+    ("steps", True, 56),
+    ("cost $", True, 72),
+    ("next", True, 64),
+)
+"""Of the live view: whether at the right, and how wide a terminal must be to show them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,32 +189,37 @@ def _watch(agents: Agents) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console.print(_table(agents))
+        console.print(_table(agents, console.width))
         return
     from rich.live import Live
 
     from etude.agents.hub import Hub
 
-    with Hub(agents.queue) as hub, Live(_table(agents), console=console, screen=True, auto_refresh=False) as live:
+    first = _table(agents, console.width)
+    # Ctrl-C is how it ends.
+    with suppress(KeyboardInterrupt), Hub(agents.queue) as hub, Live(first, screen=True, auto_refresh=False) as live:
         while True:
             # Something happened, or a second is over: countdowns go on.
             hub.wait(hub.at, 1.0)
-            live.update(_table(agents), refresh=True)
+            live.update(_table(agents, live.console.width), refresh=True)
 
 
-def _table(agents: Agents) -> Table:
+def _table(agents: Agents, width: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     page = agents.list(limit=200)
     busy = sum(agent.activity == "running" for agent in page.items)
-    table = Table(title=f"{len(page.items)} agents, {busy} at work", expand=True, title_justify="left")
-    for name, right in (("agent", 0), ("kind", 0), ("activity", 0), ("steps", 1), ("cost $", 1), ("next", 1)):
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
-    table.add_column("last result", ratio=1)
+    count = f"the newest {len(page.items)} agents" if page.next else f"{len(page.items)} agents"
+    table = Table(title=f"{count}, {busy} at work", expand=True, title_justify="left")
+    columns = [(name, right) for name, right, least in COLUMNS if width >= least]
+    for name, right in columns:
+        table.add_column(name, justify="right" if right else "left", no_wrap=True, max_width=width // 4)
+    table.add_column("last result", ratio=1, min_width=8)
     for agent in page.items:
         *cells, last = _row(agent)
         style = COLOURS.get(agent.activity, "dim")
-        texts = [Text(printable(cell), style=style if cell == agent.activity else "") for cell in cells]
+        shown = [cell for cell, (_, _, least) in zip(cells, COLUMNS) if width >= least]
+        texts = [Text(printable(cell), style=style if cell == agent.activity else "") for cell in shown]
         table.add_row(*texts, Text(last, style="red" if agent.last_error else ""))
     return table

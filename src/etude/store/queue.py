@@ -11,6 +11,7 @@ actions, everywhere, so that no two transactions wait for each other.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
@@ -26,7 +27,7 @@ from etude.ids import new_id
 from etude.store.base import Execute, Rows, Store
 
 Ring = tuple[str, int]
-"""What a bell says: `run` (something can be claimed), `control` (an agent was told something) or `event`."""
+"""What a bell says: `run` (something can be claimed), `control` (an agent was told something), `event` or `reload`."""
 Tell = Callable[[str, int], None]
 End = Literal["done", "failed", "cancelled", "delayed", "ready"]
 """How a claim ends; after the last two the action runs again, later or as soon as it is its turn."""
@@ -43,6 +44,8 @@ WAKE_URGENCY = 0
 REST_S = 60.0
 """How long after the last try of a scheduled step, which failed, the schedule goes on."""
 BATCH = 1000
+OWN = ("start", "tick")
+"""Actions by which an agent goes on by itself."""
 
 CLAIMABLE = "status = 'active' AND running IS NULL AND head_seq IS NOT NULL"
 BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
@@ -78,7 +81,8 @@ FINISH = """UPDATE actions SET state = f.state, last_error = coalesce(f.error, a
     processed_at = CASE WHEN f.state IN ('ready', 'delayed') THEN NULL ELSE {now} END, worker = NULL, lease_until = NULL
     FROM {rows seq int, token int, state text, error text, delay real, refund int} f
     WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
-    RETURNING actions.seq, EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
+    RETURNING actions.seq, actions.token,
+        EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
 FREE = f"""UPDATE agents SET running = NULL, {BEST},
     status = CASE WHEN agents.status = 'destroying' THEN 'destroyed' ELSE agents.status END,
     state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
@@ -95,7 +99,7 @@ ADD_STEPS = """INSERT INTO agent_steps
         seconds real, tokens int, cost real} f"""
 APPLY = "UPDATE control SET applied_at = {now} WHERE seq {among int} AND applied_at IS NULL"
 WAKING = """SELECT DISTINCT agent FROM control WHERE agent {among int} AND applied_at IS NULL
-    AND verb IN ('interrupt', 'resume', 'reload')"""
+    AND verb IN ('interrupt', 'resume', 'reload') AND NOT seq {among int}"""
 DROP_TICKS = """UPDATE actions SET state = 'cancelled', processed_at = {now}
     WHERE agent {among int} AND kind = 'tick' AND state IN ('ready', 'delayed')"""
 ADD_EVENTS = """INSERT INTO hub_events (tenant, topic, agent, body, created_at)
@@ -131,6 +135,10 @@ OLDEST = """SELECT seq, CASE WHEN processed_at < {now} - ? THEN 1 ELSE 0 END,
 REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL"
 REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
     (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
+
+REMOVE_SAID = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
+    AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
+    RETURNING seq"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,11 @@ class Claim:
     key_id: str | None
     """Whose day the step counts against."""
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from every other claim, also of the same action."""
+        return self.seq, self.token
+
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
@@ -209,6 +222,8 @@ class Finish:
     events: tuple[NewEvent, ...] = ()
     applied: tuple[int, ...] = ()
     """What was said to the agent and has been taken in."""
+    again: tuple[int, ...] = ()
+    """What was said to the agent and is taken in when the action runs again."""
     tick: float | None = None
     """Seconds until the agent's next own step, which takes the place of the one planned."""
     drop_tick: bool = False
@@ -423,27 +438,24 @@ class Queue:
 
     def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
         agents = work.lock({f.claim.agent for f in finished})
-        ends = {f.claim.seq: _last_end(f, agents[f.claim.agent].status) for f in finished}
-        rows = [
-            (f.claim.seq, f.claim.token, ends[f.claim.seq], clean(f.error), f.delay, int(f.end == "ready"))
-            for f in finished
-        ]
+        ends = {f.claim.key: _last_end(f, agents[f.claim.agent].status) for f in finished}
+        rows = [(*f.claim.key, ends[f.claim.key], clean(f.error), f.delay, int(f.end == "ready")) for f in finished]
         # With whether something was said to the agent; asked now that it is locked, when nothing more can be said.
-        accepted = {seq: bool(told) for seq, told in work(FINISH, *work.rows(rows))}
-        kept = [f for f in finished if f.claim.seq in accepted]
+        accepted = {(seq, token): bool(told) for seq, token, told in work(FINISH, *work.rows(rows))}
+        kept = [f for f in finished if f.claim.key in accepted]
         if kept:
             self._record(work, kept, agents)
-            told = [f.claim.agent for f in kept if accepted[f.claim.seq] and ends[f.claim.seq] != "ready"]
+            told = [f for f in kept if accepted[f.claim.key] and ends[f.claim.key] != "ready"]
             self._plan(work, kept, ends, agents, told)
             work.do(FREE, *work.rows([_freed(f) for f in kept]))
-            work.add_events([(f.claim.tenant, f.claim.agent_id, e.topic, e.body) for f in kept for e in f.events])
-        return [f for f in finished if f.claim.seq not in accepted]
+            work.add_events([event for f in kept for event in _told(f, agents[f.claim.agent].status)])
+        return [f for f in finished if f.claim.key not in accepted]
 
     def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, _Agent]) -> None:
         steps = [
             (
                 *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
-                *(f.step.output, f.step.outcome, f.step.error, f.step.seconds, f.step.tokens, f.step.cost_usd),
+                *(f.step.output, f.step.outcome, clean(f.step.error), f.step.seconds, f.step.tokens, f.step.cost_usd),
             )
             for f in kept
             if f.step
@@ -458,20 +470,24 @@ class Queue:
         self,
         work: Transaction,
         kept: Sequence[Finish],
-        ends: dict[int, str],
+        ends: dict[tuple[int, int], str],
         agents: dict[int, _Agent],
-        told: Sequence[int],
+        told: Sequence[Finish],
     ) -> None:
         """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""
         ticks = {
             f.claim.agent: REST_S if f.tick is None else f.tick
             for f in kept
-            if f.tick is not None or (f.claim.kind == "tick" and ends[f.claim.seq] == "failed" and not f.drop_tick)
+            if f.tick is not None or (f.claim.kind in OWN and ends[f.claim.key] == "failed" and not f.drop_tick)
         }
         dropped = [f.claim.agent for f in kept if f.drop_tick or f.claim.agent in ticks]
         if dropped:
             work.do(DROP_TICKS, work.list(dropped))
-        woken = [no for (no,) in work(WAKING, work.list(told))] if told else []
+        # What a step was about and comes again with its next try needs no step of its own.
+        again = [seq for f in told for seq in f.again]
+        woken = (
+            [no for (no,) in work(WAKING, work.list([f.claim.agent for f in told]), work.list(again))] if told else []
+        )
         planned = [(no, "tick", URGENCY, delay) for no, delay in ticks.items()]
         planned += [(no, "wake", WAKE_URGENCY, 0.0) for no in woken]
         rows = [
@@ -537,14 +553,16 @@ class Queue:
                 work.do(RELEASE, work.list([no for _, no in held]))
                 work.rings.append(("run", 0))
 
-    def sweep(self, fence: float = 2.0) -> float | None:
+    def sweep(self, fence: float = 2.0, running: Collection[int] = ()) -> float | None:
         """Take back what lost workers held, and make ready what is due; seconds until something else is.
 
-        An agent whose grace ended `fence` seconds ago is destroyed, whatever its step still does.
+        An agent whose grace ended `fence` seconds ago is destroyed, whatever its step still does. What this worker
+        knows to be `running` is not lost, whatever the clock says: it may have been put forward.
         """
         owners = {worker for (worker,) in self.read(OWNERS)} - {self.store.worker_id}
         dead = self.store._dead(owners) if owners else set()
-        lost = self.read(LOST, *self._dialect.table_values([(w,) for w in dead] or [("",)]))
+        leased = self.read(LOST, *self._dialect.table_values([(w,) for w in dead] or [("",)]))
+        lost = [row for row in leased if row[0] not in running or row[2] != self.store.worker_id]
         due = self.read(DUE)
         overdue = self.read(OVERDUE, fence)
         if lost or due or overdue:
@@ -559,7 +577,7 @@ class Queue:
         if lost:
             rows = [(seq, worker, dead) for seq, _, worker, dead in lost]
             reaped = work(REAP, *work.rows(rows))
-            again = [no for no, state, kind in reaped if state == "failed" and kind == "tick"]
+            again = [no for no, state, kind in reaped if state == "failed" and kind in OWN]
             planned = [
                 (agents[n].tenant, new_id("action"), n, "tick", "null", URGENCY, REST_S, ATTEMPTS) for n in again
             ]
@@ -578,7 +596,7 @@ class Queue:
         work.rings.append(("run", 0))
 
     def prune(self, days: float) -> int:
-        """Remove actions that ended, and events that were told, more than so many days ago; how many there were."""
+        """Remove what ended, was told or was heeded more than so many days ago; how many there were."""
         seconds, after, removed = days * 86400, 0, 0
         while rows := self.read(OLDEST, seconds, seconds, after, BATCH):
             ended = [seq for seq, old, _ in rows if old]
@@ -589,12 +607,13 @@ class Queue:
             after = rows[-1][0]
             if not rows[-1][2]:
                 break
-        while True:
-            with self.transaction() as work:
-                gone = len(work(REMOVE_EVENTS, seconds, BATCH))
-            removed += gone
-            if gone < BATCH:
-                return removed
+        for statement in (REMOVE_EVENTS, REMOVE_SAID):
+            gone = BATCH
+            while gone == BATCH:
+                with self.transaction() as work:
+                    gone = len(work(statement, seconds, BATCH))
+                removed += gone
+        return removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,17 +674,33 @@ def _last_end(finish: Finish, status: str) -> str:
     return "cancelled" if status in ("destroying", "destroyed") and finish.end in ("ready", "delayed") else finish.end
 
 
+def _told(finish: Finish, status: str) -> list[tuple[str, str | None, str, str]]:
+    who = (finish.claim.tenant, finish.claim.agent_id)
+    gone = [(*who, "agent.destroyed", "{}")] if status == "destroying" else []
+    return [*[(*who, event.topic, event.body) for event in finish.events], *gone]
+
+
 def _freed(finish: Finish) -> tuple[object, ...]:
     step = finish.step
     if step is None:
         return (finish.claim.agent, None, 0, None, 0, 0.0, None, None)
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
-    return (finish.claim.agent, step.state, *numbers, step.output, step.error)
+    return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error))
 
 
 def clean(text: str | None) -> str | None:
     """Text that every database keeps."""
     return text and text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def to_text(value: Any, allow_nan: bool = True) -> str:
+    """A value as JSON that every database keeps and every client reads: half of a character becomes a question mark."""
+    text = (_encode if allow_nan else _encode_strictly)(value)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def no_agent(agent_id: str) -> NotFound:

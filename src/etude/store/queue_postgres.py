@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from etude.errors import Unavailable
+from etude.errors import Invalid, Unavailable
 from etude.store.base import Execute, Rows, check_values
 from etude.store.postgres import _statement
 from etude.store.queue import AGAIN_S, Dialect, NewAction, Ring, Tell
@@ -35,6 +35,17 @@ ADD_ONE = """WITH g AS (SELECT no, status FROM agents WHERE tenant = ? AND id = 
 LISTEN = f"LISTEN {CHANNEL}"
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A value that the server cannot take is no reason to try again, as a server that is away would be."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.DataError as error:
+        raise Invalid(f"The store cannot keep a value: {str(error).partition(chr(10))[0]}.") from error
+
+
 class PostgresDialect(Dialect):
     """Agents are locked before their actions, always; who only looks for work passes over locked ones."""
 
@@ -56,7 +67,7 @@ class PostgresDialect(Dialect):
 
     def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
         """One JSON text, of rows whose columns have numbers for names."""
-        return (json.dumps([dict(enumerate(row)) for row in rows]),)
+        return (json.dumps([dict(enumerate(row)) for row in rows], allow_nan=False),)
 
     @contextmanager
     def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
@@ -66,6 +77,7 @@ class PostgresDialect(Dialect):
         with ExitStack() as stack:
             db = stack.enter_context(self.store._borrowed())
             stack.enter_context(self.store._translated())
+            stack.enter_context(_refusing())
             if many and psycopg.Pipeline.is_supported():
                 stack.enter_context(db.pipeline())
             stack.enter_context(db.transaction())

@@ -6,6 +6,7 @@ nothing, and a wake-up takes microseconds.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -46,7 +47,7 @@ class SqliteDialect(Dialect):
 
     def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
         """One JSON text."""
-        return (json.dumps([list(row) for row in rows]),)
+        return (json.dumps([list(row) for row in rows], allow_nan=False),)
 
     def hold(self) -> bool:
         """Whether it is held: a lock on a file is, until the process ends."""
@@ -104,11 +105,12 @@ def _hang(path: str) -> int:
 def _ring(path: str, line: bytes) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        # Nobody reads it any more: its process is gone.
-        with suppress(OSError):
-            if stat.S_ISFIFO(os.stat(path).st_mode):
-                os.unlink(path)
+    except OSError as error:
+        # Nobody reads it any more: its process is gone. Any other trouble is of this process, and the bell stays.
+        if error.errno == errno.ENXIO:
+            with suppress(OSError):
+                if stat.S_ISFIFO(os.stat(path).st_mode):
+                    os.unlink(path)
         return
     try:
         # A full pipe has rung often enough.

@@ -23,6 +23,7 @@ from etude.store.queue import (
     Queue,
     Transaction,
     no_agent,
+    to_text,
 )
 
 Status = Literal["active", "paused", "destroying", "destroyed"]
@@ -44,7 +45,8 @@ ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
     actions.processed_at
     FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
-LISTENING = "SELECT tenant, id, config FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"
+LISTENING = """SELECT tenant, id, config, CASE WHEN head_seq IS NULL THEN 0 ELSE 1 END FROM agents
+    WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
 GONE = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
 SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
 DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"
@@ -177,9 +179,12 @@ class Roster:
         """Those of the agents (by their numbers) that were destroyed."""
         return [no for (no,) in self.queue.read(GONE, self.queue.list_value(sorted(agents)))]
 
-    def listening(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The agents of all tenants that events wake: tenant, id, configuration."""
-        return [(tenant, name, json.loads(config)) for tenant, name, config in self.queue.read(LISTENING)]
+    def listening(self) -> list[tuple[str, str, dict[str, Any], bool]]:
+        """The agents of all tenants that events wake: tenant, id, configuration, whether a step is about to begin."""
+        return [
+            (tenant, name, json.loads(config), bool(ahead))
+            for tenant, name, config, ahead in self.queue.read(LISTENING)
+        ]
 
     def of(self, tenant: str) -> Roster:
         """The agents of another tenant."""
@@ -192,7 +197,7 @@ class Roster:
     ) -> None:
         """A new agent, whose first step is due; what its steps use counts against the key."""
         with self.queue.transaction() as work:
-            rows = work(ADD, self.queue.tenant, agent_id, kind, json.dumps(config), key_id, int(listens))
+            rows = work(ADD, self.queue.tenant, agent_id, kind, to_text(config), key_id, int(listens))
             if not rows:
                 raise Conflict(f"There is an agent `{agent_id}` already.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")
@@ -200,7 +205,7 @@ class Roster:
 
     def message(self, agent_id: str, body: Any, **how: Any) -> str:
         """Have the agent read this in a step of its own; the id of the action."""
-        return self.queue.enqueue(NewAction(agent_id, "message", json.dumps(body), **how))[0]
+        return self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))[0]
 
     def pause(self, agent_id: str, now: bool = False) -> None:
         """Run no further step; with `now`, break off the one that runs."""
@@ -252,8 +257,9 @@ class Roster:
         with self.queue.transaction() as work:
             no, _, running, _ = self._lock(work, agent_id)
             if config is not None:
-                work.do(SET_CONFIG, json.dumps(config), no)
+                work.do(SET_CONFIG, to_text(config), no)
             self._say(work, no, "reload", None)
+            work.rings.append(("reload", no))  # for all workers: any of them may run its next step
             if running is None:
                 self._add(work, no, "wake")
 
@@ -270,7 +276,8 @@ class Roster:
                 self._say(work, no, "destroy", grace)
             # Also for a worker that keeps a session of the agent open.
             work.rings.append(("control", no))
-            self._tell(work, agent_id, "destroyed" if running is None else "destroying")
+            if running is None or status != "destroying":
+                self._tell(work, agent_id, "destroyed" if running is None else "destroying")
 
     def keep_thread(self, no: int, thread_id: str) -> None:
         """Remember the thread whose session is the agent's."""
@@ -287,7 +294,7 @@ class Roster:
         return no, status, running, step_no
 
     def _say(self, work: Transaction, no: int, verb: str, body: Any) -> None:
-        work.do(SAY, no, verb, None if body is None else json.dumps(body))
+        work.do(SAY, no, verb, None if body is None else to_text(body))
         work.rings.append(("control", no))
 
     def _add(self, work: Transaction, no: int, kind: str) -> None:

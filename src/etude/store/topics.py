@@ -11,7 +11,7 @@ from typing import Any
 from etude.entities import Entity
 from etude.errors import Invalid
 from etude.store.base import Rows
-from etude.store.queue import Queue
+from etude.store.queue import Queue, to_text
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 LARGEST = 1 << 20
@@ -67,18 +67,19 @@ class Topics:
         return [_event(row) for row in self.queue.read(READ_AGENT, tenant, agent, after, last, limit)]
 
 
-def check_event(topic: str, body: Any) -> str:
+def check_event(topic: str, body: Any, largest: int = LARGEST) -> str:
     """The body as it is stored, where both make an event."""
-    if len(topic) > 128 or not TOPIC.fullmatch(topic):
+    if not isinstance(topic, str) or len(topic) > 128 or not TOPIC.fullmatch(topic):
         raise Invalid(
-            f"`{topic[:140]}` cannot name a topic.", hint="Use lower-case letters, digits and _, with dots between."
+            f"`{str(topic)[:140]}` cannot name a topic.",
+            hint="Use lower-case letters, digits and _, with dots between.",
         )
     try:
-        text = json.dumps(body, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        text = to_text(body, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"An event is JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
-    if len(text) > LARGEST:
-        raise Invalid(f"{len(text):,} bytes are too many for an event.", hint=f"At most {LARGEST:,}.")
+    if len(text) > largest:
+        raise Invalid(f"{len(text):,} characters are too many for an event.", hint=f"At most {largest:,}.")
     return text
 
 

@@ -68,6 +68,7 @@ def test_entries_of_a_stream_are_told_once_and_do_not_go_back(
     odd = ("no JSON", "NaN", "[" * 200_000, json.dumps("x" * (1 << 20)))
     for body in odd:
         server.add("in", topic="tests.completed", body=body)
+    server.client.xadd("in", {"topic": b"\xff", "body": b"1"})  # type: ignore[dict-item]
     server.add("in", topic="NOT A TOPIC", body="1")
     server.add("in", body="1")
     server.add("in", topic="tests.completed", body='{"passed": 7}')
@@ -75,7 +76,7 @@ def test_entries_of_a_stream_are_told_once_and_do_not_go_back(
     agents.create("redis", config, id="bridge")
     with Worker(app, agents.queue):
         assert [e.body for e in place.read(timeout=90)] == [{"passed": 7}]
-    assert agents.steps("bridge")[0].output["refused"] == len(odd) + 2
+    assert agents.steps("bridge")[0].output["refused"] == len(odd) + 3
     with Worker(app, agents.queue):
         server.add("in", topic="tests.completed", body="8")
         assert [e.body for e in place.read(timeout=90)] == [8]
@@ -143,6 +144,11 @@ def test_tls_is_spoken_where_it_is_asked_for(
 def test_a_url_that_cannot_be_used_is_refused(agents: Agents, url: str, why: str) -> None:
     with pytest.raises(Invalid, match=why):
         agents.create("redis", {"url": url})
+
+
+def test_a_stream_is_not_written_and_listened_to(agents: Agents) -> None:
+    with pytest.raises(Invalid, match="listen to another stream"):
+        agents.create("redis", {"url": "redis://example.com", "listen_to": "etude"})
 
 
 def test_a_variable_must_hold_a_redis_too(agents: Agents, app: App, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from etude.agents.address import connect
 from etude.agents.base import NOW, Context, Item, Next, Step
@@ -20,6 +20,8 @@ from etude.store.topics import HubEvent, check_event
 
 TIMEOUT_S = 10.0
 SHORTEST_S = 0.1
+# An entry that is no text must not hold up those after it.
+READING: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace", "socket_timeout": TIMEOUT_S}
 
 
 class RedisConfig(DeliveryConfig):
@@ -43,6 +45,12 @@ class RedisConfig(DeliveryConfig):
             if "@" in url:
                 raise ValueError("a URL with a password is seen by all who see the agent: use env:NAME")
         return url
+
+    @model_validator(mode="after")
+    def _does_not_hear_itself(self) -> Self:
+        if self.listen_to == self.stream:
+            raise ValueError("listen to another stream than events go to")
+        return self
 
 
 class Redis(Delivery[RedisConfig]):
@@ -86,7 +94,7 @@ class Redis(Delivery[RedisConfig]):
             state=memory,
             output=step.output | {"told": len(events), "refused": len(entries) - len(events)},
             events=tuple(events),
-            next=NOW if len(entries) == AT_ONCE else Next(after=self.config.interval_s),
+            next=NOW if step.next == NOW or len(entries) == AT_ONCE else Next(after=self.config.interval_s),
         )
 
     def _ask(self, ctx: Context, verb: str, *arguments: Any, **keywords: Any) -> Any:
@@ -118,7 +126,7 @@ class Redis(Delivery[RedisConfig]):
             """TLS, on top of a connection that was made in the same way."""
 
         kind = Encrypted if url.startswith("rediss:") else Plain
-        return redis.Redis.from_url(url, connection_class=kind, decode_responses=True, socket_timeout=TIMEOUT_S)
+        return redis.Redis.from_url(url, connection_class=kind, **READING)
 
 
 def _check_scheme(url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import socket
 import ssl
 import threading
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, field_validator
 
@@ -24,6 +25,8 @@ from etude.settings import read_reference
 from etude.store.topics import HubEvent
 
 TIMEOUT_S = 10.0
+AS_IT_IS = "/?%:@!$&'()*+,;=~-._[]"
+"""What may stand in the path and the query of a URL; the rest is written with percent signs."""
 
 
 class WebhookConfig(DeliveryConfig):
@@ -79,7 +82,7 @@ def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...],
         with _bounded(link.sock, cancel):
             if secure:
                 link.sock = ssl.create_default_context().wrap_socket(link.sock, server_hostname=host)
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=AS_IT_IS)
             link.request("POST", path, body, headers)
             return link.getresponse().status
     finally:
@@ -120,6 +123,7 @@ def verify(secret: str, body: bytes, signature: str, tolerance_s: float = 300.0)
     """Whether a delivery was signed with the secret, not long ago; for those who receive them."""
     fields = dict(part.partition("=")[::2] for part in signature.split(","))
     at = fields.get("t", "")
-    if not at.isdigit() or abs(time.time() - int(at)) > tolerance_s:
+    # Of few digits: it comes from anybody, and a number can be too long to be read.
+    if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > tolerance_s:
         return False
-    return hmac.compare_digest(sign(secret, body, int(at)), signature)
+    return hmac.compare_digest(sign(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))
