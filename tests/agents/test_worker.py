@@ -318,7 +318,7 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
         wait_until(lambda: seen)
         file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
         agents.reload("a")
-        wait_until(lambda: all(worker._environment.outdated.is_set() for worker in (one, two)))
+        wait_until(lambda: all(worker._performer.environment.outdated.is_set() for worker in (one, two)))
         one.drain()
         agents.wait(agents.message("a", "go"))
         two.drain()
