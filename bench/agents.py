@@ -21,9 +21,10 @@ from bench.queue import postgres
 from etude.agents.base import Context, Item, Kind, Step
 from etude.agents.worker import Worker
 from etude.entities import Entity
+from etude.store.action import Claim, Finish, NewAction
 from etude.store.base import Store
 from etude.store.postgres import PostgresStore
-from etude.store.queue import Claim, Finish, NewAction, Queue
+from etude.store.queue import Queue
 from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 

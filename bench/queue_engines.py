@@ -76,7 +76,7 @@ class Etude:
                 work.do("INSERT INTO agents (id, kind, created_at, updated_at) VALUES (?, 'note', 0, 0)", str(n))
 
     def produce(self) -> None:
-        from etude.store.queue import NewAction
+        from etude.store.action import NewAction
 
         produce(lambda n: self.queue.enqueue(NewAction(str(n % AGENTS), payload=str(n))))
 

@@ -8,7 +8,7 @@ import pytest
 
 from etude.agents.control import Agents
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
-from etude.store.queue import Finish
+from etude.store.action import Finish
 from etude.store.topics import Topics
 
 

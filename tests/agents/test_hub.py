@@ -20,7 +20,8 @@ from etude.agents.kinds.webhook import sign, verify
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
-from etude.store.queue import Finish, Queue
+from etude.store.action import Finish
+from etude.store.queue import Queue
 from etude.store.topics import BOUNDS, READ_AGENT, Topics, settled
 
 

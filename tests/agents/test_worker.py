@@ -17,7 +17,7 @@ from etude.agents.worker import Worker
 from etude.app import App
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid
-from etude.store.queue import NewAction
+from etude.store.action import NewAction
 from etude.store.topics import Topics
 
 Work = Callable[..., Worker]

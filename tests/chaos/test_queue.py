@@ -21,9 +21,10 @@ from pathlib import Path
 
 import pytest
 
+from etude.store.action import NewAction
 from etude.store.base import Store
 from etude.store.postgres import PostgresStore
-from etude.store.queue import NewAction, Queue
+from etude.store.queue import Queue
 from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 

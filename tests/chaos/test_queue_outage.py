@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from etude.errors import Unavailable
+from etude.store.action import NewAction
 from etude.store.postgres import PostgresStore
-from etude.store.queue import NewAction, Queue
+from etude.store.queue import Queue
 from etude.store.roster import Roster
 
 LONG = os.environ.get("ETUDE_CHAOS") == "long"

@@ -28,8 +28,9 @@ from hypothesis.stateful import (
 from tests.store.conftest import open_at
 
 from etude.errors import Conflict, NotFound
+from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, backoff
 from etude.store.base import Store
-from etude.store.queue import Claim, Finish, NewAction, NewEvent, Queue, StepRecord, backoff
+from etude.store.queue import Queue
 from etude.store.roster import Roster
 
 TABLES = ("agents", "actions", "agent_steps", "control", "hub_events")

@@ -14,7 +14,8 @@ from etude.agents.base import IDLE, NOW, Context, Item, Kind, Next, Step
 from etude.agents.hub import Interest
 from etude.entities import Entity
 from etude.errors import Cancelled, Unavailable
-from etude.store.queue import Queue, backoff
+from etude.store.action import backoff
+from etude.store.queue import Queue
 from etude.store.topics import HubEvent, Topics
 
 AT_ONCE = 200

@@ -14,8 +14,9 @@ from etude.agents.environment import Environment
 from etude.agents.running import Running
 from etude.agents.sessions import Sessions
 from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, problem
+from etude.store.action import Claim, End, Finish, NewEvent, StepRecord, backoff
+from etude.store.dialect import to_text
 from etude.store.identity import Identity, Spent
-from etude.store.queue import Claim, End, Finish, NewEvent, StepRecord, backoff, to_text
 from etude.store.roster import Roster
 from etude.store.topics import check_event
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from etude.cancellation import Cancellation
-from etude.store.queue import Claim
+from etude.store.action import Claim
 
 SOON_S = 0.5
 Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]

@@ -22,8 +22,9 @@ from etude.agents.hub import BREATH_S, Usher
 from etude.agents.performer import Performer, tell
 from etude.agents.running import Running
 from etude.errors import EtudeError, Unavailable
+from etude.store.action import Finish, StepRecord
 from etude.store.identity import Identity
-from etude.store.queue import LEASE_S, Finish, Queue, StepRecord
+from etude.store.queue import LEASE_S, Queue
 from etude.store.roster import Roster
 
 log = logging.getLogger("etude.agents")

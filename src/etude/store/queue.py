@@ -11,35 +11,22 @@ actions, everywhere, so that no two transactions wait for each other.
 
 from __future__ import annotations
 
-import json
 import logging
-import re
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from etude import plugins
 from etude.errors import Conflict, NotFound
 from etude.ids import new_id
-from etude.store.base import Execute, Rows, Store
-
-Ring = tuple[str, int]
-"""What a bell says: `run` (something can be claimed), `control` (an agent was told something), `event` or `reload`."""
-Tell = Callable[[str, int], None]
-End = Literal["done", "failed", "cancelled", "delayed", "ready"]
-"""How a claim ends; after the last two the action runs again, later or as soon as it is its turn."""
+from etude.store.action import ATTEMPTS, URGENCY, Claim, Finish, NewAction, Turn
+from etude.store.base import Rows, Store
+from etude.store.dialect import ADD_ACTIONS, AGAIN_S, BEST, REFRESH, Dialect, Locked, Tell, Transaction, clean
 
 log = logging.getLogger("etude.queue")
 
 LEASE_S = 30.0
-AGAIN_S = 0.5
-BACKOFF_S = 0.2
-LONGEST_BACKOFF_S = 60.0
-ATTEMPTS = 3
-URGENCY = 100
 WAKE_URGENCY = 0
 REST_S = 60.0
 """How long after the last try of a scheduled step, which failed, the schedule goes on."""
@@ -48,20 +35,8 @@ OWN = ("start", "tick")
 """Actions by which an agent goes on by itself."""
 
 CLAIMABLE = "status = 'active' AND running IS NULL AND head_seq IS NOT NULL"
-BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
-    WHERE a.agent = agents.no AND a.state = 'ready' ORDER BY a.urgency, a.created_at, a.seq LIMIT 1)"""
-
 ANY_CLAIMABLE = f"SELECT 1 FROM agents WHERE {CLAIMABLE} LIMIT 1"
 FIND_AGENTS = "SELECT id, no, status FROM agents WHERE tenant = ? AND id {among text} ORDER BY no{lock}"
-LOCK_AGENTS = "SELECT no, status, step_no, tenant, id FROM agents WHERE no {among int} ORDER BY no{lock}"
-ADD_ACTIONS = """INSERT INTO actions
-        (tenant, id, agent, kind, payload, urgency, created_at, run_after, state, max_attempts)
-    SELECT f.tenant, f.id, f.agent, f.kind, f.payload, f.urgency, {now},
-        CASE WHEN f.delay > 0 THEN {now} + f.delay END, CASE WHEN f.delay > 0 THEN 'delayed' ELSE 'ready' END, f.tries
-    FROM {rows tenant text, id text, agent int, kind text, payload text, urgency int, delay real, tries int} f
-    WHERE true ON CONFLICT (tenant, id) DO NOTHING"""
-REFRESH = f"UPDATE agents SET {BEST} WHERE no {{among int}} RETURNING status = 'active' AND running IS NULL"
-
 TENANTS = """WITH RECURSIVE t(tenant) AS (SELECT min(tenant) FROM agents UNION ALL
     SELECT (SELECT min(a.tenant) FROM agents a WHERE a.tenant > t.tenant) FROM t WHERE t.tenant IS NOT NULL)
     SELECT tenant FROM t WHERE tenant IS NOT NULL"""
@@ -102,9 +77,6 @@ WAKING = """SELECT DISTINCT agent FROM control WHERE agent {among int} AND appli
     AND verb IN ('interrupt', 'resume', 'reload') AND NOT seq {among int}"""
 DROP_TICKS = """UPDATE actions SET state = 'cancelled', processed_at = {now}
     WHERE agent {among int} AND kind = 'tick' AND state IN ('ready', 'delayed')"""
-ADD_EVENTS = """INSERT INTO hub_events (tenant, topic, agent, body, created_at)
-    SELECT f.tenant, f.topic, f.agent, f.body, {now} FROM {rows tenant text, agent text, topic text, body text} f"""
-
 RENEW = """UPDATE actions SET lease_until = {now} + ? WHERE seq IN
     (SELECT seq FROM actions WHERE worker = ? AND state = 'running' AND seq {among int}{skip})"""
 HELD = "SELECT seq, token, agent FROM actions WHERE worker = ? AND state = 'running'"
@@ -135,181 +107,9 @@ OLDEST = """SELECT seq, CASE WHEN processed_at < {now} - ? THEN 1 ELSE 0 END,
 REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL"
 REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
     (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
-
 REMOVE_SAID = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
     AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
     RETURNING seq"""
-
-
-@dataclass(frozen=True, slots=True)
-class NewAction:
-    """Something that an agent shall do. Of two with the same id, the second is not added."""
-
-    agent: str
-    kind: str = "message"
-    payload: str = "null"
-    id: str | None = None
-    urgency: int = URGENCY
-    delay: float = 0.0
-    attempts: int = ATTEMPTS
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An action that this worker runs now, and what is known of its agent. The token proves it."""
-
-    seq: int
-    token: int
-    id: str
-    kind: str
-    payload: str
-    urgency: int
-    created_at: float
-    attempts: int
-    max_attempts: int
-    told: bool
-    """Whether something was said to the agent that no step has taken in."""
-    agent: int
-    tenant: str
-    agent_id: str
-    agent_kind: str
-    config: str
-    state: str
-    step_no: int
-    thread_id: str | None
-    key_id: str | None
-    """Whose day the step counts against."""
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """What tells it from every other claim, also of the same action."""
-        return self.seq, self.token
-
-
-@dataclass(frozen=True, slots=True)
-class NewEvent:
-    """Something to tell whoever listens to a topic; the body is JSON."""
-
-    topic: str
-    body: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepRecord:
-    """What a step did: a row of the agent's history, and the agent's new state."""
-
-    input: str
-    outcome: str
-    seconds: float
-    output: str | None = None
-    error: str | None = None
-    state: str | None = None
-    """None leaves the state as it was."""
-    done: bool = False
-    tokens: int = 0
-    cost_usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The end of a claim, with everything that is to be committed with it."""
-
-    claim: Claim
-    end: End
-    error: str | None = None
-    delay: float = 0.0
-    step: StepRecord | None = None
-    events: tuple[NewEvent, ...] = ()
-    applied: tuple[int, ...] = ()
-    """What was said to the agent and has been taken in."""
-    again: tuple[int, ...] = ()
-    """What was said to the agent and is taken in when the action runs again."""
-    tick: float | None = None
-    """Seconds until the agent's next own step, which takes the place of the one planned."""
-    drop_tick: bool = False
-    """Plan no own step any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What came of a turn: new claims, and ends that came too late to count."""
-
-    claimed: list[Claim]
-    refused: list[Finish]
-
-
-def backoff(attempts: int) -> float:
-    """Seconds to wait after so many failed attempts."""
-    return float(min(LONGEST_BACKOFF_S, BACKOFF_S * 2**attempts))
-
-
-class Dialect(ABC):
-    """What the queue needs of a database beside plain SQL."""
-
-    now: ClassVar[str]
-    """The database's time in seconds."""
-    lock: ClassVar[str]
-    skip: ClassVar[str]
-    among: ClassVar[dict[str, str]]
-    """How a column is compared with a list of values, by their type."""
-
-    def __init__(self, store: Any) -> None:
-        self.store = store
-        self._statements: dict[str, str] = {}
-
-    @abstractmethod
-    def table(self, columns: Sequence[tuple[str, str]]) -> str:
-        """A table expression for rows of values, with columns of these names and types."""
-
-    @abstractmethod
-    def list_value(self, values: Sequence[object]) -> object:
-        """The value that `among` takes."""
-
-    @abstractmethod
-    def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """The values that `table` takes; there is at least one row."""
-
-    @abstractmethod
-    def hold(self) -> bool:
-        """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
-
-    @contextmanager
-    def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
-        """A transaction: how a statement is run for its rows, and how one is run whose rows nobody wants.
-
-        `many` tells that there are more than a few statements.
-        """
-        with self.store._transaction() as execute:
-            yield execute, execute
-
-    def add_one(self, tenant: str, name: str, action: NewAction, origin: str) -> tuple[bool, bool] | None:
-        """Add an action in one round trip: whether its agent takes any, and whether it rang; None if it cannot."""
-        return None
-
-    @abstractmethod
-    def ring(self, execute: Execute, rings: Sequence[Ring], origin: str) -> None:
-        """Let other processes know when the transaction commits."""
-
-    @abstractmethod
-    def rung(self, rings: Sequence[Ring], origin: str) -> None:
-        """Let other processes know, now that the transaction has committed."""
-
-    @abstractmethod
-    def listen(self, origin: str, tell: Tell, ended: Callable[[], bool]) -> None:
-        """Tell every ring of other processes until it has ended; `all` where some may have been missed."""
-
-    def sql(self, template: str) -> str:
-        """The statement that a template stands for."""
-        known = self._statements.get(template)
-        if known is None:
-            known = self._statements[template] = re.sub(r"\{([^}]*)\}", self._fill, template)
-        return known
-
-    def _fill(self, found: re.Match[str]) -> str:
-        word, _, rest = found[1].partition(" ")
-        if word == "rows":
-            return self.table([(name, kind) for name, kind in (part.split() for part in rest.split(","))])
-        return self.among[rest] if word == "among" else str(getattr(self, word))
 
 
 class Queue:
@@ -451,7 +251,7 @@ class Queue:
             work.add_events([event for f in kept for event in _told(f, agents[f.claim.agent].status)])
         return [f for f in finished if f.claim.key not in accepted]
 
-    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, _Agent]) -> None:
+    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, Locked]) -> None:
         steps = [
             (
                 *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
@@ -471,7 +271,7 @@ class Queue:
         work: Transaction,
         kept: Sequence[Finish],
         ends: dict[tuple[int, int], str],
-        agents: dict[int, _Agent],
+        agents: dict[int, Locked],
         told: Sequence[Finish],
     ) -> None:
         """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""
@@ -616,59 +416,6 @@ class Queue:
         return removed
 
 
-@dataclass(frozen=True, slots=True)
-class _Agent:
-    status: str
-    step_no: int
-    tenant: str
-    id: str
-
-
-class Transaction:
-    """Statements that are committed together, and the bells to ring then."""
-
-    def __init__(self, dialect: Dialect, execute: Execute, run: Execute) -> None:
-        self._dialect = dialect
-        self._execute = execute
-        self._run = run
-        self.rings: list[Ring] = []
-
-    def __call__(self, template: str, *values: object) -> Rows:
-        """The rows of a statement, given as a template of the dialect."""
-        return self._execute(self._dialect.sql(template), *values)
-
-    def do(self, template: str, *values: object) -> None:
-        """Run a statement for what it changes; it may be sent together with the next."""
-        self._run(self._dialect.sql(template), *values)
-
-    def list(self, values: Sequence[object]) -> object:
-        """The value of an `{among}`."""
-        return self._dialect.list_value(values)
-
-    def rows(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """The values of a `{rows}`."""
-        return self._dialect.table_values(rows)
-
-    def lock(self, agents: set[int]) -> dict[int, _Agent]:
-        """Lock agents until the transaction ends; what they are now."""
-        found = self(LOCK_AGENTS, self.list(sorted(agents)))
-        return {no: _Agent(*rest) for no, *rest in found}
-
-    def add_actions(self, actions: Iterator[tuple[object, ...]]) -> None:
-        """Add actions of agents that are locked: tenant, id, agent, kind, payload, urgency, delay, attempts."""
-        added = self(f"{ADD_ACTIONS} RETURNING agent, state", *self.rows(list(actions)))
-        ready = sorted({agent for agent, state in added if state == "ready"})
-        woken = self(REFRESH, self.list(ready)) if ready else []
-        if len(ready) < len(added) or any(idle for (idle,) in woken):
-            self.rings.append(("run", 0))
-
-    def add_events(self, events: Sequence[tuple[str, str | None, str, str]]) -> None:
-        """Tell whoever listens, once the transaction is committed: tenant, agent, topic, body."""
-        if events:
-            self.do(ADD_EVENTS, *self.rows(events))
-            self.rings.append(("event", 0))
-
-
 def _last_end(finish: Finish, status: str) -> str:
     # An agent that is to go runs nothing again.
     return "cancelled" if status in ("destroying", "destroyed") and finish.end in ("ready", "delayed") else finish.end
@@ -686,21 +433,6 @@ def _freed(finish: Finish) -> tuple[object, ...]:
         return (finish.claim.agent, None, 0, None, 0, 0.0, None, None)
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
     return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error))
-
-
-def clean(text: str | None) -> str | None:
-    """Text that every database keeps."""
-    return text and text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-_encode_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
-def to_text(value: Any, allow_nan: bool = True) -> str:
-    """A value as JSON that every database keeps and every client reads: half of a character becomes a question mark."""
-    text = (_encode if allow_nan else _encode_strictly)(value)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def no_agent(agent_id: str) -> NotFound:

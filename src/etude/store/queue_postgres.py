@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from etude.errors import Invalid, Unavailable
+from etude.store.action import NewAction
 from etude.store.base import Execute, Rows, check_values
+from etude.store.dialect import AGAIN_S, Dialect, Ring, Tell
 from etude.store.postgres import _statement
-from etude.store.queue import AGAIN_S, Dialect, NewAction, Ring, Tell
 
 CHANNEL = "etude_queue"
 TYPES = {"int": "bigint", "real": "double precision", "text": "text"}

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from etude.store.base import Execute
-from etude.store.queue import Dialect, Ring, Tell
+from etude.store.dialect import Dialect, Ring, Tell
 
 if TYPE_CHECKING:
     from etude.store.sqlite import SqliteStore

@@ -15,16 +15,10 @@ from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.ids import new_id
 from etude.settings import is_secret
+from etude.store.action import ATTEMPTS, NewAction
 from etude.store.base import Page
-from etude.store.queue import (
-    ATTEMPTS,
-    WAKE_URGENCY,
-    NewAction,
-    Queue,
-    Transaction,
-    no_agent,
-    to_text,
-)
+from etude.store.dialect import Transaction, to_text
+from etude.store.queue import WAKE_URGENCY, Queue, no_agent
 
 Status = Literal["active", "paused", "destroying", "destroyed"]
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]

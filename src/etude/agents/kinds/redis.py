@@ -15,7 +15,7 @@ from etude.agents.base import NOW, Context, Item, Next, Step
 from etude.agents.delivery import AT_ONCE, Delivery, DeliveryConfig
 from etude.errors import Invalid, Unavailable
 from etude.settings import read_reference
-from etude.store.queue import backoff
+from etude.store.action import backoff
 from etude.store.topics import HubEvent, check_event
 
 TIMEOUT_S = 10.0
