@@ -123,14 +123,20 @@ def shared_file() -> int | None:
     return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
 
 
-def share(data: bytes) -> int:
-    """Bytes as sealed shared memory; `OSError` where the system has none."""
+def share(data: bytes | memoryview) -> int:
+    """Bytes as sealed shared memory; `OSError` where the system has none, or has no room for them."""
     fd = shared_file()
     if fd is None:
         raise OSError("this system has no shared memory")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-    seal(fd)
+    try:
+        with open(fd, "wb", buffering=0, closefd=False) as file:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+        seal(fd)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

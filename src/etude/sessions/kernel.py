@@ -14,6 +14,7 @@ import asyncio
 import builtins
 import contextlib
 import ctypes
+import errno
 import inspect
 import io
 import json
@@ -438,7 +439,14 @@ def _shared(blob: Any) -> int:
             left = memoryview(blob)
             while left:
                 left = left[file.write(left) :]
-        fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
+        for last in (*[False] * 19, True):
+            try:
+                fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
+                break
+            except OSError as error:
+                if last or error.errno != errno.EBUSY:
+                    raise
+                time.sleep(0.05)  # the system holds one of its pages for a moment
     except BaseException:
         os.close(fd)
         raise
