@@ -16,29 +16,15 @@ import pytest
 
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
-from etude.sessions import isolation, local
+from etude.sessions import isolation
 from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
 LEVEL = isolation.probe()[0]
+pytestmark = pytest.mark.usefixtures("small")
 needs_level_3 = pytest.mark.skipif(LEVEL < 3, reason="this machine does not allow level 3")
 needs_level_2 = pytest.mark.skipif(LEVEL < 2, reason="this machine does not allow level 2")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small() -> Iterator[None]:
-    """A server that loads little starts sooner."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "PRELOAD", ("numpy",))
-        yield
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[LocalProvider]:
-    made = LocalProvider()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

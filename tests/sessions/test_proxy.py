@@ -19,7 +19,7 @@ import pytest
 
 from etude.app import App
 from etude.errors import Invalid, SandboxError
-from etude.sessions import isolation, local
+from etude.sessions import isolation
 from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.proxy import Decision, Proxy, ProxyLimits, is_public, parse_entry
@@ -27,6 +27,8 @@ from etude.sessions.session import Session
 
 needs_level_3 = pytest.mark.skipif(isolation.probe()[0] < 3, reason="this machine does not allow level 3")
 QUICK = ProxyLimits(header_s=0.3, connections=2, idle_s=0.5)
+
+pytestmark = pytest.mark.usefixtures("small")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -380,16 +382,8 @@ def test_closing_ends_what_is_open(start: Start, echo_port: int) -> None:
 # -- in a session
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small() -> Iterator[None]:
-    """A server that loads little starts sooner."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "PRELOAD", ("numpy",))
-        yield
-
-
 @pytest.fixture(scope="module")
-def provider() -> Iterator[LocalProvider]:
+def provider(small: None) -> Iterator[LocalProvider]:
     made = LocalProvider(ready=0)
     yield made
     made.close()

@@ -10,7 +10,6 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from etude.sessions.session import Session
 LEVEL = isolation.probe()[0]
 if LEVEL < 3:
     pytest.skip("this machine does not allow level 3", allow_module_level=True)
+pytestmark = pytest.mark.usefixtures("small")
 HOST = """
 import json, sys, threading, time
 from etude.sessions import local
@@ -46,21 +46,6 @@ else:
     threading.Thread(target=sessions[0].execute, args=["while True: pass"], daemon=True).start()
     time.sleep(60)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small() -> Iterator[None]:
-    """A server that loads little starts sooner."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "PRELOAD", ("numpy",))
-        yield
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[LocalProvider]:
-    made = LocalProvider()
-    yield made
-    made.close()
 
 
 class Host:
