@@ -570,6 +570,24 @@ def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, roster
     assert queue.read("SELECT count(*) FROM control") == [(1,)]
 
 
+def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, roster: Roster) -> None:
+    add_agents(queue, "busy", "calm")
+    with queue.transaction() as work:
+        for agent, steps in ((1, 2500), (2, 10)):
+            numbers = [(agent, n) for n in range(1, steps + 1)]
+            work.do(
+                """INSERT INTO agent_steps
+                    (agent, step_no, action, kind, input, outcome, started_at, ended_at, tokens, cost_usd)
+                SELECT f.agent, f.step, 'x', 'tick', '[]', 'ok', {now} - 864000, {now} - 864000, 0, 0
+                FROM {rows agent int, step int} f""",
+                *work.rows(numbers),
+            )
+            work.do("UPDATE agents SET step_no = ? WHERE no = ?", steps, agent)
+    assert queue.prune(days=30) == 0
+    assert queue.prune(days=7) == 1500
+    assert [roster.steps(name)[0].step_no for name in ("busy", "calm")] == [1501, 1]
+
+
 # Whatever happens, in any order.
 
 

@@ -31,6 +31,8 @@ WAKE_URGENCY = 0
 REST_S = 60.0
 """How long after the last try of a scheduled step, which failed, the schedule goes on."""
 BATCH = 1000
+KEPT_STEPS = 1000
+"""So many of the last steps of an agent stay, however old they are."""
 OWN = ("start", "tick")
 """Actions by which an agent goes on by itself."""
 
@@ -107,6 +109,9 @@ OLDEST = """SELECT seq, CASE WHEN processed_at < {now} - ? THEN 1 ELSE 0 END,
 REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL"
 REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
     (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
+REMOVE_STEPS = f"""DELETE FROM agent_steps WHERE (agent, step_no) IN (SELECT s.agent, s.step_no FROM agents a
+    JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEPT_STEPS}
+    WHERE s.ended_at < {{now}} - ? LIMIT ?) RETURNING step_no"""
 REMOVE_SAID = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
     AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
     RETURNING seq"""
@@ -407,7 +412,7 @@ class Queue:
             after = rows[-1][0]
             if not rows[-1][2]:
                 break
-        for statement in (REMOVE_EVENTS, REMOVE_SAID):
+        for statement in (REMOVE_EVENTS, REMOVE_SAID, REMOVE_STEPS):
             gone = BATCH
             while gone == BATCH:
                 with self.transaction() as work:
