@@ -46,7 +46,7 @@ endif
 	$(RUN)/python -m bench
 
 chaos: setup
-	ETUDE_CHAOS=long $(RUN)/pytest tests/chaos
+	CHAOS=long $(RUN)/pytest tests/chaos
 
 clean:
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

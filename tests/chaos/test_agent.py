@@ -1,6 +1,6 @@
 """kill -9 anywhere in an agent's run: another process goes on, to the same answer, and no step runs twice.
 
-Hypothesis chooses the moments. `ETUDE_CHAOS=long` (`make chaos`) tries many more of them.
+Hypothesis chooses the moments. `CHAOS=long` (`make chaos`) tries many more of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from etude.app import App
 from etude.entities import Run
 from openai_server import OpenAIServer, by_turn, calls, say
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 
 # Dies right after the commit that brings the run to the given place, or in the middle of a cell.
 WORKER = """
@@ -61,11 +61,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     (folder / "script.json").write_text(json.dumps(script))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def _no_chaos_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ETUDE_CHAOS", raising=False)
 
 
 @settings(

@@ -1,7 +1,7 @@
 """Pause, kill -9 of the whole server, start, resume: each kind comes to the same end as if nothing had happened.
 
 Each kind has a story: what is done to its agent, and what has come of it in the end. It is played once in peace, and
-then again while the server is killed; Hypothesis chooses the moments. `ETUDE_CHAOS=long` (`make chaos`) tries more.
+then again while the server is killed; Hypothesis chooses the moments. `CHAOS=long` (`make chaos`) tries more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from etude.app import App
 from etude.settings import load_settings
 from etude.store.topics import READ_AGENT, Topics
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 EXAMPLES = {"sqlite": 15 if LONG else 1, "postgres": 8 if LONG else 1}
 PATIENCE_S = 120.0
 

@@ -1,7 +1,7 @@
 """Catalogs that are killed at any moment: the latest run is a complete one, and the next run goes on from it.
 
 The kills come at every request to the object store: just before the server hears it, and once the server has done it
-but the client does not know. `ETUDE_CHAOS=long` kills whole runs of the command at each of their requests.
+but the client does not know. `CHAOS=long` kills whole runs of the command at each of their requests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from etude.catalog.shelf import METRICS, Record, Shelf, Shelved
 from etude.entities import RunFilter
 from etude.store.objects import Objects
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 FILES = {"catalog.html", "catalog.json", "catalog_script.py", "recent_summary.html", "summary_script.py"}
 
 PUBLISHER = """
@@ -122,8 +122,7 @@ def command(shop: Path, s3_server: Any, tmp_path: Path) -> Callable[[str, str], 
 
     def start(prefix: str, endpoint: str) -> subprocess.Popen[bytes]:
         options = s3_server.options | {"endpoint": endpoint}
-        environment = {name: value for name, value in os.environ.items() if name != "ETUDE_CHAOS"}
-        environment["ETUDE_HOME"] = str(tmp_path / "home")
+        environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
         environment |= {f"ETUDE_CATALOG__STORE_OPTIONS__{name.upper()}": value for name, value in options.items()}
         words = ["catalog", "--db-conn", str(shop), "--store", s3_server.url, "--s3-prefix", prefix]
         return subprocess.Popen(

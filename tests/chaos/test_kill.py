@@ -1,6 +1,6 @@
 """kill -9 at any moment: what was acknowledged is there, nothing is half there, and nothing is left behind.
 
-The short form runs with every test run. `ETUDE_CHAOS=long` (`make chaos`) kills until there were 25 kills and a
+The short form runs with every test run. `CHAOS=long` (`make chaos`) kills until there were 25 kills and a
 thousand acknowledged runs.
 """
 
@@ -27,7 +27,7 @@ from etude.errors import EtudeError
 from etude.events import fold
 from etude.sources.pool import SCRATCH, remove_orphans
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 
 # Each value is different, so that each run makes an artifact of its own. A line is one write: it is whole or not there.
 WORKER = """
@@ -65,12 +65,6 @@ class Place:
 
     def open(self) -> App:
         return App(home=self.home, **({"store": self.store} if self.store else {}))
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is not a setting, and etude refuses what it does not know.
-    monkeypatch.delenv("ETUDE_CHAOS", raising=False)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -1,6 +1,6 @@
 """Workers killed at random under load: nothing is lost, nothing overlaps, poison is marked, the urgent goes first.
 
-The short form runs with every test run; `ETUDE_CHAOS=long` (`make chaos`) is 5,000 actions and a kill every second.
+The short form runs with every test run; `CHAOS=long` (`make chaos`) is 5,000 actions and a kill every second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from etude.store.queue import Queue
 from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 AGENTS = 60
 ACTIONS = 5000 if LONG else 600
 KILL_EVERY_S = 1.0

@@ -25,7 +25,7 @@ from etude.store.postgres import PostgresStore
 from etude.store.queue import Queue
 from etude.store.roster import Roster
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 AGENTS = 40
 ACTIONS = 3000 if LONG else 300
 OUTAGES = 6 if LONG else 2

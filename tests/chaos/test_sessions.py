@@ -1,6 +1,6 @@
 """kill -9 of sessions, their fork server and their host, in any order: each cell has one outcome, nothing is left.
 
-The short form runs with every test run; `ETUDE_CHAOS=long` (`make chaos`) kills a hundred times.
+The short form runs with every test run; `CHAOS=long` (`make chaos`) kills a hundred times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from etude.app import App
 from etude.entities import Run
 from etude.errors import SandboxError
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 LIVES, KILLS = (20, 4) if LONG else (3, 4)
 TABLE_SUM = 4950
 THREADS = 3
@@ -65,12 +65,6 @@ for offset in range(THREADS):
     threading.Thread(target=work, args=(offset,)).start()
 """
 HOST = HOST.replace("THREADS", str(THREADS)).replace("TABLE_SUM", str(TABLE_SUM)).replace("\\\\n", "\\n")
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is not a setting, and etude refuses what it does not know.
-    monkeypatch.delenv("ETUDE_CHAOS", raising=False)
 
 
 def children(pid: int) -> list[int]:

@@ -1,6 +1,6 @@
 """Many cells over many sessions: neither the host nor the fork server grows.
 
-The short form runs with every test run, the long one with `ETUDE_CHAOS=long` (`make chaos`).
+The short form runs with every test run, the long one with `CHAOS=long` (`make chaos`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import os
 import random
 from pathlib import Path
 
-import pytest
-
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
-LONG = os.environ.get("ETUDE_CHAOS") == "long"
+LONG = os.environ.get("CHAOS") == "long"
 CELLS, SESSIONS = (20_000, 50) if LONG else (2_000, 20)
 KINDS = (
     ("{n} + 1", "ok"),
@@ -26,12 +24,6 @@ KINDS = (
     ("values = list(range({n}))", "ok"),
     ("undefined", "error"),
 )
-
-
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It is not a setting, and etude refuses what it does not know.
-    monkeypatch.delenv("ETUDE_CHAOS", raising=False)
 
 
 def memory(pid: int | str) -> float:

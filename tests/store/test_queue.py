@@ -616,7 +616,7 @@ class Holder:
 
 
 AGENTS = ("a", "b", "c")
-EXAMPLES = 300 if os.environ.get("ETUDE_CHAOS") == "long" else 25
+EXAMPLES = 300 if os.environ.get("CHAOS") == "long" else 25
 
 
 class Life(RuleBasedStateMachine):
