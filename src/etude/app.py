@@ -429,7 +429,8 @@ class App:
         record, but not their results.
         `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
         """
-        from etude.runtime.notebook import Access, Notebook
+        from etude.runtime.broker import Access
+        from etude.runtime.notebook import Notebook
         from etude.sessions.base import SandboxSpec
         from etude.sessions.policy import CONNECTING, Policy
         from etude.sessions.session import Broker, Session

@@ -17,7 +17,7 @@ from etude.catalog.scripts import (
     split_cells,
     tidy,
 )
-from etude.runtime.notebook import PREAMBLE
+from etude.runtime.script import PREAMBLE
 
 
 @pytest.mark.parametrize("name", [CATALOG_SCRIPT, SUMMARY_SCRIPT])

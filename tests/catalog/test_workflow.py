@@ -462,7 +462,7 @@ def test_a_file_has_a_plain_name(python: Callable[[str], Any], name: object, tmp
 def test_a_session_hands_out_no_more_than_it_may(python: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     many = python("import etude\nfor n in range(100): etude.save(f'f{n}', 'x')")
     assert "64 files" in many["message"]
-    monkeypatch.setattr("etude.runtime.notebook.FILE_BYTES", 1000)
+    monkeypatch.setattr("etude.runtime.broker.FILE_BYTES", 1000)
     assert "1,000 bytes of files" in python("etude.save('f1', bytes(1001))")["message"]
 
 

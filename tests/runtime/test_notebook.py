@@ -18,8 +18,9 @@ from etude.app import App
 from etude.entities import RunFilter, SessionLimits
 from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.runtime.notebook import HISTORY, PREAMBLE, Notebook
+from etude.runtime.notebook import HISTORY, Notebook
 from etude.runtime.query import Ledger, RunLog
+from etude.runtime.script import PREAMBLE
 from etude.sessions.base import Output
 
 CONNECT = "import etude\ndb = etude.connect()"
@@ -81,7 +82,7 @@ def test_a_large_result_comes_in_parts_that_cost_the_session_no_open_files(shop:
 def test_a_cell_of_many_queries_keeps_few_files_open_on_the_host(
     app: App, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.runtime.notebook.OPEN", 3)
+    monkeypatch.setattr("etude.runtime.broker.OPEN", 3)
     open_files: list[int] = []
     code = "for i in range(12):\n    print(db.sql(f'SELECT {i} AS n').rows()[0][0])"
     cell = notebook.execute(code, on_output=lambda _: open_files.append(_count_shared()))
@@ -406,7 +407,7 @@ def test_what_breaks_off_the_return_of_variables_does_not_leave_half_of_them(
 def test_files_that_come_back_with_the_variables_are_not_counted_again(
     notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.runtime.notebook.SAVES", 2)
+    monkeypatch.setattr("etude.runtime.broker.SAVES", 2)
     notebook.execute("etude.save('a.txt', 'one')\netude.save('b.txt', 'two')")
     notebook.revive()
     assert [cell.outcome for cell in notebook.history] == ["ok", "ok"]
@@ -436,7 +437,7 @@ def test_a_reset_waits_for_its_turn(notebook: Notebook, monkeypatch: pytest.Monk
 def test_a_cell_of_large_results_keeps_few_of_them_in_memory(
     app: App, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.runtime.notebook.HELD", 1 << 20)
+    monkeypatch.setattr("etude.runtime.broker.HELD", 1 << 20)
     held: list[int] = []
     code = "for n in range(6):\n    t = db.sql(f'SELECT i, {n} AS n FROM range(100000) r(i)').arrow()\n    print(n)"
     cell = notebook.execute(code, on_output=lambda _: held.append(notebook._data._held))

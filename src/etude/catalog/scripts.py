@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from etude.catalog.model import SourceProfile, TableProfile
 from etude.catalog.profile import EXACT_ROWS
-from etude.runtime.notebook import PREAMBLE
+from etude.runtime.script import PREAMBLE
 
 CATALOG_SCRIPT = "catalog_script.py"
 SUMMARY_SCRIPT = "summary_script.py"

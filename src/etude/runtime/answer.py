@@ -12,8 +12,9 @@ from etude.entities import Artifact, ResultInfo, Run, RunStatus, Step, Turn
 from etude.errors import Cancelled, EtudeError, from_problem
 from etude.events import Guided, RunFinished
 from etude.runtime.chart import choose_chart, read_chart
-from etude.runtime.notebook import CELL, PREAMBLE
+from etude.runtime.notebook import CELL
 from etude.runtime.numbers import Evidence, check_numbers, explain, mark_unverified
+from etude.runtime.script import PREAMBLE
 from etude.runtime.workbench import VEGA
 
 if TYPE_CHECKING:

@@ -111,7 +111,7 @@ class StepBench:
 
     def python(self, code: str) -> Cell:
         """Run a cell in the session of the run's thread, as a step of the run."""
-        from etude.runtime.notebook import PREAMBLE
+        from etude.runtime.script import PREAMBLE
 
         with self._workbench.notebook() as notebook:
             for part in (code,) if notebook.history else (PREAMBLE, code):
