@@ -111,6 +111,8 @@ def test_what_cannot_be_is_a_problem(web: httpx.Client, shop: Path) -> None:
     assert web.get("/api/agents", params={"cursor": "²"}).status_code == 422
     assert web.post("/api/events", json={"topic": "Not a topic"}).status_code == 422
     assert web.post("/api/events", json={"topic": "x", "agent": "none"}).status_code == 404
+    forged = web.post("/api/events", json={"topic": "agent.destroyed"})
+    assert forged.status_code == 422 and "`agent.destroyed`" in forged.json()["detail"]
 
 
 def test_the_analyst_reports(web: httpx.Client) -> None:

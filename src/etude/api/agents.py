@@ -15,6 +15,7 @@ from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_room
 from etude.api.shapes import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
+from etude.errors import Invalid
 from etude.store.roster import AgentInfo, AgentStep
 from etude.store.topics import Topics
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 NEWS = "hub"
 """What those who wait for events of agents listen to, in the place of a run's id."""
 TOPIC = r"^[a-z0-9_]+([.-][a-z0-9_]+)*$"
+OWN_TOPICS = "agent."
+"""What begins so is told by agents alone: a forged `agent.destroyed` would end the streams of those who watch."""
 TOPICS = r"^[a-z0-9_*]+([.-][a-z0-9_*]+)*$"
 AgentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", max_length=128)]
 After = Annotated[int | None, Query(ge=0, le=1 << 53, description="Only events beyond this id.")]
@@ -222,6 +225,11 @@ async def agent_events(
 @router.post("/events", status_code=202, response_class=Response)
 async def publish_event(call: AnalystCall, body: EventRequest) -> Response:
     """Tell those who listen to a topic: streams, webhooks, in any process."""
+
+    if body.topic.startswith(OWN_TOPICS):
+        raise Invalid(
+            f"`{body.topic}` is told by agents themselves.", hint="Use a topic of your own, such as `tests.completed`."
+        )
 
     def publish() -> None:
         agents = call.app.agents
