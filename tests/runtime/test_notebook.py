@@ -373,6 +373,28 @@ n = db.sql("SELECT count(*) FROM orders").rows()[0][0]"""
         assert notebook.execute("[refused, n]").value == ["InvalidQuery", 100]
 
 
+def test_what_could_not_be_brought_back_is_told_with_the_next_cell(notebook: Notebook) -> None:
+    notebook.execute("import os\nfirst = 1")
+    notebook.execute("1 / 0")  # as it failed before, it is nothing to tell
+    notebook.execute("try: ran = etude.load('ran')\nexcept etude.errors.NotFound: ran = b''\netude.save('ran', 'yes')")
+    notebook.execute("assert not ran\nsecond = 2")
+    notebook.revive()
+    cell = notebook.execute("first, 'second' in dir()")
+    assert cell.text == "(1, False)"
+    assert cell.notes == (
+        "The session was brought back, but cell 5 failed this time (AssertionError): what it set is missing.",
+    )
+    assert notebook.execute("first").notes == ()
+
+
+def test_an_end_of_the_interpreter_on_the_way_back_is_told_too(notebook: Notebook) -> None:
+    notebook.execute("import os\nx = 1\ntry: ran = etude.load('ran')\nexcept etude.errors.NotFound: ran = b''")
+    notebook.execute("etude.save('ran', 'yes')\nif ran: os._exit(9)")
+    notebook.revive()
+    (note,) = notebook.execute("x").notes
+    assert "cell 3 failed this time" in note and "what it and those before it set is missing" in note
+
+
 def test_queries_in_another_order_find_their_results_when_variables_come_back(app: App, shop: Path) -> None:
     # As threads do, which ask as they come.
     order = "[1, 2] if 'first' in os.environ else [2, 1]"

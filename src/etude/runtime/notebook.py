@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal, Self
@@ -64,6 +64,7 @@ class _Recorded:
     """A cell that ran, as reviving needs it."""
 
     code: str
+    ok: bool
     calls: list[Call] = field(default_factory=list)
     elapsed_ms: float = 0.0
 
@@ -89,6 +90,8 @@ class Notebook:
         self._access = access
         self._turn = threading.RLock()
         self._cells: list[_Recorded] = []
+        self._missing: list[str] = []
+        """What is to be told with the next cell: what could not be brought back for it."""
         self.history: list[Cell] = []
         self.on_close: Callable[[], None] | None = None
         """What else ends with the session: the app that was opened for it alone."""
@@ -166,11 +169,14 @@ class Notebook:
             except BaseException as error:
                 self._break_off(log, own, error, (time.perf_counter() - started) * 1000)
                 raise
+        if self._missing:
+            cell = replace(cell, notes=(*self._missing, *cell.notes))
+            self._missing = []
         self._remember(cell)
         calls = self._data.settle(log)
         if cell.outcome in ("ok", "error"):
             # A cell that was stopped or killed would do the same again; what it had set is not brought back.
-            self._cells.append(_Recorded(code, calls, cell.elapsed_ms))
+            self._cells.append(_Recorded(code, cell.ok, calls, cell.elapsed_ms))
         if log is not None:
             self._end_step(log, cell)
             if own:
@@ -261,21 +267,29 @@ class Notebook:
             self._session.reset()
             self.history.clear()
             self._cells.clear()
+            self._missing.clear()
 
     def revive(self) -> None:
-        """Bring the variables back: run the recorded cells again, with the recorded results of their queries."""
+        """Bring the variables back: run the recorded cells again, with the recorded results of their queries.
+
+        Where one fails that did not fail before, the next cell says so in its notes.
+        """
         with self._turn:
             self._bring_back(None)
 
     def _bring_back(self, cancel: Cancellation | None) -> None:
         self._session.reset()
         self.history.clear()
+        self._missing.clear()
         try:
             for recorded in self._cells:
                 self._data.replay = deque(recorded.calls)
                 # One that was given more time than others needs it again.
                 wall_s = max(self._session.limits.wall_s, 3 * recorded.elapsed_ms / 1000)
-                self._remember(self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel))
+                cell = self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel)
+                self._remember(cell)
+                if recorded.ok and not cell.ok:
+                    self._missing.append(_tell_missing(cell, self._session.alive))
         except BaseException:
             self._session.reset()  # half of the variables are none: the next cell begins with this again
             raise
@@ -322,7 +336,15 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
             asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
             calls = [Call(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
-            yield (cell.started_at, run.id, position), _Recorded(cell.code, calls, cell.elapsed_ms or 0.0)
+            yield (
+                (cell.started_at, run.id, position),
+                _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),
+            )
+
+
+def _tell_missing(cell: Cell, alive: bool) -> str:
+    lost = "what it set is missing" if alive else "what it and those before it set is missing"
+    return f"The session was brought back, but cell {cell.id} failed this time ({as_problem(cell)['detail']}): {lost}."
 
 
 def _refused(number: int, code: str, refusal: Refused) -> Cell:
@@ -337,7 +359,7 @@ def as_problem(cell: Cell) -> dict[str, Any]:
     inner = error.get("problem")
     if isinstance(inner, dict):
         return inner
-    detail = f"{error.get('type', 'Error')}: {error.get('message', '')}"
+    detail = ": ".join(filter(None, (error.get("type", "Error"), error.get("message"))))
     return {
         "type": "urn:etude:error:cell",
         "title": "The cell failed",
