@@ -10,6 +10,7 @@ import contextlib
 import resource
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -32,6 +33,10 @@ HANDOVERS = 30
 BLOCKS = 10
 BLOCK_S = 0.5
 WARM_UP = 10
+STOPS = 20
+ENDLESS = "while True: pass"
+BEGUN_S = 0.1
+"""After so long an endless cell has begun."""
 SHARED = 100
 LIVE = 1000
 ROUNDS = 7
@@ -43,7 +48,14 @@ RESULT = f"SELECT i, i % 1000 AS group_id, i * 0.5::DOUBLE AS amount, i + 7 AS o
 
 def measure() -> list[Figure]:
     _raise_descriptors()
-    return [*_measure_start(), *_measure_round_trip(), *_measure_memory(), *_measure_many(), _measure_result()]
+    return [
+        *_measure_start(),
+        *_measure_round_trip(),
+        _measure_interrupt(),
+        *_measure_memory(),
+        *_measure_many(),
+        _measure_result(),
+    ]
 
 
 def _raise_descriptors() -> None:
@@ -79,9 +91,21 @@ class Kernel:
                 break
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 break
+        self._await_reply(asked)
+        return value
+
+    def _await_reply(self, asked: str) -> None:
         while self.client.get_shell_msg(timeout=60)["parent_header"].get("msg_id") != asked:
             pass
-        return value
+
+    def stop_endless(self) -> float:
+        """Seconds from the interrupt of an endless cell until it has ended."""
+        asked = self.client.execute(ENDLESS)
+        time.sleep(BEGUN_S)
+        started = time.perf_counter()
+        self.manager.interrupt_kernel()
+        self._await_reply(asked)
+        return time.perf_counter() - started
 
     def close(self) -> None:
         self.client.stop_channels()
@@ -171,6 +195,27 @@ def _measure_round_trip() -> list[Figure]:
                 seconds.extend(pipe.recv())
     label = "`1+1` and back, one after another"
     return [Figure(label, statistics.median(ours) * 1e3, statistics.median(peer) * 1e3, "ms", most_ratio=1 / 100)]
+
+
+def _measure_interrupt() -> Figure:
+    ours: list[float] = []
+    peer: list[float] = []
+    with _provider() as provider, Session(provider) as session, _kernel() as kernel:
+        for _ in range(STOPS):
+            peer.append(kernel.stop_endless())
+            ours.append(_stop_endless(session))
+    label = "an endless cell, from the interrupt to its end"
+    return Figure(label, statistics.median(ours) * 1e3, statistics.median(peer) * 1e3, "ms", most=100)
+
+
+def _stop_endless(session: Session) -> float:
+    running = threading.Thread(target=session.execute, args=(ENDLESS,))
+    running.start()
+    time.sleep(BEGUN_S)
+    started = time.perf_counter()
+    session.interrupt()
+    running.join()
+    return time.perf_counter() - started
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from etude.runtime.control import Control
 from etude.runtime.prompt import describe_catalog
 from etude.runtime.thread import export_thread, fork_thread
 from etude.sample import write_shop
+from patience import wait_until
 
 COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
 
@@ -318,11 +319,14 @@ def test_a_run_that_has_its_answer_takes_no_guidance(app: App, shop: Path):
 
 
 def test_another_process_can_request_a_pause(app: App, shop: Path):
+    def answer_late(_: Request) -> Line:
+        wait_until(lambda: app.store.run(run_id).requested)
+        return Line(text="Late.")
+
     with App(app.settings) as other:
-        model = Scripted([python("import time\ntime.sleep(0.5)"), Line(text="Late.")], name="remote-pause")
-        run_id = app.desk.open(str(shop), "Go.", model=model)
+        run_id = app.desk.open(str(shop), "Go.", model=Scripted([python("1"), answer_late], name="remote-pause"))
         app.desk.start(run_id)
-        for entry in app.desk.follow(run_id, timeout=20):
+        for entry in app.desk.follow(run_id, timeout=240):
             if entry.event.type == "step.started" and entry.event.kind == "python":
                 other.desk.pause(run_id)
         assert app.store.run(run_id).status == "paused"
@@ -331,7 +335,7 @@ def test_another_process_can_request_a_pause(app: App, shop: Path):
 def test_a_run_in_the_background_is_followed_to_its_end(app: App, shop: Path):
     run_id = app.desk.open(str(shop), "Go.", model=Scripted([sql(COUNTRIES), Line(text="Done.")], name="background"))
     app.desk.start(run_id)
-    entries = list(app.desk.follow(run_id, timeout=30))
+    entries = list(app.desk.follow(run_id, timeout=240))
     assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
     assert entries[-1].event.type == "run.finished"
 
@@ -342,14 +346,14 @@ def test_a_run_in_the_background_is_followed_to_its_end(app: App, shop: Path):
 )
 def test_code_runs_in_the_background_too(app: App, shop: Path, kind: str, text: str):
     run_id = app.desk.start_code(kind, str(shop), text, app.settings.limits)
-    entries = list(app.desk.follow(run_id, timeout=30))
+    entries = list(app.desk.follow(run_id, timeout=240))
     assert entries[-1].event.type == "run.finished"
 
 
 def test_a_query_in_the_background_is_cancelled(app: App, shop: Path):
     query = "SELECT count(*) FROM range(1000000000) a, range(1000000) b"
     run_id = app.desk.start_code("sql", str(shop), query, app.settings.limits)
-    for entry in app.desk.follow(run_id, timeout=30):
+    for entry in app.desk.follow(run_id, timeout=240):
         if entry.event.type == "step.started":
             app.desk.cancel(run_id)
     assert app.store.run(run_id).status == "cancelled"
@@ -493,7 +497,7 @@ def test_two_runs_of_one_thread_take_turns_in_its_session(app: App, shop: Path):
     cells = [f"import time\nfor _ in range(3):\n    xs.append({n})\n    time.sleep(0.05)" for n in range(3)]
     runs = [app.desk.start_code("python", str(shop), cell, app.settings.limits, thread) for cell in cells]
     for run_id in runs:
-        assert list(app.desk.follow(run_id, timeout=60))[-1].event.type == "run.finished"
+        assert list(app.desk.follow(run_id, timeout=240))[-1].event.type == "run.finished"
     assert sorted(eval(app.ask(str(shop), "PYTHON: xs", thread_id=thread).text)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
@@ -511,8 +515,8 @@ def test_what_nobody_began_or_finished_is_gone_on_with(tmp_path: Path):
         app.desk.answer(answered, "yes")
     with App(home=tmp_path / "home") as app:
         assert set(app.desk.recover()) == {queued, answered}
-        list(app.desk.follow(answered, timeout=30))
-        list(app.desk.follow(queued, timeout=30))
+        list(app.desk.follow(answered, timeout=240))
+        list(app.desk.follow(queued, timeout=240))
         assert app.store.run(answered).answer == "Then yes."
         assert app.store.run(queued).status == "waiting"
 
@@ -553,7 +557,7 @@ def test_code_has_no_place_to_pause_at(app: App, shop: Path):
     run_id = app.desk.start_code("sql", str(shop), "SELECT 1", app.settings.limits)
     with pytest.raises(Conflict, match="no place to pause"):
         app.desk.pause(run_id)
-    list(app.desk.follow(run_id, timeout=30))
+    list(app.desk.follow(run_id, timeout=240))
 
 
 def test_an_answer_that_was_cut_off_is_asked_for_once_more(app: App, shop: Path):

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from typing import Any
 SECRET, SECRET_ENV = "TOPSECRET", "TOPSECRET_ENV"
 MEMORY, SCRATCH = 512 << 20, 64 << 20
 WALL_S, PROTOCOL_WALL_S = 8.0, 2.0
+PATIENCE_S = 60.0
+"""What takes moments may take this long on a slow machine."""
 LOST_MEMORY = 400 << 20
 INSIDE = """
 def call(number, *arguments):
@@ -171,7 +173,7 @@ class Place:
 
         def run() -> None:
             lines = "\n".join(f"{name} = {value!r}" for name, value in self.names().items())
-            session.execute(f"{INSIDE}\n{lines}\nimport os\nSCR = os.getcwd()")
+            session.execute(f"{INSIDE}\n{lines}\nimport os\nSCR = os.getcwd()", wall_s=PATIENCE_S)
             cell = session.execute(attempt.code.replace("@HOST@", str(self.host)), wall_s=wall_s)
             error = (cell.error or {}) if isinstance(cell.error, dict) else {"type": repr(cell.error)}
             said.update(outcome=cell.outcome, value=str(cell.value)[:300].encode("ascii", "replace").decode())
@@ -188,11 +190,11 @@ class Place:
         started = time.monotonic()
         thread = threading.Thread(target=guarded, daemon=True)
         thread.start()
-        thread.join(wall_s + 4)
+        thread.join(wall_s + PATIENCE_S)
         if thread.is_alive():
             said["breach"] = "the host hung past the time limit"
             session._channel.signal(signal.SIGKILL)
-            thread.join(5)
+            thread.join(PATIENCE_S)
         else:
             session.close()
         said["seconds"] = round(time.monotonic() - started, 2)
@@ -206,7 +208,7 @@ class Place:
             return f"the host took {(_memory('VmHWM') - memory) >> 20} MiB"
         if self.victim.poll() is not None or _status(self.victim.pid)["State"].startswith("T"):
             return "the victim was hit"
-        cell = self.neighbour.execute("mine", wall_s=3)
+        cell = self.neighbour.execute("mine", wall_s=PATIENCE_S)
         if cell.value != 42:
             return f"the neighbour was hit: {cell.outcome}"
         if self._state() != self.files:
@@ -218,14 +220,14 @@ class Place:
     def close(self) -> list[str]:
         """End everything; what is left then, that should not be."""
         self.neighbour.close()
-        time.sleep(0.5)  # the fork server looks after its dead a few times a second
-        running = [p for p in self._marked() if p not in self._servers]
+        # The fork server looks after its dead a few times a second.
+        running = _last(lambda: [p for p in self._marked() if p not in self._servers])
         left = [f"process {p} after its session was closed" for p in running]
         self.provider.close()
         self.victim.kill()
         self.victim.wait()
-        left += [f"process {p} after the provider was closed" for p in self._marked()]
-        left += [f"file {p}" for p in (self.root / "temporary").rglob("*")]
+        left += [f"process {p} after the provider was closed" for p in _last(self._marked)]
+        left += [f"file {p}" for p in _last(lambda: list((self.root / "temporary").rglob("*")))]
         for sock in self._sockets:
             sock.close()
         if (self.data / "below").exists():
@@ -235,6 +237,14 @@ class Place:
 
     def _marked(self) -> list[int]:
         return [p for p in _processes() if p != self.victim.pid and self.mark in _environment(p)]
+
+
+def _last(find: Callable[[], list[Any]]) -> list[Any]:
+    """What is still found when nothing had to be left any more."""
+    until = time.monotonic() + PATIENCE_S
+    while (found := find()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
 
 
 def _processes() -> Iterator[int]:

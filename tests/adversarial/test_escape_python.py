@@ -15,6 +15,8 @@ from etude.sessions import isolation
 
 from .attack import read_battery
 
+pytestmark = pytest.mark.timeout(900)  # the first test of a level makes every attempt
+
 HERE = Path(__file__).parent
 SHARED = Path(os.environ.get("REFERENCE_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
 BATTERIES = [p for p in (SHARED / "escape_python.txt", HERE / "python.txt") if p.exists()]
@@ -39,7 +41,7 @@ ACCEPTED = {
 def attack(level: int, python: str, environment: dict[str, str]) -> dict[str, Any]:
     """The verdict of each attempt, and under `left` what the attempts left behind."""
     command = [python, str(HERE / "attack.py"), str(level), *map(str, BATTERIES)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/", check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, cwd="/", check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return {said["id"]: said for said in map(json.loads, done.stdout.splitlines())}
 

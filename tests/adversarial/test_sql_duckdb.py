@@ -38,7 +38,7 @@ class Place:
             sql = sql.replace(mark, str(path))
         return sql
 
-    def run(self, attempt: Attempt, timeout_s: float = 10) -> str:
+    def run(self, attempt: Attempt, timeout_s: float = 60) -> str:
         limits = Limits(timeout_s=timeout_s, rows=1000)
         result = self.app.sql("shop", self.fill(attempt.sql), limits=limits, record=False)
         return repr(result.rows())

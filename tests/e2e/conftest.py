@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 Open = Callable[..., "Opened"]
+PATIENCE_MS = 90_000.0
 
 
 @dataclass
@@ -31,8 +32,9 @@ def browser() -> Iterator[Browser]:
     # For a module, not for the session: its event loop would be in the way of tests that have their own.
     # The browser's own sandbox refuses to work for root.
     options = ["--no-sandbox"] if os.getuid() == 0 else []
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=options)
+        started = playwright.chromium.launch(executable_path=chromium, args=options, timeout=PATIENCE_MS)
         yield started
         started.close()
 
@@ -50,7 +52,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
             color_scheme=scheme,  # type: ignore[arg-type]
             reduced_motion="reduce",
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         found = Opened(context.new_page())
         found.page.on("console", lambda m: found.errors.append(m.text) if m.type in ("error", "warning") else None)
         found.page.on("pageerror", lambda e: found.errors.append(str(e)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -114,7 +113,7 @@ def test_a_column_is_found_by_a_value_in_it(catalog: str, open_page: Open) -> No
     expect(column).to_be_in_viewport()
     expect(column.locator("summary")).to_be_focused()
     expect(column).to_contain_text("enterprise")
-    assert page.url.endswith("#t.customers.segment")
+    page.wait_for_url("**/*#t.customers.segment")
 
 
 def test_results_are_chosen_by_arrow_keys_and_left_by_escape(catalog: str, open_page: Open) -> None:
@@ -187,9 +186,12 @@ def test_a_query_can_be_taken_along(catalog: str, open_page: Open) -> None:
     page = open_page(catalog).page
     page.locator("[id='t.orders'] .sql summary").click()
     button = page.locator("[id='t.orders'] .copy").first
+    # What it says of it goes away after a moment, so it is written down.
+    write_down = "new MutationObserver(() => said.push(button.textContent)).observe(button, { childList: true })"
+    button.evaluate(f"(button) => {{ window.said = []; {write_down}; }}")
     button.click()
     # A page that is a file may have no clipboard; then the text is selected for the person to copy.
-    expect(button).to_have_text(re.compile("Copied|Selected"))
+    page.wait_for_function("() => said.some((text) => ['Copied', 'Selected'].includes(text))")
 
 
 def test_on_paper_everything_is_open_and_nothing_is_dark(catalog: str, open_page: Open, tmp_path: Path) -> None:
@@ -222,9 +224,7 @@ def test_a_thousand_tables_stay_usable(warehouse: str, open_page: Open) -> None:
     column = page.locator("[id='t.table_0777.special']")
     expect(column).to_be_in_viewport()
     expect(column).to_contain_text("only-777")
-    expect(page.locator("nav li.here")).to_have_text(
-        "table_0777" + (page.locator("nav li.here span").text_content() or "")
-    )
+    expect(page.locator("nav li.here")).to_contain_text("table_0777")
 
 
 def test_a_link_into_a_thousand_tables_opens_its_column(warehouse: str, open_page: Open) -> None:

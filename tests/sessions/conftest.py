@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etude.sessions import local
+from etude.sessions import local, session
 from etude.sessions.local import LocalProvider
 
 
@@ -14,6 +14,20 @@ def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "PRELOAD", ("numpy",))
         yield
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that a slow machine keeps from heeding an interrupt at once is not killed for it."""
+    monkeypatch.setattr(session, "LOOK_S", 10.0)
+    monkeypatch.setattr(session, "GRACE_S", 60.0)
+
+
+@pytest.fixture
+def fairly_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `patient`, where one that is deaf has to be waited for."""
+    monkeypatch.setattr(session, "LOOK_S", 2.0)
+    monkeypatch.setattr(session, "GRACE_S", 3.0)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def session(provider: LocalProvider) -> Iterator[Session]:
 
 def run_python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [options.pop("python", sys.executable), "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
 
 
 # -- the seccomp program, read by a small machine of our own
@@ -180,7 +180,7 @@ def test_the_folder_of_the_script_is_not_given(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("raise RuntimeError('the fork server took a module of the script')")
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout == "FileNotFoundError\nFalse True\n", done.stderr
 
 

@@ -24,9 +24,9 @@ from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.proxy import Decision, Proxy, ProxyLimits, is_public, parse_entry
 from etude.sessions.session import Session
+from patience import wait_until
 
 needs_level_3 = pytest.mark.skipif(isolation.probe()[0] < 3, reason="this machine does not allow level 3")
-QUICK = ProxyLimits(header_s=0.3, connections=2, idle_s=0.5)
 
 pytestmark = pytest.mark.usefixtures("small")
 
@@ -157,7 +157,9 @@ Start = Callable[..., tuple[Proxy, int]]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    # Who is refused has all the time it needs to read why, and to be counted meanwhile.
+    monkeypatch.setattr("etude.sessions.proxy._LINGER_S", 120.0)
     started = []
 
     def run(*entries: str, **options: Any) -> tuple[Proxy, int]:
@@ -172,7 +174,7 @@ def start() -> Iterator[Start]:
 
 
 def dial(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=5)
+    return socket.create_connection(("127.0.0.1", port), timeout=120)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -190,9 +192,7 @@ def ask(port: int, request: str) -> bytes:
 
 def await_decision(proxy: Proxy) -> Decision:
     """The newest one; it is written when the connection has ended."""
-    until = time.monotonic() + 5
-    while not proxy.decisions and time.monotonic() < until:
-        time.sleep(0.005)
+    wait_until(lambda: proxy.decisions)
     return proxy.decisions[-1]
 
 
@@ -209,6 +209,7 @@ def test_a_tunnel_carries_bytes_both_ways(start: Start, echo_port: int) -> None:
         writer.join()
     assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n" + much + b"end"
     assert await_decision(proxy) == Decision("127.0.0.1", echo_port, True, "listed", 3 << 20, (3 << 20) + 3)
+    wait_until(lambda: heard)
     assert heard == list(proxy.decisions)
 
 
@@ -225,16 +226,26 @@ def test_a_request_goes_to_one_host_and_ends(start: Start, web: int) -> None:
     assert headers == {"Host": f"localhost:{web}", "X-Kept": "yes", "Content-Length": "4", "Connection": "close"}
 
 
-def test_what_follows_a_request_is_not_sent_on(start: Start, echo_port: int) -> None:
-    _, port = start(f"127.0.0.1:{echo_port}", limits=QUICK)
-    head = f"POST http://127.0.0.1:{echo_port}/ HTTP/1.1\r\nContent-Length: 8\r\n\r\n"
-    with dial(port) as connection:
-        connection.sendall(f"{head}first".encode())
-        time.sleep(0.05)
-        connection.sendall(b"endGET /second HTTP/1.1\r\n\r\n")
-        answer = read_all(connection)
-    assert answer.endswith(b"\r\n\r\nfirstend")
-    assert ask(port, f"{head}firstendGET /second HTTP/1.1\r\n\r\n").endswith(b"\r\n\r\nfirstend")
+@pytest.mark.parametrize("pieces", [("first", "endGET /second HTTP/1.1\r\n\r\n"), ("firstendGET /second HTTP/1.1", "")])
+def test_what_follows_a_request_is_not_sent_on(start: Start, pieces: tuple[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        place = f"127.0.0.1:{target.getsockname()[1]}"
+        _, port = start(place)
+        with dial(port) as client:
+            client.sendall(f"POST http://{place}/ HTTP/1.1\r\nContent-Length: 8\r\n\r\n{pieces[0]}".encode())
+            connection, _ = target.accept()
+            with connection:
+                got = b""
+                while b"first" not in got:
+                    got += connection.recv(1 << 16)
+                client.sendall(pieces[1].encode())
+                while b"firstend" not in got:
+                    got += connection.recv(1 << 16)
+                connection.sendall(b"answer")
+                connection.shutdown(socket.SHUT_WR)
+                got += read_all(connection)
+            assert read_all(client) == b"answer"
+    assert got.endswith(b"\r\n\r\nfirstend")
 
 
 @pytest.mark.parametrize("target", ["localhost:{other}", "127.0.0.1:{web}", "[::1]:{web}", "localhost.example:{web}"])
@@ -314,12 +325,12 @@ def test_a_head_that_cannot_be_trusted_is_refused(start: Start, web: int, head: 
 
 
 def test_a_slow_head_is_cut_off(start: Start, web: int) -> None:
-    _, port = start(f"localhost:{web}", limits=QUICK)
+    _, port = start(f"localhost:{web}", limits=ProxyLimits(header_s=0.3))
     started = time.monotonic()
     with dial(port) as connection:
         connection.setblocking(False)
         answer = b""
-        while not answer and time.monotonic() < started + 5:
+        while not answer and time.monotonic() < started + 60:
             connection.send(b"x")  # each byte alone would come in time
             time.sleep(0.05)
             try:
@@ -327,18 +338,15 @@ def test_a_slow_head_is_cut_off(start: Start, web: int) -> None:
             except BlockingIOError:
                 continue
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert 0.25 < time.monotonic() - started < 2
+    assert time.monotonic() - started > 0.25
 
 
 def await_connections(proxy: Proxy, number: int) -> None:
-    until = time.monotonic() + 5
-    while len(proxy._threads) != number and time.monotonic() < until:
-        time.sleep(0.005)
-    assert len(proxy._threads) == number
+    wait_until(lambda: len(proxy._threads) == number)
 
 
 def test_too_many_connections_are_refused_and_room_comes_back(start: Start, web: int) -> None:
-    proxy, port = start(f"localhost:{web}", limits=ProxyLimits(connections=2))
+    proxy, port = start(f"localhost:{web}", limits=ProxyLimits(connections=2, header_s=300))
     request = f"GET http://localhost:{web}/ HTTP/1.1\r\n\r\n"
     held = [dial(port), dial(port)]
     await_connections(proxy, 2)
@@ -355,12 +363,12 @@ def test_too_many_connections_are_refused_and_room_comes_back(start: Start, web:
 
 
 def test_a_connection_on_which_nothing_moves_is_ended(start: Start, echo_port: int) -> None:
-    _, port = start(f"127.0.0.1:{echo_port}", limits=QUICK)
+    _, port = start(f"127.0.0.1:{echo_port}", limits=ProxyLimits(idle_s=0.5))
+    started = time.monotonic()
     with dial(port) as connection:
         connection.sendall(f"CONNECT 127.0.0.1:{echo_port} HTTP/1.1\r\n\r\n".encode())
-        started = time.monotonic()
         assert read_all(connection).endswith(b"established\r\n\r\n")
-        assert 0.4 < time.monotonic() - started < 3
+    assert time.monotonic() - started > 0.4
 
 
 def test_closing_ends_what_is_open(start: Start, echo_port: int) -> None:
@@ -373,10 +381,7 @@ def test_closing_ends_what_is_open(start: Start, echo_port: int) -> None:
         assert connection.recv(100) == b""
         with pytest.raises(ConnectionRefusedError):
             dial(port)
-    until = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    wait_until(lambda: threading.active_count() <= before)
 
 
 # -- in a session
@@ -407,7 +412,7 @@ def attempt(do, *arguments):
 
 @needs_level_3
 def test_a_session_reaches_what_is_listed(session: Session, web: int) -> None:
-    cell = session.execute(f"urllib.request.urlopen('http://localhost:{web}/', timeout=5).read().decode()")
+    cell = session.execute(f"urllib.request.urlopen('http://localhost:{web}/', timeout=50).read().decode()")
     assert (cell.outcome, cell.value) == ("ok", "the way out")
     assert session.isolation["network"][0] == f"localhost:{web}"
     proxy = session._opened().proxy
@@ -416,10 +421,10 @@ def test_a_session_reaches_what_is_listed(session: Session, web: int) -> None:
 
 @needs_level_3
 def test_a_session_hears_why_another_place_is_refused(session: Session, web: int) -> None:
-    cell = session.execute(f"urllib.request.urlopen('http://localhost:{web + 1}/', timeout=5)")
+    cell = session.execute(f"urllib.request.urlopen('http://localhost:{web + 1}/', timeout=50)")
     assert cell.error is not None
     assert cell.error["message"] == f"HTTP Error 403: Forbidden: localhost:{web + 1} is not on the list"
-    cell = session.execute("urllib.request.urlopen('https://api.example.com/', timeout=5)")
+    cell = session.execute("urllib.request.urlopen('https://api.example.com/', timeout=50)")
     assert cell.error is not None
     assert "403 Forbidden: api.example.com:443 is not on the list" in cell.error["message"]
 
@@ -427,7 +432,7 @@ def test_a_session_hears_why_another_place_is_refused(session: Session, web: int
 @needs_level_3
 def test_a_session_opens_a_tunnel(session: Session, echo_port: int) -> None:
     code = f"""
-with socket.create_connection(("127.0.0.1", {isolation.PROXY_PORT}), timeout=5) as sock:
+with socket.create_connection(("127.0.0.1", {isolation.PROXY_PORT}), timeout=50) as sock:
     sock.sendall(b"CONNECT 127.0.0.1:{echo_port} HTTP/1.1\\r\\n\\r\\n")
     head = sock.recv(1000).decode()
     sock.sendall(b"hello")
@@ -460,6 +465,7 @@ def test_a_session_gets_tcp_and_no_other_socket(session: Session) -> None:
     code = "[attempt(socket.socket, *(getattr(socket, n) for n in k.split(','))) for k in %r.split()]"
     assert session.execute(code % kinds).value == [errno.EAFNOSUPPORT] * 5
     assert session.execute("attempt(socket.socket, 2, 1, 132)").value == errno.EAFNOSUPPORT
+    session.execute("import gc\ngc.collect()")  # errors of earlier cells may still hold their sockets
     assert session.execute("[threading.active_count(), len(os.listdir('/proc/self/fd'))]").value == [1, 5]
 
 
@@ -521,8 +527,8 @@ def test_after_closing_nothing_is_left(web: int) -> None:
     provider.close()  # the second is still open: its proxy ends with the fork server
     assert left._listener.fileno() == -1
     second.close()
-    assert threading.active_count() <= before
-    assert len(os.listdir("/proc/self/fd")) <= files
+    wait_until(lambda: threading.active_count() <= before)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= files)
 
 
 @needs_level_3
@@ -535,17 +541,14 @@ local.PRELOAD = ()
 session = Session(local.LocalProvider(ready=0), SandboxSpec(network=("localhost:1",)))
 print(session._opened().pid, flush=True)
 import time
-time.sleep(60)
+time.sleep(600)
 """
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as host:
         assert host.stdout is not None
         pid = int(host.stdout.readline())
         host.kill()
-    until = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not Path(f"/proc/{pid}").exists()
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -563,7 +566,7 @@ provider.close()
 """
     nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
     command, environment = [everyones_python.path, "-c", code], everyones_python.environment
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=60, **nobody)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=240, **nobody)
     assert (done.stdout, done.stderr) == ("200\n", "")
 
 
@@ -585,7 +588,7 @@ def test_an_app_opens_a_session_with_a_list(tmp_path: Path, web: int) -> None:
             app.open_session(network=("nonsense",))
         with app.open_session(network=[f"localhost:{web}"]) as notebook:
             cell = notebook.execute(
-                f"from urllib.request import urlopen\nurlopen('http://localhost:{web}/', timeout=5).read().decode()"
+                f"from urllib.request import urlopen\nurlopen('http://localhost:{web}/', timeout=50).read().decode()"
             )
             assert (cell.outcome, cell.value) == ("ok", "the way out")
             assert notebook.execute("import subprocess").outcome == "refused"

@@ -41,7 +41,7 @@ def provider() -> Iterator[LocalProvider]:
 
 @pytest.fixture
 def session(provider: LocalProvider) -> Iterator[Session]:
-    with Session(provider, limits=SessionLimits(wall_s=20)) as opened:
+    with Session(provider, limits=SessionLimits(wall_s=120)) as opened:
         opened.execute(FORGE)
         yield opened
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from etude.sessions import isolation, local
 from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
+from patience import wait_until
 
 LEVEL = isolation.probe()[0]
 if LEVEL < 3:
@@ -36,15 +36,15 @@ local.PRELOAD = ()
 level = int(sys.argv[1])
 provider = LocalProvider(max_level=level)
 sessions = [Session(provider, SandboxSpec(level=level)) for _ in range(3)]
-daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(60)\\n    os._exit(0)"
-daemon += "\\nif os.fork() == 0:\\n    time.sleep(60)\\n    os._exit(0)\\nos.mkdir('d')"
+daemon = "import os, time\\nif os.fork() == 0:\\n    if os.fork() == 0: time.sleep(600)\\n    os._exit(0)"
+daemon += "\\nif os.fork() == 0:\\n    time.sleep(600)\\n    os._exit(0)\\nos.mkdir('d')"
 cells = [s.execute(daemon + "\\n[os.getuid(), os.getcwd()]") for s in sessions]
 print(json.dumps([s.isolation["level"] for s in sessions] + [c.value for c in cells]), flush=True)
 if sys.argv[2] == "close":
     provider.close()
 else:
     threading.Thread(target=sessions[0].execute, args=["while True: pass"], daemon=True).start()
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -88,11 +88,8 @@ class Host:
         return found
 
     def wait_for_end(self) -> None:
-        give_up = time.monotonic() + 5
-        while (left := self.running()) and time.monotonic() < give_up:
-            time.sleep(0.02)
-        assert left == []
-        self.process.wait(5)
+        wait_until(lambda: not self.running())
+        self.process.wait(60)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -139,19 +136,13 @@ def test_nothing_outlives_a_server_that_is_killed_or_the_one_that_watches_it(eve
     nobody: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
     host = Host(everyones_python, 2, "wait", **nobody)
     try:
-        give_up = time.monotonic() + 60
         # The last of three sessions and two that are ready has only just begun when the end comes.
-        while len(children(server := max(host.running(), key=lambda pid: len(children(pid))))) != 5:
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
+        server = wait_until(lambda: next((pid for pid in host.running() if len(children(pid)) == 5), 0))
         watcher = parent(server)
         assert watcher != host.process.pid
         files = set(host.folder.iterdir())
         os.kill(server if who == "server" else watcher, signal.SIGKILL)
-        give_up = time.monotonic() + 20
-        while (left := host.outlived(watcher)) and time.monotonic() < give_up:
-            time.sleep(0.02)
-        assert left == []
+        wait_until(lambda: not host.outlived(watcher))
         assert files & set(host.folder.iterdir()) == set()
     finally:
         host.process.kill()
@@ -210,10 +201,12 @@ def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:
     provider = LocalProvider()
     session = Session(provider)
     session.execute("x = 1")
-    pid, inside = forker(session), session._opened().pid
+    # Those that are ready go with it, too: one that still ends could be taken for the next.
+    wait_until(lambda: [*map(len, provider._ready.values())] == [2])
+    pid = forker(session)
+    inside = children(pid)
     os.kill(pid, signal.SIGKILL)
-    while os.path.exists(f"/proc/{inside}"):
-        time.sleep(0.01)
+    wait_until(lambda: not any(os.path.exists(f"/proc/{child}") for child in inside))
     assert session.execute("x").outcome == "killed"
     assert session.execute("1 + 1").value == 2
     assert forker(session) != pid
@@ -248,10 +241,8 @@ def test_kinds_of_sessions_that_nobody_asks_for_any_more_are_not_kept_ready(monk
         for megabytes in (301, 302, 303, 304):
             limits = SessionLimits(memory=megabytes << 20)
             Session(provider, limits=limits).close()
-            give_up = time.monotonic() + 20
-            while not provider._ready.get(local._kind(SandboxSpec(), limits)):
-                assert time.monotonic() < give_up
-                time.sleep(0.01)
+            kind = local._kind(SandboxSpec(), limits)
+            wait_until(lambda kind=kind: provider._ready.get(kind))
         assert sum(map(len, provider._ready.values())) == 2
     finally:
         provider.close()
@@ -273,10 +264,10 @@ from etude.sessions.session import Session
 local.PRELOAD = ()
 provider = LocalProvider(ready=0, max_level=2)
 session = Session(provider, SandboxSpec(level=2))
-start = "import os, time\\np = os.fork()\\nif p == 0:\\n    time.sleep(60)\\n    os._exit(0)\\np"
+start = "import os, time\\np = os.fork()\\nif p == 0:\\n    time.sleep(600)\\n    os._exit(0)\\np"
 daemon = session.execute(start).value
 session.execute("os.kill(os.getpid(), 9)")
-give_up = time.monotonic() + 10
+give_up = time.monotonic() + 90
 while time.monotonic() < give_up:
     Session(provider, SandboxSpec(level=2)).close()  # many in each interval of looking after the dead
     try: open(f"/proc/{daemon}/stat").close()
@@ -292,7 +283,7 @@ provider.close()
         capture_output=True,
         text=True,
         cwd="/",
-        timeout=60,
+        timeout=240,
         check=False,
         **nobody,
     )

@@ -49,6 +49,8 @@ from etude.sessions.session import Session
 CELL = "application/vnd.etude.cell+json"
 HISTORY = 32
 """Cells that keep their value, displays and output; of older ones the code, the outcome and the text stay."""
+COMPLETE_S = 2.0
+"""Seconds in which names are completed, or not at all: somebody waits at a prompt."""
 _OUTCOMES: dict[str, Outcome] = {
     "ok": "ok",
     "error": "error",
@@ -303,7 +305,7 @@ class Notebook:
             f"(lambda complete: __import__('sys').stdout.write('\\n'.join({names})))"
             "(__import__('rlcompleter').Completer(globals()).complete);"
         )
-        cell = self._session.execute(code, number=len(self.history) + 1, wall_s=2)
+        cell = self._session.execute(code, number=len(self.history) + 1, wall_s=COMPLETE_S)
         return cell.stdout.split("\n") if cell.ok and cell.stdout else []
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:

@@ -89,7 +89,7 @@ class Channel:
             if self.group is not None:
                 ended = select.poll()
                 ended.register(self._pidfd, select.POLLIN)
-                ended.poll(1000)  # before it has ended, its group cannot be removed
+                ended.poll(10_000)  # before it has ended, its group cannot be removed
                 self.group.close()
             with self._lock:
                 os.close(self._pidfd)

@@ -68,7 +68,14 @@ class Engine:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one of its short commands."""
-        return subprocess.run([self.name, *arguments], capture_output=True, text=True, timeout=_ASK_S, check=False)
+        command = [self.name, *arguments]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise SandboxError(
+                f"`{self.name} {arguments[0]}` did not answer within {_ASK_S:g} s.",
+                hint=f"See what `{self.name} info` says.",
+            ) from None
 
 
 def find_engine(names: Sequence[str] = ENGINES) -> Engine:
@@ -81,8 +88,8 @@ def find_engine(names: Sequence[str] = ENGINES) -> Engine:
         except FileNotFoundError:
             answers.append(f"`{name}` is not installed")
             continue
-        except subprocess.TimeoutExpired:
-            answers.append(f"`{name}` did not answer within {_ASK_S:g} s")
+        except SandboxError as slow:
+            answers.append(slow.message.rstrip("."))
             continue
         if asked.returncode == 0:
             return Engine(name, asked.stdout.strip())
@@ -361,7 +368,7 @@ class Container(local.Zygote):
             proxy.close()
 
     def _remove(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(SandboxError):
             self._engine.run("rm", "--force", self.name)
         if self.alive:
             self._process.kill()

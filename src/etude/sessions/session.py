@@ -250,24 +250,20 @@ class _Stop:
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.outcome: Outcome | None = None
-        self._signals = 1
+        self._warned = False
 
     def go_on(self, channel: Channel, now: float, interrupted: bool) -> None:
         """Take the next step, if it is due."""
-        if self.outcome is None and interrupted:
-            # Whoever interrupted sent the signal. It is missed by a cell that had not begun, or that swallows it.
-            self.outcome, self.deadline = "interrupted", now + LOOK_S
-        elif self.outcome is None:
-            self._signal(channel, now)
-            self.outcome = "timeout"
-        elif now >= self.deadline and self._signals:
-            self._signal(channel, now)
+        if self.outcome is None:
+            if not interrupted:  # whoever interrupted sent the signal
+                channel.signal(signal.SIGINT)
+            self.outcome, self.deadline = "interrupted" if interrupted else "timeout", now + LOOK_S
+        elif now >= self.deadline and not self._warned:
+            # It is missed by a cell that had not begun, or that swallows it.
+            channel.signal(signal.SIGINT)
+            self._warned, self.deadline = True, now + GRACE_S
         elif now >= self.deadline:
             raise wire.Closed
-
-    def _signal(self, channel: Channel, now: float) -> None:
-        channel.signal(signal.SIGINT)
-        self._signals, self.deadline = 0, now + GRACE_S
 
 
 class Frames:
