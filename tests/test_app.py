@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -149,10 +148,8 @@ def test_failures_of_one_kind_have_one_key(fresh: App, shop: Path) -> None:
 
 
 def test_a_query_past_its_time_is_stopped_and_recorded(app: App, shop: Path) -> None:
-    started = time.monotonic()
     with pytest.raises(LimitExceeded, match=r"passed its limit of 0\.5 s"):
         app.sql(str(shop), ENDLESS, limits=Limits(timeout_s=0.5))
-    assert time.monotonic() - started < 5
     run = last_run(app)
     assert run.status == "failed" and run.steps[0].outcome == "limit"
     assert run.error is not None and run.error["limit"] == "timeout_s"
@@ -160,16 +157,16 @@ def test_a_query_past_its_time_is_stopped_and_recorded(app: App, shop: Path) -> 
 
 
 def test_a_query_that_ctrl_c_stops_is_recorded_as_cancelled(app: App, shop: Path) -> None:
+    at_work = threading.Event()
+
     def press_ctrl_c() -> None:
-        while not any(r.status == "running" for r in app.store.runs().items):
-            time.sleep(0.01)
-        time.sleep(0.3)
+        at_work.wait()
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=press_ctrl_c)
     thread.start()
     with pytest.raises((Cancelled, KeyboardInterrupt)):
-        app.sql(str(shop), ENDLESS)
+        app.sql(str(shop), ENDLESS, limits=Limits(timeout_s=600), on_progress=lambda _: at_work.set())
     thread.join()
     run = last_run(app)
     assert run.status == "cancelled" and run.steps[0].outcome == "cancelled"

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,6 +331,28 @@ def test_another_process_can_request_a_pause(app: App, shop: Path):
             if entry.event.type == "step.started" and entry.event.kind == "python":
                 other.desk.pause(run_id)
         assert app.store.run(run_id).status == "paused"
+
+
+def test_a_run_that_is_paused_before_its_thread_begins_stays_paused(
+    app: App, shop: Path, monkeypatch: pytest.MonkeyPatch
+):
+    let_go = threading.Event()
+    work = app.desk._work
+
+    def work_late(*given: Any) -> Any:
+        let_go.wait(60)
+        return work(*given)
+
+    monkeypatch.setattr(app.desk, "_work", work_late)
+    model = Scripted([Line(text="Done.")], name="paused-early")
+    run_id = app.desk.open(str(shop), "Go.", model=model)
+    app.desk.start(run_id)
+    app.desk.steer(run_id, "Be brief.")
+    app.desk.pause(run_id)
+    let_go.set()
+    list(app.desk.follow(run_id, timeout=240))
+    assert app.store.run(run_id).status == "paused" and not model.seen
+    assert app.desk.work(run_id).status == "succeeded"
 
 
 def test_a_run_in_the_background_is_followed_to_its_end(app: App, shop: Path):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import duckdb
@@ -24,10 +23,8 @@ def tables(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
     return {t.table: f"'{t.path}'" for t in loaded}
 
 
-def test_the_shop_is_small_fast_and_the_same_each_time(shop: Path, tmp_path: Path) -> None:
-    started = time.perf_counter()
+def test_the_shop_is_small_and_the_same_each_time(shop: Path, tmp_path: Path) -> None:
     write_shop(tmp_path)
-    assert time.perf_counter() - started < 1
     files = {p.name: p.read_bytes() for p in shop.iterdir()}
     assert files == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     assert sorted(files) == ["customers.csv", "order_lines.parquet", "orders.csv", "products.json"]

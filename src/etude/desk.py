@@ -186,14 +186,16 @@ class Desk:
 
     def work(self, run_id: str, *, control: Control | None = None, on_entry: OnEntry | None = None) -> Run:
         """Work at a run that is queued or paused, in this thread, until it ends, waits or is paused."""
-        run, wishes = self._app.store.run(run_id), control or Control()
+        return self._work(self._app.store.run(run_id), control or Control(), on_entry)
+
+    def _work(self, run: Run, wishes: Control, on_entry: OnEntry | None = None) -> Run:
         if run.kind != "ask" or run.status not in ("queued", "paused"):
             raise Conflict(
-                f"Run `{run_id}` of kind {run.kind} is {run.status}.",
+                f"Run `{run.id}` of kind {run.kind} is {run.status}.",
                 hint="A question that is queued or paused can be worked at.",
             )
         log = RunLog(self._ledger, run, on_entry)
-        with self._living(run_id, wishes):
+        with self._living(run.id, wishes):
             worker = self._app.store.worker_id
             log.claim(RunStarted(worker=worker) if run.status == "queued" else RunResumed(worker=worker))
             ended = work(lambda: self._agent(log), wishes, log)
@@ -381,7 +383,9 @@ class Desk:
 
     def start(self, run_id: str) -> None:
         """Work at a run in a thread of its own."""
-        self._start(run_id, lambda: self.work(run_id))
+        # Looked at now: one that is paused before its thread begins stays so.
+        run = self._app.store.run(run_id)
+        self._start(run_id, lambda: self._work(run, Control()))
 
     def _start(self, run_id: str, target: Callable[[], object]) -> None:
         with self._lock:

@@ -113,11 +113,11 @@ def listening(app: App, **options: Any) -> Iterator[Running]:
         yield Running(f"http://localhost:{port}", port, api, app)
     finally:
         listener.should_exit = True
-        thread.join(30)
+        thread.join(120)
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 120
     while not reached():
-        assert time.monotonic() < give_up
+        assert time.monotonic() < give_up, "it never came true"
         time.sleep(0.01)

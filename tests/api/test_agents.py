@@ -122,10 +122,10 @@ def test_the_analyst_reports(web: httpx.Client) -> None:
     assert "| 3704 |" in web.get(f"/api/agents/{name}/state").json()["document"]
 
 
-def read(stream: httpx.Response, until: str) -> list[dict[str, Any]]:
+def read(lines: Iterator[str], until: str) -> list[dict[str, Any]]:
     """The events of a stream, up to one of a topic."""
     found = []
-    for line in stream.iter_lines():
+    for line in lines:
         if line.startswith("data: "):
             found.append(json.loads(line.removeprefix("data: ")))
             if found[-1]["topic"] == until:
@@ -136,12 +136,14 @@ def read(stream: httpx.Response, until: str) -> list[dict[str, Any]]:
 def test_its_events_are_a_stream(web: httpx.Client) -> None:
     name = create(web, "echo", {"subject": "tea", "interval_s": 3600})
     with web.stream("GET", f"/api/agents/{name}/events") as stream:
-        seen = read(stream, "agent.step")
+        seen = read(stream.iter_lines(), "agent.step")
     assert [e["topic"] for e in seen] == ["agent.created", "agent.step"]
     assert {e["agent"] for e in seen} == {name} and "tenant" not in seen[0]
     with web.stream("GET", f"/api/agents/{name}/events", headers={"Last-Event-ID": str(seen[0]["id"])}) as stream:
-        threading.Timer(0.1, lambda: tell(web, name, "destroy", grace_s=0)).start()
-        rest = read(stream, "never")
+        lines = stream.iter_lines()
+        (step,) = read(lines, "agent.step")
+        tell(web, name, "destroy", grace_s=0)
+        rest = [step, *read(lines, "never")]
     assert [e["topic"] for e in rest] == ["agent.step", "agent.destroyed"], "and then the stream has ended"
     assert web.get(f"/api/agents/{name}/events", params={"after": rest[-1]["id"]}).status_code == 204
 
@@ -151,10 +153,12 @@ def test_others_tell_and_hear(web: httpx.Client) -> None:
         body = {"passed": 412, "failed": 0}
         assert web.post("/api/events", json={"topic": "other.thing"}).status_code == 202
         assert web.post("/api/events", json={"topic": "tests.completed", "body": body}).status_code == 202
-        (seen,) = read(stream, "tests.completed")
+        (seen,) = read(stream.iter_lines(), "tests.completed")
     assert seen["body"] == body
-    with web.stream("GET", "/api/events/*", params={"after": seen["id"] - 2}) as stream:
-        assert [e["topic"] for e in read(stream, "tests.completed")] == ["other.thing", "tests.completed"]
+    with web.stream("GET", "/api/events/*", params={"after": 0}) as stream:
+        told = [e["topic"] for e in read(stream.iter_lines(), "tests.completed")]
+    # The worker beside tells of its agents, maybe between the two.
+    assert [t for t in told if not t.startswith(("agent.", "analyst."))] == ["other.thing", "tests.completed"]
 
 
 def test_serve_runs_agents_and_lets_their_steps_end(tmp_path: Path, shop: Path) -> None:
@@ -166,14 +170,16 @@ def test_serve_runs_agents_and_lets_their_steps_end(tmp_path: Path, shop: Path) 
         url = next(line for line in process.stderr if line.startswith("etude listens on ")).split()[-1]
         threading.Thread(target=process.stderr.read, daemon=True).start()
         with httpx.Client(base_url=url, timeout=30) as web:
-            slow = "PYTHON: import time\ntime.sleep(1)\n6 * 7"
-            name = create(web, "analyst", {"source": "shop", "questions": [slow, "PYTHON: 1"]})
+            # Whichever of them runs when the server is told to end, others wait behind it.
+            slow = [f"PYTHON: import time\ntime.sleep(1)\n{n} * 7" for n in range(100)]
+            name = create(web, "analyst", {"source": "shop", "questions": slow})
             wait_until(lambda: show(web, name)["activity"] == "running")
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(120) == 0
     with App(home=str(home)) as app:
-        assert [s.outcome for s in app.agents.steps(name)] == ["ok"], "the one that ran ended, and none began after it"
-        assert "\n42\n" in app.agents.state(name)["document"]
+        steps = app.agents.steps(name)
+        assert {s.outcome for s in steps} == {"ok"} and len(steps) < 100, "the one that ran ended, and not all began"
+        assert f"\n{(len(steps) - 1) * 7}\n" in app.agents.state(name)["document"]
         assert app.agents.get(name).activity == "queued"
 
 

@@ -93,7 +93,7 @@ def test_a_stream_is_taken_up_after_any_event(client: TestClient) -> None:
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_client_that_leaves_ends_its_run_only_where_it_said_so(app: App, wanted: bool) -> None:
     body = {"message": "be slow", "cancel_on_disconnect": wanted}
-    with listening(app) as server, httpx.Client(base_url=server.url) as client:
+    with listening(app) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         with client.stream("POST", "/chat/stream", json=body) as stream:
             lines = (line for line in stream.iter_lines() if '"token"' in line)
             next(lines)

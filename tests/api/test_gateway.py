@@ -271,12 +271,13 @@ def test_health(client: TestClient) -> None:
 def test_metrics_count_what_happens(client: TestClient) -> None:
     client.post("/ask", json={"question": "how many orders are there?"})
     client.post("/chat", json={"message": "PYTHON: 1"})
+    # Runs are counted after their end, in a thread of its own, one after the other.
+    wait_until(lambda: 'etude_sandbox_cells_total{outcome="ok",provider="local"} ' in client.get("/metrics").text)
     text = client.get("/metrics").text
     assert 'etude_http_request_seconds_count{method="POST",route="/ask",status="200"} ' in text
     assert 'etude_runs_total{kind="ask",status="succeeded"} ' in text
     assert 'etude_tokens_total{direction="in"} ' in text
     assert 'etude_runs_open{status="queued"} 0.0' in text
-    assert 'etude_sandbox_cells_total{outcome="ok",provider="local"} ' in text
     assert "etude_streams_open 0.0" in text
 
 

@@ -73,8 +73,10 @@ def test_a_client_that_does_not_wait_for_the_answer_ends_its_run(sdk: openai.Ope
         ),
         lambda: sdk.with_options(timeout=1).responses.create(model="etude", input="be slow"),
     ):
+        before = {run.id for run in app.store.runs(limit=100).items}
         with pytest.raises(openai.APITimeoutError):
             ask()
+        wait_until(lambda: app.store.runs(limit=1).items[0].id not in before)  # noqa: B023
         run = app.store.runs(limit=1).items[0]
         wait_until(lambda: app.store.run(run.id).status == "cancelled")  # noqa: B023
 

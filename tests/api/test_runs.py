@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from etude.app import App
+from etude.models import scripted
 
 
 def begin(client: TestClient, kind: str, text: str, **more: Any) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def begin(client: TestClient, kind: str, text: str, **more: Any) -> dict[str, An
 def ended(client: TestClient, run_id: str, *statuses: str) -> dict[str, Any]:
     """The run once it is in one of the statuses, or has ended."""
     wanted = statuses or ("succeeded", "failed", "cancelled")
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 120
     while time.monotonic() < give_up:
         state = client.get(f"/api/runs/{run_id}/status").json()
         if state["status"] in wanted:
@@ -80,13 +82,17 @@ def test_a_run_is_cancelled(client: TestClient) -> None:
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
 
 
-def test_a_run_is_paused_and_goes_on(client: TestClient) -> None:
-    run_id = begin(client, "ask", "say much")["id"]
+def test_a_run_is_paused_and_goes_on(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The model is at its first turn until the pause was asked for.
+    asked_for = threading.Event()
+    monkeypatch.setattr(scripted, "_wait", lambda *_: asked_for.wait(120))
+    run_id = begin(client, "ask", "how many orders?")["id"]
     ended(client, run_id, "running")
-    client.post(f"/api/runs/{run_id}/pause")
-    if ended(client, run_id, "paused", "succeeded")["status"] == "paused":
-        assert client.post(f"/api/runs/{run_id}/resume").status_code == 200
-    assert ended(client, run_id, "succeeded")["status"] == "succeeded"
+    assert client.post(f"/api/runs/{run_id}/pause").status_code == 200
+    asked_for.set()
+    assert ended(client, run_id, "paused", "succeeded")["status"] == "paused"
+    assert client.post(f"/api/runs/{run_id}/resume").status_code == 200
+    assert ended(client, run_id, "succeeded")["answer"] == "There are 3,704 orders."
     assert client.post(f"/api/runs/{run_id}/resume").status_code == 409
 
 

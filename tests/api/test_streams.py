@@ -89,7 +89,10 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
     _, secret = Identity(app.store).create_key("page", "reader")
     headers = {"Authorization": f"Bearer {secret}"}
     limit = app.settings.server.streams
-    with listening(app, keys_required=True) as server, httpx.Client(base_url=server.url, headers=headers) as client:
+    with (
+        listening(app, keys_required=True) as server,
+        httpx.Client(base_url=server.url, headers=headers, timeout=60) as client,
+    ):
         watch = server.api.state.house.watch
         open_streams = [
             client.send(client.build_request("GET", f"/runs/{run_id}/events"), stream=True) for _ in range(3)

@@ -372,7 +372,7 @@ def test_packed_sections_are_as_harmless(monkeypatch: pytest.MonkeyPatch) -> Non
         check_harmless(section, scripts=0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(HOSTILE | st.none() | st.integers() | st.dictionaries(HOSTILE, HOSTILE, max_size=3), max_size=4))
 def test_json_in_a_script_survives_and_cannot_end_it(value: Any) -> None:
     text = script_json(value)
@@ -380,6 +380,7 @@ def test_json_in_a_script_survives_and_cannot_end_it(value: Any) -> None:
     assert json.loads(text) == value
 
 
+@settings(deadline=None)
 @given(st.lists(HOSTILE, unique=True))
 def test_anchors_are_plain_and_never_repeat(names: list[str]) -> None:
     found = anchors(names, "t.")

@@ -130,8 +130,9 @@ def test_many_who_write_at_once_never_lead_back(objects: Objects) -> None:
             broken.append(error)
 
     def look() -> None:
-        shelf = Shelf(objects, prefix)
-        while not done.is_set():
+        shelf, over = Shelf(objects, prefix), False
+        while not over:
+            over = done.is_set()  # one more look then: it may have had no turn before
             found = shelf.latest()
             if found is not None:
                 seen.append(found.name)

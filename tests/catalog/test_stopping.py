@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -16,6 +14,7 @@ from etude.entities import RunFilter, RunSummary
 from etude.errors import Cancelled, Conflict
 from etude.runtime.control import Control
 from etude.store.queue import Queue
+from patience import wait_until
 
 
 def write(path: Path, *statements: str) -> str:
@@ -27,13 +26,6 @@ def write(path: Path, *statements: str) -> str:
 
 def last_run(app: App) -> RunSummary:
     return app.store.runs(RunFilter(kind="catalog"), limit=1).items[0]
-
-
-def wait_until(there: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
-    while not there():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 def test_a_pause_ends_it_before_the_next_table_and_leaves_nothing(tmp_path: Path) -> None:
@@ -59,7 +51,7 @@ def test_a_pause_ends_it_before_the_next_table_and_leaves_nothing(tmp_path: Path
 
 
 def test_one_in_the_background_cannot_be_paused_and_says_so(tmp_path: Path) -> None:
-    url = write(tmp_path / "slow.duckdb", "CREATE VIEW slow AS SELECT count(*) AS n FROM range(10000000000)")
+    url = write(tmp_path / "slow.duckdb", "CREATE VIEW slow AS SELECT count(*) AS n FROM range(100000000000000)")
     with App(home=tmp_path / "home") as app:
         run_id = app.cataloger.start(url)
         refused = ""
@@ -76,7 +68,7 @@ def test_one_in_the_background_cannot_be_paused_and_says_so(tmp_path: Path) -> N
 
 def test_an_agent_that_is_paused_makes_it_anew(tmp_path: Path) -> None:
     path = tmp_path / "slow.duckdb"
-    write(path, "CREATE VIEW slow AS SELECT count(*) AS n FROM range(10000000000)")
+    write(path, "CREATE VIEW slow AS SELECT count(*) AS n FROM range(100000000000000)")
     with App(home=tmp_path / "home") as app:
         queue = Queue(app.store)
         agents = Agents(app.store, queue)

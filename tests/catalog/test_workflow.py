@@ -362,7 +362,7 @@ def test_a_cancelled_catalog_leaves_nothing(app: App, shop: Path, place: str) ->
 
 
 def test_one_in_the_background_can_be_cancelled(app: App, tmp_path: Path) -> None:
-    path = write(tmp_path / "slow.duckdb", "CREATE VIEW slow AS SELECT count(*) AS n FROM range(10000000000)")
+    path = write(tmp_path / "slow.duckdb", "CREATE VIEW slow AS SELECT count(*) AS n FROM range(100000000000000)")
     run_id = app.cataloger.start(str(path))
     for entry in app.desk.follow(run_id):
         if entry.event.type == "step.started" and entry.event.kind == "sql":

@@ -60,7 +60,7 @@ def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
         while say(capsys, "show", "e")["step_no"] < 2:
             assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=30) == 0
+        assert worker.wait(timeout=120) == 0
     finally:
         worker.kill()
         _, said = worker.communicate()
@@ -105,7 +105,7 @@ def see(columns: int) -> tuple[int, str]:
         with suppress(OSError):  # which is how a terminal says that nobody writes any more
             while more := os.read(main, 65536):
                 text += more.decode(errors="replace")
-        return watch.wait(60), text
+        return watch.wait(120), text
     finally:
         watch.kill()
         watch.wait()

@@ -33,7 +33,7 @@ def etude(place: Path, *arguments: str, text: str = "") -> subprocess.CompletedP
     environment = os.environ | {"ETUDE_HOME": str(place / "home"), "ETUDE_MODEL": f"scripted:{place}/script.json"}
     command = [sys.executable, "-m", "etude", *arguments]
     return subprocess.run(
-        command, input=text, env=environment, cwd=place, capture_output=True, text=True, timeout=60, check=False
+        command, input=text, env=environment, cwd=place, capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -23,7 +24,9 @@ def shop(tmp_path: Path) -> Path:
 def etude(home: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "etude", *arguments]
     environment = os.environ | {"ETUDE_HOME": str(home / "home")}
-    return subprocess.run(command, input=text, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, input=text, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 def test_a_file_runs_in_a_session_on_the_source(shop: Path, tmp_path: Path) -> None:
@@ -60,7 +63,8 @@ def test_a_place_to_connect_to_is_given_by_its_name_and_port(shop: Path, tmp_pat
 def test_code_that_runs_too_long_is_stopped(shop: Path, tmp_path: Path) -> None:
     done = etude(tmp_path, "py", str(shop), "-", "--timeout", "0.5", text="while True: pass")
     assert done.returncode == 1
-    assert "KeyboardInterrupt" in done.stderr
+    # It is told to stop; where it does not hear of that in time, it is ended.
+    assert "KeyboardInterrupt" in done.stderr or "The cell passed its time limit and was stopped." in done.stderr
 
 
 def test_what_cannot_work_is_refused_before_it_runs(shop: Path, tmp_path: Path) -> None:
@@ -102,9 +106,12 @@ def test_values_of_the_data_do_not_drive_the_terminal(shop: Path, tmp_path: Path
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "etude", "py", str(shop), str(tmp_path / "study.py")]
     environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
-    subprocess.run(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, timeout=60, check=True)
+    subprocess.run(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, timeout=240, check=True)
     os.close(theirs)
-    said = os.read(ours, 1 << 16)
+    said = b""
+    with suppress(OSError):  # which is how a terminal says that nobody writes any more
+        while more := os.read(ours, 1 << 16):
+            said += more
     os.close(ours)
     assert rb"\x1b]0;owned\x07" in said and b"\x1b]" not in said
     assert b"\x1b[31mred\x1b[0m" in said, "colours are let through"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from etude.cli.main import run
+from etude.models import check
 from etude.models.base import Model
 from etude.models.check import CHECKS, check_model
 from etude.models.scripted import Call, Line, Scripted
@@ -22,6 +23,12 @@ def answer(body: dict[str, Any]) -> Answer:
     if body.get("tools"):
         return calls(*(("add", {"a": int(a), "b": int(b)}) for a, b in pairs))
     return say("one two three four five", pace_s=0.01) if "Count" in last["content"] else say("ready")
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How soon a turn ends is the machine's matter; that it ends by the cancel is the model's."""
+    monkeypatch.setattr(check, "LATE_S", 120.0)
 
 
 def failed(model: Model) -> set[str]:

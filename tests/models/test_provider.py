@@ -51,7 +51,7 @@ def test_text_arrives_word_by_word_with_its_usage() -> None:
 
 def test_a_word_is_heard_before_the_next_was_sent() -> None:
     first = threading.Event()
-    with serving([say("one two", pace_s=30)]) as (_, model):
+    with serving([say("one two", pace_s=600)]) as (_, model):
         cancel = Cancellation()
 
         def listen(_: str) -> None:
@@ -214,15 +214,16 @@ def test_a_provider_that_is_not_there() -> None:
 
 
 def test_a_provider_that_sends_nothing_in_time() -> None:
-    error, requests = failure([say("late", first_s=60)], timeout_s=0.1, tries=2)
-    assert requests == 2
+    # The server may hear of a request later than the client gives it up: what counts is what the client says.
+    error, _ = failure([say("late", first_s=600)], timeout_s=0.1, tries=2)
+    assert "tried 2 times" in error.message
     assert error.details["reason"] == "timeout"
     assert "models.openai.timeout_s" in error.hint
 
 
 @pytest.mark.parametrize(
     "answer",
-    [say("late", first_s=60), say("slow words", pace_s=60), fail(429, retry_after="60")],
+    [say("late", first_s=600), say("slow words", pace_s=600), fail(429, retry_after="90")],
     ids=["before the first byte", "between words", "while waiting to try again"],
 )
 def test_cancel_breaks_off_at_once_and_closes_the_connection(answer: Answer) -> None:
@@ -238,7 +239,7 @@ def test_cancel_breaks_off_at_once_and_closes_the_connection(answer: Answer) -> 
         with pytest.raises(Cancelled):
             respond(model, asked(), cancel=cancel, can_restart=True)
         stopper.join()
-        assert answer.status == 429 or server.left.wait(10)
+        assert answer.status == 429 or server.left.wait(120)
         with pytest.raises(Cancelled):
             respond(model, asked(), cancel=cancel)
         assert len(server.requests) == 1
@@ -260,7 +261,7 @@ def test_one_model_serves_many_threads() -> None:
 
 
 def test_close_breaks_off_what_runs_and_the_model_can_be_used_again() -> None:
-    with serving([say("late", first_s=60), say("Again.")]) as (server, model):
+    with serving([say("late", first_s=600), say("Again.")]) as (server, model):
         closer = threading.Thread(target=lambda: (server.arrived.acquire(), model.close()))
         closer.start()
         with pytest.raises(Cancelled):
@@ -273,10 +274,10 @@ def test_an_error_of_the_listener_reaches_the_caller() -> None:
     def refuse(_: str) -> None:
         raise KeyError("listener")
 
-    with serving([say("one two", pace_s=60)]) as (server, model):
+    with serving([say("one two", pace_s=600)]) as (server, model):
         with pytest.raises(KeyError):
             model.respond(_request(), refuse, Cancellation())
-        assert server.left.wait(10)
+        assert server.left.wait(120)
 
 
 def test_price_of_the_settings() -> None:

@@ -38,23 +38,25 @@ def _program(name: str) -> str:
     return found
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _reserve_port() -> tuple[int, socket.socket]:
+    """A port that a server may listen on and nobody is given by chance, as long as the socket is open."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return int(reserved.getsockname()[1]), reserved
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[Callable[[], str]]:
     """A function that creates a fresh database on a real server and returns its URL."""
     # Not in pytest's own folder: another run of the tests takes the rights on it away, which the server needs.
-    folder, port = Path(tempfile.mkdtemp(prefix="etude-mariadb-")), _free_port()
+    folder, (port, reserved) = Path(tempfile.mkdtemp(prefix="etude-mariadb-")), _reserve_port()
     folder.chmod(0o755)
     data = folder / "data"
     as_user = ["--user=mysql"] if os.geteuid() == 0 else []
     install = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", *as_user]
     method = ["--auth-root-authentication-method=normal", "--skip-test-db"]
-    subprocess.run([*install, *method], check=True, capture_output=True, timeout=60)
+    subprocess.run([*install, *method], check=True, capture_output=True, timeout=240)
     command = [_program("mariadbd"), "--no-defaults", f"--datadir={data}", *as_user, f"--socket={data}/s"]
     options = ["--bind-address=127.0.0.1", f"--port={port}", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"]
     with (folder / "log").open("wb") as log:
@@ -71,11 +73,12 @@ def mariadb_server() -> Iterator[Callable[[], str]]:
     finally:
         server.kill()
         server.wait()
+        reserved.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 120
     while time.monotonic() < give_up and server.poll() is None:
         try:
             pymysql.connect(host="127.0.0.1", port=port, user="root").close()
@@ -190,7 +193,8 @@ POSTGRES_STATE = """
 SELECT (SELECT string_agg(c::text, '|' ORDER BY c.oid::text) FROM (SELECT oid, relname, relkind FROM pg_class
            WHERE relnamespace IN ('public'::regnamespace, 'sales'::regnamespace)) c),
        (SELECT string_agg(o::text, '|' ORDER BY id) FROM orders o), (SELECT last_value || is_called::text FROM counter),
-       (SELECT count(*) FROM pg_largeobject_metadata), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'),
+       (SELECT count(*) FROM pg_largeobject_metadata), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),
        (SELECT count(*) FROM pg_proc), (SELECT count(*) FROM pg_replication_slots)"""
 
 
@@ -227,6 +231,7 @@ CREATE SEQUENCE counter;
 CREATE FUNCTION peek() RETURNS TEXT READS SQL DATA RETURN (SELECT password FROM secret LIMIT 1);
 CREATE FUNCTION wipe_orders() RETURNS INT MODIFIES SQL DATA BEGIN DELETE FROM orders; RETURN 1; END;
 CREATE PROCEDURE wipe() DELETE FROM orders;
+ANALYZE TABLE customers, orders, big;
 """
 MYSQL_STATE = """SELECT (SELECT GROUP_CONCAT(table_name ORDER BY 1) FROM information_schema.tables
     WHERE table_schema = DATABASE()), (SELECT GROUP_CONCAT(id, COALESCE(note, '-') ORDER BY id) FROM orders),

@@ -9,6 +9,7 @@ import pytest
 
 from etude.app import App
 from etude.entities import SourceSpec
+from etude.sources import check
 from etude.sources.check import CHECKS, check_source
 
 ROWS = "SELECT i AS id, i % 7 AS grp, 'name ' || i AS name FROM range(500) t(i)"
@@ -30,7 +31,11 @@ def files_url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("place", ["duckdb_url", "files_url", "sqlite_shop", "postgres_shop", "mysql_shop"])
-def test_a_source_keeps_its_promises(place: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_source_keeps_its_promises(
+    place: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How soon is the machine's matter; that it ends by the limit and by the cancel is the source's.
+    monkeypatch.setattr(check, "LATE_S", 120.0)
     made = request.getfixturevalue(place)
     spec = SourceSpec(url=made if isinstance(made, str) else made.url)
     with App(home=tmp_path / "home", sources={"checked": spec}) as app:

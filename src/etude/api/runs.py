@@ -280,7 +280,7 @@ async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
         raise Conflict(f"Run `{run_id}` is {run.status} and cannot be resumed.", hint="Only paused runs can.")
     await call.look(check_room, call)
     await call.look(call.own, run_id)
-    call.app.desk.start(run_id)
+    await call.look(call.app.desk.start, run_id)
     return state_of(await call.look(call.app.store.run, run_id))
 
 

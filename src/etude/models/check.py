@@ -21,6 +21,8 @@ _CALM = Instructions(text="You are being tried out. Do exactly what is asked, an
 _ADD_ONCE = "Use the tool `add` to add 19 and 23."
 _ADD_TWICE = "Use the tool `add` twice, at once: add 1 and 2, and add 3 and 4."
 _COUNT = "Count from one to thirty in words."
+LATE_S = 2.0
+"""How long after a cancel a turn may end."""
 
 
 def check_model(model: Model) -> Iterator[CheckResult]:
@@ -109,7 +111,7 @@ def _cancel(model: Model) -> str:
         took = time.perf_counter() - asked_at[0]
     else:
         raise Failed("a turn that was cancelled at its first word came to its end")
-    if took > 2:
+    if took > LATE_S:
         raise Failed(f"cancel took {took:.1f} s")
     _ask(model, Asked(text="Reply with the word: ready"))
     return f"{took * 1000:.0f} ms after the cancel, and the next turn came"

@@ -15,6 +15,8 @@ from etude.sources.source import Source
 _DIGITS = "(" + " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10)) + ")"
 _MILLION = f"SELECT a.d AS x FROM {', '.join(f'{_DIGITS} {n}' for n in 'abcefg')}"
 _ENDLESS = f"SELECT count(*) FROM {', '.join(f'{_DIGITS} t{n}' for n in range(13))} WHERE t0.d + t12.d = 7"
+LATE_S = 3.0
+"""How much later than it should a query may end."""
 
 
 def check_source(source: Source) -> Iterator[CheckResult]:
@@ -37,7 +39,7 @@ def _expect(seen: object, wanted: object, what: str) -> None:
 
 def _refused(source: Source, sql: str, *kinds: type[EtudeError]) -> None:
     try:
-        _query(source, sql, timeout_s=10)
+        _query(source, sql, timeout_s=60)
     except kinds:
         return
     raise Failed(f"expected {kinds[0].__name__}, but this ran: {sql}")
@@ -101,7 +103,7 @@ def _timeout(source: Source) -> str:
     started = time.perf_counter()
     _limited(source, timeout_s=1.0)
     took = time.perf_counter() - started
-    if took > 4:
+    if took > 1 + LATE_S:
         raise Failed(f"a limit of 1 s ended the query after {took:.1f} s")
     _query(source, "SELECT 1 AS a")
     return f"a limit of 1 s held after {took:.2f} s"
@@ -116,7 +118,7 @@ def _limited(source: Source, timeout_s: float) -> None:
 
 
 def _cancel(source: Source) -> str:
-    answer = source.query(_ENDLESS, Limits(timeout_s=30))
+    answer = source.query(_ENDLESS, Limits(timeout_s=60))
     timer = threading.Timer(0.5, answer.cancel)
     timer.start()
     started = time.perf_counter()
@@ -128,7 +130,7 @@ def _cancel(source: Source) -> str:
         raise Failed("an endless query ended by itself")
     finally:
         timer.cancel()
-    if took > 1.5:
+    if took > LATE_S:
         raise Failed(f"cancel took {took:.1f} s")
     _query(source, "SELECT 1 AS a")
     return f"the engine stopped {took * 1000:.0f} ms after the cancel, and answered the next query"

@@ -144,6 +144,8 @@ class Identity:
         self._acts: list[tuple[object, ...]] = []
         self._spent: dict[tuple[str, str], Spent] = {}
         self._lock = threading.Lock()
+        self._recording = threading.Lock()
+        """Held while what was spent moves from here to the store: whoever adds both up sees it once."""
 
     # Keys.
 
@@ -243,9 +245,11 @@ class Identity:
 
     def spent(self, key_id: str) -> Spent:
         """What the key has used today."""
-        rows = self._store._read(SPENT, key_id, _today())
-        with self._lock:
-            waiting = self._spent.get((key_id, _today()), Spent())
+        today = _today()
+        with self._recording:
+            rows = self._store._read(SPENT, key_id, today)
+            with self._lock:
+                waiting = self._spent.get((key_id, today), Spent())
         return waiting + Spent(tokens=rows[0][0], cost_usd=rows[0][1], seconds=rows[0][2]) if rows else waiting
 
     def check_budget(self, key: ApiKey, defaults: ServerSettings) -> None:
@@ -282,19 +286,20 @@ class Identity:
 
     def write_down(self) -> None:
         """Put on record what was noted and spent; what cannot be written now waits for the next time."""
-        with self._lock:
-            acts, self._acts = self._acts, []
-            spent, self._spent = self._spent, {}
-        if not acts and not spent:
-            return
-        try:
-            self._write(acts, spent)
-        except BaseException:
+        with self._recording:
             with self._lock:
-                self._acts = acts + self._acts
-                for place, used in spent.items():
-                    self._spent[place] = self._spent.get(place, Spent()) + used
-            raise
+                acts, self._acts = self._acts, []
+                spent, self._spent = self._spent, {}
+            if not acts and not spent:
+                return
+            try:
+                self._write(acts, spent)
+            except BaseException:
+                with self._lock:
+                    self._acts = acts + self._acts
+                    for place, used in spent.items():
+                        self._spent[place] = self._spent.get(place, Spent()) + used
+                raise
 
     def _write(self, acts: list[tuple[object, ...]], spent: dict[tuple[str, str], Spent]) -> None:
         with self._store._transaction() as execute:
