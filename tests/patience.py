@@ -10,7 +10,7 @@ from typing import Any
 from etude.sessions.base import Output
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 90.0) -> Any:
+def wait_until(true: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait for something to come true; what it is then."""
     until = time.monotonic() + seconds
     while not (found := true()):

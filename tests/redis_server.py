@@ -31,18 +31,22 @@ class RedisServer:
     """A Redis that can be stopped and started; what it holds stays."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        # Bound for as long as this lives, and never listening: nobody else is given the port, also while the Redis is
+        # away, and the Redis, which says so too, may have it.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", 0))
+        self.port = self._place.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}"
         self._command = [str(PROGRAM), "--port", str(self.port), "--bind", "127.0.0.1"]
         self._command += ["--dir", str(folder), "--appendonly", "yes"]
-        self.client = redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
+        patience = {"socket_timeout": 90, "socket_connect_timeout": 90}
+        self.client = redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0), **patience)
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        give_up = time.monotonic() + 60
-        while time.monotonic() < give_up:
+        give_up = time.monotonic() + 90
+        while time.monotonic() < give_up and self._process.poll() is None:
             try:
                 self.client.ping()
                 return
@@ -52,7 +56,12 @@ class RedisServer:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(60)
+        self._process.wait(90)
+
+    def close(self) -> None:
+        self.client.close()
+        self.stop()
+        self._place.close()
 
     def add(self, stream: str, **fields: str) -> None:
         self.client.xadd(stream, fields)  # type: ignore[arg-type]

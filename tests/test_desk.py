@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import wait_until
 
 from etude.app import App
 from etude.desk import parse_direct
@@ -21,7 +22,6 @@ from etude.runtime.control import Control
 from etude.runtime.prompt import describe_catalog
 from etude.runtime.thread import export_thread, fork_thread
 from etude.sample import write_shop
-from patience import wait_until
 
 COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.entities import ENDED, Artifact, ResultInfo, Run, Usage
@@ -84,7 +84,6 @@ def logs(draw: st.DrawFn) -> list[Entry]:
     return log
 
 
-@settings(deadline=None)
 @given(logs())
 def test_valid_logs_fold(log: list[Entry]) -> None:
     run = fold(log)
@@ -96,7 +95,6 @@ def test_valid_logs_fold(log: list[Entry]) -> None:
     assert run.notes == tuple(e.event.text for e in log if isinstance(e.event, Note))
 
 
-@settings(deadline=None)
 @given(logs(), st.data())
 def test_folding_a_prefix_and_then_the_rest_is_folding_all(log: list[Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(log)))
@@ -106,7 +104,6 @@ def test_folding_a_prefix_and_then_the_rest_is_folding_all(log: list[Entry], dat
     assert run == fold(log)
 
 
-@settings(deadline=None)
 @given(logs())
 def test_a_log_survives_json(log: list[Entry]) -> None:
     again = [Entry.model_validate_json(e.model_dump_json()) for e in log]
@@ -114,7 +111,6 @@ def test_a_log_survives_json(log: list[Entry]) -> None:
     assert fold(again) == fold(log)
 
 
-@settings(deadline=None)
 @given(logs(), st.integers(-3, 30))
 def test_a_gap_or_repetition_of_seq_is_refused(log: list[Entry], seq: int) -> None:
     run = fold(log)
@@ -124,7 +120,6 @@ def test_a_gap_or_repetition_of_seq_is_refused(log: list[Entry], seq: int) -> No
         apply(run, entry(seq, Note(text="x")))
 
 
-@settings(deadline=None)
 @given(logs())
 def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     run = fold(log)
@@ -146,7 +141,6 @@ def test_an_ended_run_takes_only_notes_and_artifacts(log: list[Entry]) -> None:
     assert apply(run, entry(run.seq + 1, Note(text="x"))).status == run.status
 
 
-@settings(deadline=None)
 @given(logs())
 def test_the_summary_agrees_with_the_run(log: list[Entry]) -> None:
     run = fold(log)

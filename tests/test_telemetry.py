@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests.patience import wait_until
 
-from api.conftest import open_app, wait_until
+from api.conftest import open_app
 from etude.app import App
 from etude.entities import Run
 from etude.events import Note

@@ -43,7 +43,7 @@ def mutations(draw: st.DrawFn) -> str:
     return "".join(tokens)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=mutations())
 def test_a_bent_query_gets_nothing(place: Place, sql: str) -> None:
     before = place.files()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +31,13 @@ class Script(Kind[Anything]):
 
     def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
         return type(self).do(ctx, state, inbox)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stalls for a while is no worker that was cut off, and no step that does not end."""
+    monkeypatch.setitem(Worker.__init__.__kwdefaults__, "lease", 300.0)
+    monkeypatch.setattr("etude.agents.worker.ENDING_S", 90.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -89,12 +94,3 @@ def work(app: App, agents: Agents) -> Iterator[Callable[..., Worker]]:
             return stack.enter_context(Worker(app, agents.queue, **options))
 
         yield start
-
-
-def wait_until(true: Callable[[], Any], seconds: float = 90.0) -> Any:
-    """Wait for something to come true; what it is then."""
-    until = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < until, "it never came true"
-        threading.Event().wait(0.01)
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import pytest
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 
 from etude import plugins
 from etude.agents.base import Context

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 
 from etude.agents.control import Agents
 from etude.agents.hub import KEPT, Hub, Usher
@@ -160,7 +160,9 @@ class Receiver:
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    # One that stalls for a while has not refused an event: it would be sent again.
+    monkeypatch.setattr("etude.agents.kinds.webhook.TIMEOUT_S", 90.0)
     receiver = Receiver()
     yield receiver
     receiver.close()
@@ -191,6 +193,8 @@ def test_a_webhook_goes_on_where_it_was_after_a_restart(
             wait_until(lambda n=life: len(receiver.got) == 2 * n + 1)
             hub.publish("n", life * 2 + 1)
             wait_until(lambda n=life: len(receiver.got) == 2 * n + 2)
+            # Only then has it heard that the event arrived: else it would send it again.
+            wait_until(lambda: agents.get("hook").activity == "idle")
     assert [json.loads(body)["body"] for _, body in receiver.got] == [0, 1, 2, 3]
 
 
@@ -263,12 +267,13 @@ def test_a_webhook_that_was_paused_sends_what_came_meanwhile(
 ) -> None:
     agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
     with Worker(app, agents.queue) as worker:
+        wait_until(lambda: worker._usher._at is not None)
         for n, go_on in enumerate((agents.resume, agents.interrupt)):
             wait_until(lambda: agents.get("hook").activity == "idle")
             agents.pause("hook")
             hub.publish("n", n)
             # Nobody listens any more.
-            wait_until(lambda: worker._usher._at is None)
+            wait_until(lambda: worker._usher._at is None and agents.get("hook").activity == "paused")
             go_on("hook")
             wait_until(lambda least=n + 1: len(receiver.got) == least)
 
@@ -300,6 +305,23 @@ def test_a_webhook_that_has_much_to_do_is_not_told_to_do_it_again(agents: Agents
         usher.wake()
     assert agents.queue.read("SELECT kind FROM actions ORDER BY seq") == [("start",), ("message",)]
     agents.queue.turn([Finish(claim, "done")])
+
+
+@pytest.mark.parametrize("verb", ["interrupt", "reload"])
+def test_a_webhook_that_is_to_be_woken_for_nothing_is_told_of_events_all_the_same(
+    agents: Agents, hub: Hub, verb: str
+) -> None:
+    """What wakes it then may make no step, and so would not look at them."""
+    agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
+    agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
+    usher = Usher(agents.roster)
+    usher.wake()
+    agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
+    getattr(agents, verb)("hook")
+    hub.publish("n", 1)
+    usher.wake()
+    ready = "SELECT kind FROM actions WHERE state = 'ready' ORDER BY urgency"
+    assert agents.queue.read(ready) == [("wake",), ("message",)]
 
 
 def test_a_webhook_is_not_woken_by_its_own_failures(agents: Agents, app: App, hub: Hub) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from tests.agents.conftest import Script, wait_until
+from tests.agents.conftest import Script
+from tests.patience import wait_until
 
 from etude.agents.base import DONE, IDLE, Context, Item, Next, Step
 from etude.agents.control import Agents
@@ -18,6 +20,7 @@ from etude.app import App
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.store.action import NewAction
+from etude.store.queue import Queue
 from etude.store.topics import Topics
 
 Work = Callable[..., Worker]
@@ -34,12 +37,12 @@ class Gate:
 
     def __call__(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
         self.seen.append(inbox)
+        ctx.partial = "half"
         self.entered.release()
         stop = threading.Event()
         with ctx.cancel.stopping(stop.set):
             while not self.open.is_set() and not stop.is_set():
                 self.open.wait(0.005)
-        ctx.partial = "half"
         ctx.check()
         self.guided += ctx.guidance()
         return Step(state={"steps": state.get("steps", 0) + 1}, output="whole", next=DONE)
@@ -219,7 +222,11 @@ def test_destroy_gives_the_step_its_grace(agents: Agents, work: Work, gate: Gate
         agents.message("a", "hello?")
 
 
-def test_destroy_without_grace_breaks_it_off(agents: Agents, work: Work, gate: Gate) -> None:
+def test_destroy_without_grace_breaks_it_off(
+    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A step that ends late is no step that does not end.
+    monkeypatch.setattr(Queue, "sweep", partialmethod(Queue.sweep, 90.0))
     work()
     agents.create("script", id="a")
     gate.wait()
@@ -252,8 +259,9 @@ def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work
 
 
 def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
-    agents: Agents, open_app: Callable[[], App], script: type[Script]
+    agents: Agents, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("etude.agents.running.SOON_S", 90.0)  # nothing is given back before it was seen
     end, ran = threading.Event(), set[str]()
 
     def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
@@ -273,6 +281,7 @@ def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
         agents.queue.enqueue(NewAction("a0", payload='"long"'), *[NewAction(n, payload='"short"') for n in names[1:]])
         wait_until(lambda: worker.at_work == len(names))
         agents.pause("a1")
+        monkeypatch.setattr("etude.agents.running.SOON_S", 0.5)
         with Worker(open_app()):
             wait_until(lambda: ran == set(names[2:]))
         assert agents.get("a1").activity == "paused" and agents.get("a0").activity == "running"
@@ -298,6 +307,12 @@ def test_reload_gives_the_next_step_the_new_configuration(
     assert seen == ["old", "new"]
 
 
+def drain(worker: Worker) -> None:
+    """Have it claim nothing more, also where it was about to."""
+    worker.drain()
+    wait_until(worker._drained.is_set)
+
+
 def test_reload_reads_the_settings_file_again_in_every_worker(
     open_app: Callable[[], App], agents: Agents, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,9 +334,9 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
         file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
         agents.reload("a")
         wait_until(lambda: all(worker._performer.environment.outdated.is_set() for worker in (one, two)))
-        one.drain()
+        drain(one)
         agents.wait(agents.message("a", "go"))
-        two.drain()
+        drain(two)
         one._draining.clear()
         agents.wait(agents.message("a", "go"))
     assert [told for _, *told in seen[1:]] == [[["shop"], 77]] * 2
@@ -336,7 +351,9 @@ def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
     file.write_text("")
     monkeypatch.setenv("ETUDE_CONFIG", str(file))
     script.do = staticmethod(lambda ctx, state, inbox: Step(next=IDLE))
-    work()
+    worker = work()
+    # It hears now, and reads the file once, for it cannot know what it did not hear before.
+    wait_until(worker._performer.environment.outdated.is_set)
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").step_no == 1)
     file.write_text("[limits]\nrows = 'many'")
@@ -364,21 +381,32 @@ def test_draining_lets_steps_end_and_begins_none(open_app: Callable[[], App], ag
     worker = Worker(app).start()
     agents.create("script", id="a")
     gate.wait()
-    threading.Timer(0.1, gate.open.set).start()
     agents.message("a", "not any more")
-    worker.stop(drain=20)
+    threading.Thread(target=lambda: worker._draining.wait(90) and gate.open.set()).start()
+    worker.stop(drain=90)
     assert outcomes(agents, "a") == [("ok", "whole")]
     assert agents.get("a").activity == "queued"
 
 
-def test_a_worker_that_lost_its_lease_stops_its_steps(agents: Agents, work: Work, gate: Gate) -> None:
-    worker = work(lease=0.5)
+def test_a_worker_that_lost_its_lease_stops_its_steps(
+    agents: Agents, open_app: Callable[[], App], work: Work, gate: Gate
+) -> None:
+    another = open_app().store.worker_id  # one that lives, from whom nothing is taken back
+    worker = work(lease=3.0)
     agents.create("script", id="a")
     gate.wait()
-    with agents.queue.transaction() as change:
-        change.do("UPDATE actions SET token = token + 1, worker = 'another', lease_until = lease_until + 3600")
+
+    def take_away() -> Any:
+        with agents.queue.transaction() as change:
+            return change(
+                """UPDATE actions SET token = token + 1, worker = ?, lease_until = lease_until + 3600
+                WHERE state = 'running' RETURNING seq""",
+                another,
+            )
+
+    wait_until(take_away)
     wait_until(lambda: not worker._snapshot())
-    assert agents.steps("a") == []
+    assert agents.steps("a") == [] and agents.get("a").activity == "running"
 
 
 def test_the_session_of_an_agent_outlives_its_worker(
@@ -415,7 +443,7 @@ def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, scrip
     script.do = staticmethod(loop)
     work()
     agents.create("script", id="a")
-    assert begun.wait(20)
+    assert begun.wait(90)
     agents.interrupt("a", "stop it")
     wait_until(lambda: agents.get("a").last_output == "stopped")
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,10 +114,3 @@ def listening(app: App, **options: Any) -> Iterator[Running]:
     finally:
         listener.should_exit = True
         thread.join(120)
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120
-    while not reached():
-        assert time.monotonic() < give_up, "it never came true"
-        time.sleep(0.01)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import open_app, wait_until
+from api.conftest import open_app
 from etude.api import access
 from etude.api.server import create_app
 from etude.app import App

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import Running, listening, open_app, wait_until
+from api.conftest import Running, listening, open_app
 from etude.api.server import create_app
 from etude.app import App
 from etude.store.identity import Identity, KeyLimits, Role

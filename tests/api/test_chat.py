@@ -7,8 +7,9 @@ import random
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import listening, read_stream, wait_until
+from api.conftest import listening, read_stream
 from etude.app import App
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import Running, listening, open_app, wait_until
+from api.conftest import Running, listening, open_app
 from etude.app import App
 
 KEYS = {"type", "title", "status", "detail", "code", "retryable"}

@@ -15,8 +15,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import listening, wait_until
+from api.conftest import listening
 from etude import __version__
 from etude.api.server import create_app
 from etude.app import App

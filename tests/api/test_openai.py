@@ -8,8 +8,9 @@ from typing import Any
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
+from tests.patience import wait_until
 
-from api.conftest import listening, wait_until
+from api.conftest import listening
 from etude.app import App
 from etude.store.identity import Identity
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import httpx
 from fastapi.testclient import TestClient
+from tests.patience import wait_until
 
-from api.conftest import listening, open_app, read_stream, wait_until
+from api.conftest import listening, open_app, read_stream
 from etude.api import streams
 from etude.app import App
 from etude.events import Note, RunFinished, RunQueued, RunStarted

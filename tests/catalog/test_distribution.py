@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.catalog.distribution import Stats, count_values, measure, to_scalar
@@ -21,7 +21,6 @@ def _measure(values: list[Any], kind: Any, family: Family) -> Stats:
     return measure(*count_values(pa.array(values, kind)), family, "")
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
 def test_integers(values: list[int | None]) -> None:
     found = _measure(values, pa.int64(), "integer")
@@ -36,7 +35,6 @@ def test_integers(values: list[int | None]) -> None:
         assert found.stddev == pytest.approx(statistics.stdev(there), rel=1e-9)
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.floats() | st.sampled_from([0.0, -0.0, 5e-324, 1.7e308])))
 def test_floats(values: list[float | None]) -> None:
     found = _measure(values, pa.float64(), "float")
@@ -56,7 +54,6 @@ def test_floats(values: list[float | None]) -> None:
         ) ** 2 / 10**15 + Fraction(1e-300)
 
 
-@settings(deadline=None)
 @given(st.lists(st.decimals(-(10**30), 10**30, places=7, allow_nan=False), min_size=2))
 def test_wide_decimals(values: list[Decimal]) -> None:
     found = _measure(values, pa.decimal128(38, 7), "decimal")

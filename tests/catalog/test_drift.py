@@ -688,7 +688,7 @@ def odd_columns(draw: st.DrawFn) -> ColumnProfile:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(odd_columns(), max_size=3, unique_by=lambda c: c.name),
     st.lists(odd_columns(), max_size=3, unique_by=lambda c: c.name),

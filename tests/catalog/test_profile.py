@@ -358,7 +358,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[tuple[Any, ...]]]:
     return kinds, draw(st.lists(row, max_size=40))
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(tables(), min_size=3, max_size=6))
 def test_any_table(app: App, tmp_path: Path, made: list[tuple[list[str], list[tuple[Any, ...]]]]) -> None:
     path = tmp_path / "any.duckdb"

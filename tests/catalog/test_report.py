@@ -351,7 +351,7 @@ def check_harmless(page: str, scripts: int) -> None:
     assert reading.open == []
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(profile=hostile_profiles(), words=HOSTILE)
 def test_no_name_and_no_value_becomes_markup(profile: SourceProfile, words: str) -> None:
     changes = [make_change("shift", t.name, words, 0.5, t.columns[0].name, words, words) for t in profile.tables]
@@ -372,7 +372,7 @@ def test_packed_sections_are_as_harmless(monkeypatch: pytest.MonkeyPatch) -> Non
         check_harmless(section, scripts=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(HOSTILE | st.none() | st.integers() | st.dictionaries(HOSTILE, HOSTILE, max_size=3), max_size=4))
 def test_json_in_a_script_survives_and_cannot_end_it(value: Any) -> None:
     text = script_json(value)
@@ -380,7 +380,6 @@ def test_json_in_a_script_survives_and_cannot_end_it(value: Any) -> None:
     assert json.loads(text) == value
 
 
-@settings(deadline=None)
 @given(st.lists(HOSTILE, unique=True))
 def test_anchors_are_plain_and_never_repeat(names: list[str]) -> None:
     found = anchors(names, "t.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from tests.patience import wait_until
 
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
@@ -14,7 +15,6 @@ from etude.entities import RunFilter, RunSummary
 from etude.errors import Cancelled, Conflict
 from etude.runtime.control import Control
 from etude.store.queue import Queue
-from patience import wait_until
 
 
 def write(path: Path, *statements: str) -> str:

@@ -89,7 +89,7 @@ def test_an_uneventful_run_says_so() -> None:
     assert "Nothing beyond what chance explains." in page
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.one_of(st.text(max_size=20), st.sampled_from(["<script>", "</main><img src=x>", '" onload="x', "\ud800", "{x}"]))
 )

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests.patience import wait_until
 from tests.redis_server import MISSING, PROGRAM, RedisServer
 
 from etude.agents.control import Agents
@@ -100,14 +101,6 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             place.kill()
 
 
-def wait_until(true: Callable[[], Any]) -> Any:
-    until = time.monotonic() + PATIENCE_S
-    while not (found := true()):
-        assert time.monotonic() < until, "it never came true"
-        time.sleep(0.03)
-    return found
-
-
 # The stories: each is given a folder for its data and the id for its agent, and returns how to see what came of it.
 
 Result = Callable[[], Any]
@@ -174,7 +167,10 @@ def catalog(place: Place, folder: Path, agent_id: str) -> Result:
     (folder / "stock.csv").write_text("item,n\ntea,42\n")
     place.agents.create("catalog", {"source": str(folder), "every_s": 0.05}, id=agent_id)
     wait_until(lambda: place.outputs(agent_id))
-    (folder / "shelf.csv").write_text("no\n1\n")
+    # All of it at once: half a file would be another change.
+    made = folder.with_suffix(".csv")
+    made.write_text("no\n1\n")
+    made.rename(folder / "shelf.csv")
     wait_until(lambda: any(output["tables"] == 2 for output in place.outputs(agent_id)))
 
     def result() -> list[Any]:
@@ -221,7 +217,7 @@ def redis(place: Place, folder: Path, agent_id: str) -> Result:
         wait_until(lambda: len(place.told(agent_id, f"{topic}.back")) >= 60)
         sent = [entry["body"] for entry in server.entries("out")]
     finally:
-        server.stop()
+        server.close()
     # What goes out may arrive twice, as with a webhook; what comes in is told once.
     return lambda: [list(dict.fromkeys(sent)), place.told(agent_id, f"{topic}.back")]
 

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import duckdb
 import pytest
+from tests.patience import wait_until
 
 from catalog.proxy import Proxy, proxy_to
 from etude.app import App
@@ -53,9 +54,20 @@ class Killer:
         self._number = number
         self._proxy = proxy
         self._start = len(proxy.seen)
+        self._moment = moment
+        self._answered = 0
         self.process: subprocess.Popen[bytes] | None = None
-        setattr(proxy, moment, self._strike)
-        setattr(proxy, "after" if moment == "before" else "before", lambda _: None)
+        proxy.before = self._before
+        proxy.after = self._after
+
+    def _before(self, number: int) -> None:
+        if self._moment == "before":
+            self._strike(number)
+
+    def _after(self, number: int) -> None:
+        if self._moment == "after":
+            self._strike(number)
+        self._answered += 1
 
     def _strike(self, number: int) -> None:
         if number - self._start == self._number:
@@ -63,6 +75,13 @@ class Killer:
                 time.sleep(0.001)
             self.process.kill()
             self.process.wait()
+
+    def wait(self, timeout: float) -> bytes:
+        """Wait until the process has ended and the server has done all that it asked for; what it said of errors."""
+        assert self.process is not None
+        _, errors = self.process.communicate(timeout=timeout)
+        wait_until(lambda: self._answered == len(self._proxy.seen) - self._start)
+        return errors
 
     @property
     def struck(self) -> bool:
@@ -94,7 +113,7 @@ def test_a_writer_killed_at_each_request_leaves_the_latest_whole(s3_server: Any,
             killer = Killer(proxy, number, moment)
             command = [sys.executable, "-c", program, s3_server.url, options, shelf.prefix, at]
             killer.process = subprocess.Popen(command, stderr=subprocess.PIPE)
-            _, errors = killer.process.communicate(timeout=60)
+            errors = killer.wait(timeout=120)
             latest = check_latest(shelf)
             names.append(latest.name if latest else "")
             if not killer.struck:
@@ -149,7 +168,7 @@ def test_a_command_killed_at_its_requests_leaves_the_latest_whole(
             for moment in ("before", "after") if LONG else ("after",):
                 killer = Killer(proxy, number, moment)
                 killer.process = command(shelf.prefix, proxy.url)
-                killer.process.communicate(timeout=120)
+                killer.wait(timeout=120)
                 assert LONG or (killer.struck and killer.process.returncode == -signal.SIGKILL)
                 latest = check_latest(shelf)
                 assert latest is not None and latest.name >= before.name

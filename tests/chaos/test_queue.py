@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.chaos.processes import stop
+from tests.patience import wait_until
 
 from etude.store.action import NewAction
 from etude.store.base import Store
@@ -60,7 +61,7 @@ class Note(Kind):
         note("end")
         return Step(state={"n": state.get("n", 0) + 1})
 
-Worker(SimpleNamespace(store=store), slots=8, lease=3.0, kinds={"note": Note}).start()
+Worker(SimpleNamespace(store=store), slots=8, lease=60.0, kinds={"note": Note}).start()
 os.write(1, b"ready\\n")
 threading.Event().wait()
 """
@@ -123,7 +124,7 @@ def check_no_overlap(lines: list[Line], killed: dict[int, int]) -> None:
             runs[line.agent].append((begun.pop(key), line.at))
     agents = {(line.pid, line.action): line.agent for line in lines}
     for (pid, name), at in begun.items():
-        runs[agents[pid, name]].append((at, killed[pid]))
+        runs[agents[pid, name]].append((at, max(at, killed[pid])))
     for agent, spans in runs.items():
         spans.sort()
         for (_, end), (start, _) in pairwise(spans):
@@ -150,22 +151,26 @@ def test_workers_are_killed_and_nothing_is_lost(place: str, tmp_path: Path) -> N
         for producer in producers:
             producer.start()
         try:
-            deadline = time.monotonic() + (900 if LONG else 120)
+            deadline = time.monotonic() + (900 if LONG else 200)
             open_actions = -1
             while open_actions and time.monotonic() < deadline:
                 time.sleep(KILL_EVERY_S)
                 victim = chance.randrange(4)
-                workers[victim].send_signal(signal.SIGKILL)
-                workers[victim].communicate()
+                # One that has come to work: where it takes long to start, they would all be killed before.
+                out = workers[victim].stdout
+                assert out is not None and out.readline() == b"ready\n"
+                # Taken before it dies: others go on with its work at once.
                 killed[workers[victim].pid] = time.monotonic_ns()
+                workers[victim].kill()
+                workers[victim].communicate()
                 workers[victim] = start_worker(place, log)
                 alive = any(p.is_alive() for p in producers)
                 open_actions = alive or queue.read("SELECT count(*) FROM actions WHERE processed_at IS NULL")[0][0]
         finally:
             for worker in workers:
+                killed.setdefault(worker.pid, time.monotonic_ns())
                 worker.kill()
                 worker.communicate()
-                killed.setdefault(worker.pid, time.monotonic_ns())
         check_actions(queue)
         lines = read_log(log)
         check_no_overlap(lines, killed)
@@ -213,31 +218,36 @@ def test_the_urgent_goes_first_while_workers_are_busy(place: str, tmp_path: Path
     assert [line.action for line in read_log(log) if line.what == "start"] == [name for (name,) in expected]
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it never came true"
-        time.sleep(0.02)
-
-
-def freeze(process: subprocess.Popen[bytes], place: str) -> None:
-    """Stop a process, though not while it writes to SQLite: there all others would wait for it, for ever."""
+def freeze(process: subprocess.Popen[bytes], queue: Queue, place: str) -> None:
+    """Stop a process, though not within a transaction: there all others would wait for it, for ever."""
     while True:
-        process.send_signal(signal.SIGSTOP)
-        if place.startswith("postgresql"):
+        stop(process)
+        if not (is_writing(queue) if place.startswith("postgresql") else is_locked(place)):
             return
-        db = sqlite3.connect(place, timeout=0.2, isolation_level=None)
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError:
-            process.send_signal(signal.SIGCONT)
-            time.sleep(0.05)
-        finally:
-            db.close()
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
 
 
-SLOW = WORKER.replace("time.sleep(random.uniform(0, 0.02))", "time.sleep(item.body or 0)")
+def is_writing(queue: Queue) -> bool:
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    return bool(queue.read(f"SELECT 1 FROM pg_stat_activity WHERE {others} AND xact_start IS NOT NULL"))
+
+
+def is_locked(place: str) -> bool:
+    db = sqlite3.connect(place, timeout=0.2, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        db.close()
+    return False
+
+
+# Its steps end when they are let through, however long it takes.
+SLOW = WORKER.replace("lease=60.0", "lease=3.0").replace(
+    "time.sleep(random.uniform(0, 0.02))", "while not os.path.exists(sys.argv[2] + '.go'): time.sleep(0.02)"
+)
 
 
 def test_a_frozen_worker_is_replaced_and_what_it_writes_late_is_refused(place: str, tmp_path: Path) -> None:
@@ -249,16 +259,18 @@ def test_a_frozen_worker_is_replaced_and_what_it_writes_late_is_refused(place: s
         command = [sys.executable, "-c", SLOW, place, str(log)]
         frozen = subprocess.Popen(command, stdout=subprocess.PIPE)
         try:
-            queue.enqueue(NewAction("agent-0", id="slow", payload="1"))
+            queue.enqueue(NewAction("agent-0", id="slow"))
             wait_until(lambda: log.exists() and "start" in log.read_text())
-            freeze(frozen, place)
+            freeze(frozen, queue, place)
             other = subprocess.Popen(command, stdout=subprocess.PIPE)
             try:
+                wait_until(lambda: log.read_text().count("start") >= 2)
+                Path(f"{log}.go").touch()
                 wait_until(lambda: queue.read("SELECT state FROM actions") == [("done",)])
                 frozen.send_signal(signal.SIGCONT)
                 # It goes on with its step, and finds that it is no longer its own.
                 wait_until(lambda: log.read_text().count("end") == 2)
-                queue.enqueue(NewAction("agent-0", id="after", payload="0"))
+                queue.enqueue(NewAction("agent-0", id="after"))
                 wait_until(lambda: queue.read("SELECT count(*) FROM actions WHERE state = 'done'") == [(2,)])
             finally:
                 other.kill()

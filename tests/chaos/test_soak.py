@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 from etude.sessions.local import LocalProvider
@@ -38,6 +40,14 @@ def parent_of(pid: int) -> int:
 
 
 def test_nothing_grows() -> None:
+    # A process of its own: what other tests have left in this one comes and goes.
+    soak = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+    assert soak.returncode == 0, soak.stderr
+    print(soak.stdout)
+
+
+def main() -> None:
+    """Run many cells, and look before and after."""
     chance = random.Random(7)
     provider = LocalProvider()
     sessions = [Session(provider) for _ in range(SESSIONS)]
@@ -51,7 +61,7 @@ def test_nothing_grows() -> None:
                 before = [memory("self"), memory(server)]
             place = n % SESSIONS
             code, outcome = chance.choice(KINDS)
-            cell = sessions[place].execute(code.format(n=n))
+            cell = sessions[place].execute(code.format(n=n), wall_s=300)
             assert cell.outcome == outcome, cell
             if chance.random() < 0.005:
                 sessions[place].close()
@@ -68,3 +78,7 @@ def test_nothing_grows() -> None:
         for session in sessions:
             session.close()
         provider.close()
+
+
+if __name__ == "__main__":
+    main()

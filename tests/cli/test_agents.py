@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 
 from etude.agents.worker import Worker
 from etude.app import App

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.patience import wait_until
 
 from etude import __version__
 from etude.app import App
 from etude.cli.main import COMMANDS, run
-from patience import wait_until
 
 ETUDE = [sys.executable, "-m", "etude"]
 ENDLESS = "SELECT count(*) FROM range(10000000) a(i), range(10000000) b(i) WHERE a.i + b.i = 7"

@@ -247,7 +247,7 @@ WORDS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(WORDS, max_size=14), more=st.lists(WORDS, max_size=4))
 def test_any_text_gets_an_outcome(words: list[str], more: list[str], shop: Vocabulary) -> None:
     assert shop.catalog is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.entities import ToolCall, Turn
@@ -80,7 +80,6 @@ def test_the_conversation_answers_every_call_before_anything_else_is_said():
     assert isinstance(spoken[-1], Asked) and spoken[-1].text == "Stop."
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), max_size=8), st.data())
 def test_a_record_that_ends_anywhere_leads_to_the_same_conversation(turns: list[int], data: st.DataObject):
     """Play a run move by move from any prefix of its record: the whole is always the same."""

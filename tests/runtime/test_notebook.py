@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.patience import once, wait_until
 
 from etude.app import App
 from etude.entities import RunFilter, SessionLimits
@@ -23,7 +24,6 @@ from etude.runtime.notebook import HISTORY, Notebook
 from etude.runtime.query import Ledger, RunLog
 from etude.runtime.script import PREAMBLE
 from etude.sessions.base import Output
-from patience import once, wait_until
 
 CONNECT = "import etude\ndb = etude.connect()"
 

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etude.runtime.numbers import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
@@ -211,7 +211,6 @@ VALUES = (
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=6),
     st.lists(
@@ -258,7 +257,6 @@ def test_every_verified_number_has_its_source() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(st.text() | st.text(alphabet="0123456789.,-+%$€kMx/: eE'`\"\n|#Q\u2212abth", max_size=60))
 @example("1" * 5000)
 @example("٣٤٥ ²³ ½ 1²")
@@ -270,7 +268,6 @@ def test_any_text_can_be_read(text: str) -> None:
         at = mention.end
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789.,-%$ km[]unverifd`\nNorthas", max_size=80))
 def test_marking_twice_is_marking_once(text: str) -> None:
     once = mark_unverified(text, check_numbers(text, [SALES]))
@@ -281,7 +278,6 @@ def group(value: Decimal, mark: str, point: str) -> str:
     return f"{value:,}".translate(str.maketrans(",.", mark + point))
 
 
-@settings(deadline=None)
 @given(
     st.decimals(min_value=-(10**9), max_value=10**9, places=4) | st.integers(-(10**15), 10**15).map(Decimal),
     st.sampled_from(["english", "swiss", "spaces", "plain", "money", "float", "thousands", "millions"]),
@@ -306,7 +302,6 @@ def test_any_cell_written_in_any_way_is_verified(value: Decimal, style: str, pla
     assert unverified(f"The amount is {written} here.", result) == []
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.integers(0, 3))
 def test_a_fraction_may_be_written_as_a_percentage(fraction: float, places: int) -> None:
     result = Evidence("r", ("label", "rate"), [("total", fraction), ("other", 0.5)])
@@ -314,7 +309,6 @@ def test_a_fraction_may_be_written_as_a_percentage(fraction: float, places: int)
     assert unverified(f"The rate is {written}%.", result) == []
 
 
-@settings(deadline=None)
 @given(st.dates(date(1900, 1, 1), date(2099, 12, 31)))
 def test_a_date_may_be_written_in_any_way(day: date) -> None:
     result = Evidence("r", ("day",), [(day,)])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
@@ -15,7 +16,6 @@ from etude.sessions import cgroups
 from etude.sessions.cgroups import Cgroups
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
-from patience import wait_until
 
 FOUND = cgroups.find()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="this user may not make control groups on this machine")

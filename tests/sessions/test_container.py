@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.patience import once, wait_until
 
 from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
@@ -26,7 +27,6 @@ from etude.sessions.base import SandboxSpec
 from etude.sessions.check import check_sandbox
 from etude.sessions.container import ContainerLimits, ContainerProvider, find_engine, remove_leftovers
 from etude.sessions.session import Session
-from patience import once, wait_until
 
 # Debian releases by their Python: the libraries of this interpreter are mounted, so the versions must agree.
 RELEASES = {(3, 11): "bookworm", (3, 13): "trixie"}

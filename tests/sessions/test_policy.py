@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import Refused
@@ -52,7 +52,6 @@ def test_a_policy_is_data() -> None:
         check_policy("import sklearn.linear_model", Policy(imports=frozenset({"sklearn"})))
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_passes_or_is_refused(code: str) -> None:
     try:

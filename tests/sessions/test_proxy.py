@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import wait_until
 
 from etude.app import App
 from etude.errors import Invalid, SandboxError
@@ -24,7 +25,6 @@ from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.proxy import Decision, Proxy, ProxyLimits, is_public, parse_entry
 from etude.sessions.session import Session
-from patience import wait_until
 
 needs_level_3 = pytest.mark.skipif(isolation.probe()[0] < 3, reason="this machine does not allow level 3")
 

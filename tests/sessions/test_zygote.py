@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
@@ -20,7 +21,6 @@ from etude.sessions import isolation, local
 from etude.sessions.base import SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
-from patience import wait_until
 
 LEVEL = isolation.probe()[0]
 if LEVEL < 3:

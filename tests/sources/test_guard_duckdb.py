@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, Refused, UnknownTable
@@ -104,7 +104,6 @@ def test_deep_nesting_is_an_error_not_a_crash(guard: Guard) -> None:
         guard.check("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_checked_or_refused(sql: str) -> None:
     with duckdb.connect() as connection:
@@ -117,7 +116,6 @@ def test_any_text_is_checked_or_refused(sql: str) -> None:
             assert set(checked.tables) <= {"orders", "Customers", "archive.orders_2020"}
 
 
-@settings(deadline=None)
 @given(st.text(), st.integers(0, 50))
 def test_a_place_is_within_the_text(text: str, offset: int) -> None:
     place = line_and_column(text, offset)

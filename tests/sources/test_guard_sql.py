@@ -238,7 +238,7 @@ TOKENS += ["customers", "JOIN", "ON", "WHERE", "password", "LATERAL", "VALUES", 
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_random_words_give_an_error_of_ours_or_a_query_on_granted_tables(dialect: str, data: st.DataObject) -> None:
     words = data.draw(st.lists(st.sampled_from(TOKENS), max_size=25))
@@ -273,7 +273,7 @@ WORDS += [
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_bent_query_gets_nothing(dialect: str, data: st.DataObject, request: pytest.FixtureRequest) -> None:
     shop = request.getfixturevalue(f"{dialect}_shop")

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, Unavailable
 from etude.sources.base import Checked, Mount
 from etude.sources.mysql import MysqlDriver
-from patience import wait_until
 
 HEAVY = "SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1"
 

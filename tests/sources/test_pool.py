@@ -8,13 +8,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, Unavailable
 from etude.sources import pool as pool_module
 from etude.sources.base import Mount
 from etude.sources.pool import Answer, EngineLimits, Pool
-from patience import wait_until
 
 ENDLESS = "SELECT count(*) FROM range(10000000000000) t(i) WHERE i % 7 = 3"
 DEAF = "SELECT length(repeat('x', 1000000000)) + length(repeat('y', 1000000000)) + length(repeat('z', 1000000000))"

@@ -14,13 +14,13 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import Table
 from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, SourceError, Unavailable, UnknownTable
 from etude.sources import rows as shaping
 from etude.sources.base import Checked, Mount
 from etude.sources.postgres import PostgresDriver
-from patience import wait_until
 
 HEAVY = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 1000000) b"
 

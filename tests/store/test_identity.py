@@ -15,7 +15,9 @@ from etude.store.identity import Identity, KeyLimits, Reply, Role, Spent
 
 
 @pytest.fixture
-def identity(store: Store) -> Identity:
+def identity(store: Store, monkeypatch: pytest.MonkeyPatch) -> Identity:
+    # The day does not end while a test runs: what was spent is counted by the day.
+    monkeypatch.setattr("etude.store.identity._today", lambda: "2026-01-01")
     return Identity(store)
 
 

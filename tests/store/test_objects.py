@@ -257,20 +257,20 @@ for url, options in json.loads(sys.argv[1]):
 
 
 def test_a_server_that_is_not_there_is_unavailable_soon() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
     keys = {"access_key_id": "k", "secret_access_key": "hush", "region": "x"}
-    objects = Objects("s3://bucket/p", endpoint=endpoint, allow_http=True, **keys)
-    calls: list[Callable[[], Any]] = [
-        lambda: objects.get(ABSENT),
-        lambda: objects.put(b"x", "x/y"),
-        objects.check,
-    ]
-    for call in calls:
-        with pytest.raises(Unavailable, match="s3://bucket/p") as caught:
-            call()
-        assert "hush" not in str(caught.value)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
+        endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        objects = Objects("s3://bucket/p", endpoint=endpoint, allow_http=True, **keys)
+        calls: list[Callable[[], Any]] = [
+            lambda: objects.get(ABSENT),
+            lambda: objects.put(b"x", "x/y"),
+            objects.check,
+        ]
+        for call in calls:
+            with pytest.raises(Unavailable, match="s3://bucket/p") as caught:
+                call()
+            assert "hush" not in str(caught.value)
 
 
 def test_wrong_keys_are_denied(s3_server: Any) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
+from etude.entities import SourceSpec
 from etude.errors import Invalid, Unavailable
 from etude.events import Note, RunQueued, RunStarted
 from etude.ids import new_id
@@ -15,7 +16,7 @@ from etude.store.postgres import PostgresStore
 
 def drop_connections(url: str) -> int:
     with psycopg.connect(url, autocommit=True) as db:
-        sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'etude'"
+        sql = "SELECT pg_terminate_backend(pid, 90000) FROM pg_stat_activity WHERE application_name = 'etude'"
         sql += " AND datname = current_database()"
         return len(db.execute(sql).fetchall())
 
@@ -48,6 +49,20 @@ def test_a_connection_cut_in_a_transaction_writes_nothing(postgres_url: str) -> 
             drop_connections(postgres_url)
             execute("INSERT INTO sources VALUES (?, ?)", "b", "{}")
         assert store.sources() == {}
+
+
+def test_who_stands_still_in_a_transaction_loses_it_and_others_go_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgresStore(postgres_url) as store:
+        store.put_source("a", SourceSpec(url="a.db"))
+        monkeypatch.setattr(postgres, "STILL_S", 0.2)
+        with PostgresStore(postgres_url) as frozen:
+            with pytest.raises(Unavailable), frozen._transaction() as execute:
+                execute("UPDATE sources SET spec = '{}' WHERE name = 'a'")
+                store.put_source("a", SourceSpec(url="b.db"))  # waits for the lock
+                execute("SELECT 1")
+            assert frozen.sources()["a"].url == "b.db"
 
 
 def test_more_callers_than_connections_wait(postgres_url: str) -> None:

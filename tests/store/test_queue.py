@@ -321,9 +321,9 @@ from etude.store.queue import Queue
 rung, listening = threading.Event(), threading.Event()
 queue = Queue(open_store())
 queue.listen(lambda kind, agent: (listening if kind == "all" else rung).set())
-listening.wait(30)
+listening.wait(90)
 say("ready")
-rung.wait(30)
+rung.wait(90)
 say(rung.is_set(), [c.id for c in queue.turn(claim=1).claimed])
 queue.close()
 """
@@ -673,7 +673,8 @@ class Life(RuleBasedStateMachine):
     @rule(worker=st.integers(0, 2), count=st.integers(1, 3))
     def claim(self, worker: int, count: int) -> None:
         expected = self.expected(count)
-        claimed = self.workers[worker].queue.turn(claim=count).claimed
+        # For so long that none is lost but by the rules below.
+        claimed = self.workers[worker].queue.turn(claim=count, lease=3600.0).claimed
         assert [c.id for c in claimed] == expected
         for claim in claimed:
             self.take(worker, claim)

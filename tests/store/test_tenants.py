@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.patience import wait_until
 
 from etude.entities import RunFilter, SourceSpec
 from etude.errors import Conflict, EtudeError, Invalid, NotFound
@@ -93,7 +94,8 @@ def test_orphans_of_every_tenant_are_closed(ours: Store, open_store: Callable[[]
     with open_store() as process:
         there = process.scoped("ours")
         there.append(run_id, RunQueued(kind="sql", text=""), RunStarted(worker=there.worker_id), expect=0)
-    assert ours.recover() == [run_id]
+    # Postgres takes a moment to see that a client is gone.
+    assert wait_until(ours.recover) == [run_id]
     assert ours.run(run_id).status == "failed"
 
 

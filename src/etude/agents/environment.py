@@ -38,4 +38,5 @@ class Environment:
             given = {k: v for k, v in app.settings.sources.items() if before.sources.get(k) != v}
             changed["sources"] = now.sources | given
         self._read = now
-        app.change_settings(app.settings.model_copy(update=changed))
+        if changed:
+            app.change_settings(app.settings.model_copy(update=changed))

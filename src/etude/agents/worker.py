@@ -32,6 +32,8 @@ log = logging.getLogger("etude.agents")
 SLOTS = 8
 LOOK_S = 0.5
 DRAIN_S = 30.0
+ENDING_S = 5.0
+"""How long steps that were broken off have to end, and then the threads that write their ends down."""
 KEEP_DAYS = 30.0
 PRUNE_S = 3600.0
 SHORT_S = 0.005
@@ -75,6 +77,8 @@ class Worker:
         self._something_due = threading.Event()
         self._renewed = time.monotonic()
         self._draining = threading.Event()
+        self._drained = threading.Event()
+        """Set once the dispatcher knows that it is to claim nothing more."""
         self._stopping = False
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -113,7 +117,9 @@ class Worker:
 
     def drain(self) -> None:
         """Claim nothing more; the steps that run go on."""
+        self._drained.clear()
         self._draining.set()
+        self._bell.set()
 
     @property
     def at_work(self) -> int:
@@ -126,17 +132,19 @@ class Worker:
             return
         self._stopping = True
         self.drain()
+        if self._threads:  # what it was claiming just now has to be waited for, too
+            self._drained.wait(ENDING_S)
         self._wait_for_steps(drain)
         for running in self._snapshot():
             running.stop("stop")
-        self._wait_for_steps(5.0)
+        self._wait_for_steps(ENDING_S)
         self._stopped.set()
         self._bell.set()
         self._pulse_bell.set()
         for _ in range(self.slots):
             self._work.put(None)
         for thread in self._threads[:2]:
-            thread.join(5.0)
+            thread.join(ENDING_S)
         if self._unlisten:
             self._unlisten()
         with suppress(EtudeError):  # the store is gone, and with it what was spent in the last moment
@@ -165,7 +173,7 @@ class Worker:
         if kind in ("run", "all"):
             self._look = True
             self._bell.set()
-        if kind == "reload":
+        if kind in ("reload", "all"):  # what rang while nobody listened may have been that
             self._performer.environment.outdated.set()
         if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
             self._said.set()
@@ -187,6 +195,7 @@ class Worker:
                 free = max(0, self._room() - len(self._running) + len(finished))
             if self._draining.is_set():
                 free = 0
+                self._drained.set()
             try:
                 self._give_back()
                 if not finished and not (free and self._look):

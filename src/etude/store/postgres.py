@@ -27,12 +27,15 @@ MIGRATION = 0
 
 PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 """How long a network that lost the server is waited for: without this, a cut connection hangs for hours."""
+STILL_S = 30.0
+"""How long a process may stand still in a transaction: all who wait for its locks wait as long."""
 
 LOCK = "SELECT pg_try_advisory_lock(?, ?)"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
 LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND classid = ? AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 ALIVE = "SELECT 1"
+BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
 ENGINE = "SHOW server_version"
 
 URL_HINT = "Write `postgresql://user:password@host:5432/database`, with special characters %-encoded."
@@ -42,7 +45,9 @@ class PostgresStore(Store):
     """A store in a Postgres database. Each living worker holds a session advisory lock."""
 
     dialect = "postgres"
-    has_schema = "SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"
+    # With a table in it: a statement without one does not hear what others made since the transaction began, and a
+    # process that waited for another's migration would do it again.
+    has_schema = "SELECT 1 FROM pg_class WHERE oid = to_regclass('schema_version')"
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -68,6 +73,7 @@ class PostgresStore(Store):
             raise Unavailable(f"The store `{self.url}` is closed.")
         with self._translated():
             db: psycopg.Connection[Any] = pg.connect(autocommit=True, **self._parts)
+            db.execute(BOUND, (str(int(STILL_S * 1000)),))
             return db
 
     @contextmanager

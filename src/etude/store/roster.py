@@ -39,8 +39,10 @@ ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
     actions.processed_at
     FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
-LISTENING = """SELECT tenant, id, config, CASE WHEN head_seq IS NULL THEN 0 ELSE 1 END FROM agents
-    WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
+# What only wakes an agent may make no step.
+LISTENING = """SELECT tenant, id, config,
+    CASE WHEN EXISTS (SELECT 1 FROM actions WHERE seq = agents.head_seq AND kind <> 'wake') THEN 1 ELSE 0 END
+    FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
 GONE = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
 SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
 DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"

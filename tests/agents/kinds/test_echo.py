@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 
 from etude.agents.control import Agents
 from etude.agents.worker import Worker

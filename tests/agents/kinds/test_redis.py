@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 from tests.redis_server import MISSING, PROGRAM, RedisServer
 
 from etude.agents.control import Agents
 from etude.agents.delivery import AT_ONCE
 from etude.agents.hub import Hub
+from etude.agents.kinds.redis import READING
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
@@ -24,12 +25,14 @@ if PROGRAM is None:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[RedisServer]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
+    # One that stalls for a while has not failed to answer: what it was sent would be sent again.
+    monkeypatch.setattr("etude.agents.kinds.redis.TIMEOUT_S", 90.0)
+    monkeypatch.setitem(READING, "socket_timeout", 90.0)
     made = RedisServer(tmp_path)
     made.start()
     yield made
-    made.client.close()
-    made.stop()
+    made.close()
 
 
 @pytest.fixture
@@ -50,6 +53,8 @@ def test_events_go_to_a_stream_in_order_also_after_the_redis_was_away(
         hub.publish("n", {"count": 0})
         hub.publish("other", 1)
         wait_until(lambda: len(server.entries("out")) == 1)
+        # Only then has the bridge heard that it arrived: else it would send it again.
+        wait_until(lambda: agents.get("bridge").activity == "idle")
         server.stop()
         hub.publish("n", {"count": 1})
         wait_until(lambda: "cannot be reached" in error_of(agents, "bridge"))

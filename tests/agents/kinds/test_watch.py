@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.conftest import wait_until
+from tests.patience import wait_until
 
 from etude.agents.control import Agents
 from etude.agents.hub import Hub

@@ -390,7 +390,6 @@ def test_every_reserved_word_gets_another_name() -> None:
     assert {w[0] for w in words} <= RESERVED
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_a_clean_name_needs_no_quotes(text: str) -> None:
     name = clean_name(text)
@@ -398,7 +397,6 @@ def test_a_clean_name_needs_no_quotes(text: str) -> None:
     duckdb.sql(f"SELECT 1 AS {name} FROM (SELECT 1) AS {name}")
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "a_2", "a_2_2", "b"])))
 def test_unique_names_are_unique(names: list[str]) -> None:
     given_names = unique_names(names)
@@ -608,7 +606,7 @@ def test_without_calamine_the_hint_names_the_extra(tmp_path: Path, monkeypatch: 
 TEXT = st.text(
     st.one_of(st.sampled_from(list(",;|\t\"'\\\n #")), st.characters(exclude_categories=["Cs", "Cc"])), max_size=8
 )
-LAWS = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+LAWS = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite

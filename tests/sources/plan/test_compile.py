@@ -981,7 +981,7 @@ def test_hostile_text_stays_text(engine: Engine, text: str) -> None:
     assert engine.answer(plan) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="\0.", exclude_categories=["Cs"]), min_size=1, max_size=12)
@@ -1122,7 +1122,7 @@ def local_engines() -> tuple[Engine, Engine]:
     return open_duckdb(), open_sqlite()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(plan=plans())
 def test_generated_plans_agree(local_engines: tuple[Engine, Engine], plan: dict[str, Any]) -> None:
     """They compile the same way twice, parse in every dialect, and DuckDB and SQLite give the same rows."""
