@@ -219,7 +219,7 @@ def test_the_urgent_goes_first_while_workers_are_busy(place: str, tmp_path: Path
 
 
 def freeze(process: subprocess.Popen[bytes], queue: Queue, place: str) -> None:
-    """Stop a process, though not within a transaction: there all others would wait for it, for ever."""
+    """Stop a process, though not within a transaction: there all others would wait for it."""
     while True:
         stop(process)
         if not (is_writing(queue) if place.startswith("postgresql") else is_locked(place)):
