@@ -22,7 +22,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from etude import __version__
-from etude.agents.control import Sent, check_reach
+from etude.agents.control import Agents, Sent, check_reach, require_hold
 from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
 from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
@@ -335,6 +335,10 @@ def agents_show(guest: Guest, agent_id: AgentId, steps: Annotated[int, Field(ge=
     return AgentView(agent=info, state=agents.state(agent_id), steps=list(last))
 
 
+def _hold(guest: Guest, agent_id: str) -> Agents:
+    return require_hold(guest.app.agents, agent_id, guest.require)
+
+
 def agents_message(
     guest: Guest,
     agent_id: AgentId,
@@ -344,27 +348,27 @@ def agents_message(
     ] = None,
 ) -> Sent:
     """Have an agent read this in a step of its own, as soon as it is its turn."""
-    return Sent(action=guest.app.agents.message(agent_id, body, id=id))
+    return Sent(action=_hold(guest, agent_id).message(agent_id, body, id=id))
 
 
 def agents_steer(guest: Guest, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
     """Have an agent heed this before its next call of a model; nothing is broken off."""
-    return guest.app.agents.steer(agent_id, guidance)
+    return _hold(guest, agent_id).steer(agent_id, guidance)
 
 
 def agents_pause(guest: Guest, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
     """Have an agent make no further step; `now` breaks off the one that runs."""
-    return guest.app.agents.pause(agent_id, mode)
+    return _hold(guest, agent_id).pause(agent_id, mode)
 
 
 def agents_resume(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
     """Have a paused agent go on; where guidance is given, a step begins with it."""
-    return guest.app.agents.resume(agent_id, guidance)
+    return _hold(guest, agent_id).resume(agent_id, guidance)
 
 
 def agents_interrupt(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
     """Break off what an agent does; its next step begins with the guidance."""
-    return guest.app.agents.interrupt(agent_id, guidance)
+    return _hold(guest, agent_id).interrupt(agent_id, guidance)
 
 
 def agents_reload(guest: Guest, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
@@ -378,7 +382,7 @@ def agents_destroy(
     guest: Guest, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
 ) -> AgentInfo:
     """End an agent; what it did stays on record."""
-    return guest.app.agents.destroy(agent_id, grace_s)
+    return _hold(guest, agent_id).destroy(agent_id, grace_s)
 
 
 TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from etude import plugins
+from etude.agents.base import Context, Item, Kind, Step
 from etude.agents.control import Agents
+from etude.entities import Entity
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
 from etude.store.action import Finish
 from etude.store.topics import Topics
@@ -23,17 +26,65 @@ def test_an_agent_is_created_once(agents: Agents) -> None:
 
 @pytest.mark.parametrize("name", ["a b", "-x", "x" * 200, "ä", ""])
 def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
-    if name:
-        with pytest.raises(Invalid, match="cannot name an agent"):
-            agents.create("echo", {"subject": "tea"}, id=name)
+    with pytest.raises(Invalid, match="cannot name an agent"):
+        agents.create("echo", {"subject": "tea"}, id=name)
 
 
 def test_a_configuration_is_checked(agents: Agents) -> None:
-    with pytest.raises(Invalid, match="not valid at `interval_s`") as caught:
+    with pytest.raises(Invalid, match="not valid at `interval_s`: Input should be greater than 0, not -1") as caught:
         agents.create("echo", {"subject": "tea", "interval_s": -1})
     assert "`subject`" in caught.value.hint
-    with pytest.raises(Invalid, match="There is no agent `nothing`"):
+    with pytest.raises(Invalid, match="not valid at `subjekt`: there is no such field"):
+        agents.create("echo", {"subjekt": "tea"})
+    with pytest.raises(Invalid, match="has a number without end"):
+        agents.create("echo", {"subject": "tea", "interval_s": float("inf")})
+    with pytest.raises(Invalid, match="There is no kind of agent `nothing`"):
         agents.create("nothing")
+
+
+def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
+    for kind, config in (
+        ("webhook", {"url": "https://x.example", "secret": "hunt2"}),
+        ("webhook", {"url": "https://u:hunt2@x.example", "secret": "long enough"}),
+        ("redis", {"url": "redis://u:hunt2@x.example"}),
+    ):
+        with pytest.raises(Invalid) as caught:
+            agents.create(kind, config)
+        assert "hunt2" not in caught.value.message
+
+
+class Unfinished(Kind[Entity]):
+    """It has no step."""
+
+
+class Loose(Unfinished):
+    """Its configuration is any."""
+
+    Config = dict  # type: ignore[assignment]
+
+    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+        return Step()
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("etude_nowhere:Kind", "cannot be loaded: ModuleNotFoundError: No module named 'etude_nowhere'"),
+        ("etude.errors:Missing", "cannot be loaded: AttributeError"),
+        ("etude.errors:Invalid", "is no kind of agent: its entry point names `Invalid`"),
+        ("etude.ids:new_id", "is no kind of agent: its entry point names `new_id`"),
+        (f"{__name__}:Unfinished", "is no kind of agent: its entry point names `Unfinished`"),
+        (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is no configuration"),
+    ],
+)
+def test_a_kind_that_somebody_wrote_wrong_is_explained(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, target: str, why: str
+) -> None:
+    monkeypatch.setitem(plugins.BUILT_IN["agent"], "mine", target)
+    with pytest.raises(Invalid) as caught:
+        agents.create("mine", id="m")
+    assert why in caught.value.message and caught.value.hint
+    assert not agents.list().items
 
 
 def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
@@ -56,6 +107,8 @@ def test_what_is_said_is_json_and_not_too_long(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     with pytest.raises(Invalid, match="cannot be said as JSON"):
         agents.message("e", object())
+    with pytest.raises(Invalid, match="cannot be said as JSON"):
+        agents.steer("e", {"share": float("nan")})
     with pytest.raises(Invalid, match="too many for a message"):
         agents.interrupt("e", "x" * (1 << 21))
     with pytest.raises(Invalid, match="There is no guidance"):
@@ -72,6 +125,10 @@ def test_lists_have_pages(agents: Agents) -> None:
     assert [a.id for a in agents.list(limit=3, cursor=first.next).items] == ["e1", "e0"]
     with pytest.raises(Invalid, match="not a cursor"):
         agents.list(cursor="x")
+    assert len(agents.list(limit=10**20).items) == 5
+    assert agents.steps("e0", after=10**20, limit=10**20) == []
+    with pytest.raises(Invalid, match="at least 1, not 0"):
+        agents.steps("e0", limit=0)
 
 
 def test_waiting_has_an_end(agents: Agents) -> None:

@@ -51,6 +51,28 @@ def test_events_of_the_topics_arrive_in_order_though_each_is_late(agents: Agents
         wait_until(lambda: Shelf.got == [0, 1, 2, 3])
 
 
+def test_whoever_takes_nothing_is_not_tried_for_each_event(
+    agents: Agents, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.agents.delivery.backoff", lambda failures: 3600.0)
+    monkeypatch.setattr(Shelf, "tried", tried := [])
+    monkeypatch.setattr(Shelf, "deliver", lambda self, ctx, event: (tried.append(event.body), fail())[1])
+    agents.create("shelf", {"topics": ["n"]}, id="shelf")
+    with Hub(agents.queue) as hub, Worker(app, agents.queue):
+        for n in range(3):
+            before = agents.get("shelf").step_no
+            hub.publish("n", n)
+            wait_until(lambda: agents.get("shelf").step_no > before)  # noqa: B023 - it is called at once
+        assert tried == [0]
+        assert agents.get("shelf").last_output == {"sent": 0, "lost": 0, "error": "Not now."}
+        agents.interrupt("shelf", "try again")
+        wait_until(lambda: tried == [0, 0])
+
+
+def fail() -> None:
+    raise Unavailable("Not now.")
+
+
 def test_what_never_arrives_is_given_up_and_counted(agents: Agents, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.agents.delivery.GIVE_UP_S", 0.0)
     agents.create("shelf", {"topics": ["n"]}, id="shelf")

@@ -109,7 +109,9 @@ def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, scrip
     assert agents.get("a").status == "active"
 
 
-def test_a_defect_shows_no_secret(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_defect_shows_no_secret_and_is_in_the_log(
+    agents: Agents, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
         raise RuntimeError("password=hunter2")
 
@@ -118,6 +120,7 @@ def test_a_defect_shows_no_secret(agents: Agents, work: Work, script: type[Scrip
     agents.create("script", id="a")
     error = wait_until(lambda: agents.get("a").last_error)
     assert "hunter2" not in error and "RuntimeError" in error
+    assert "agent a: step 1 failed" in caplog.text and "password=hunter2" in caplog.text
 
 
 def test_pause_lets_the_step_end(agents: Agents, work: Work, gate: Gate) -> None:
@@ -536,6 +539,8 @@ def test_what_one_agent_returns_is_no_matter_of_the_others(
     assert {s.outcome for s in agents.steps("good")} == {"ok"}
     assert [(s.outcome, s.input) for s in agents.steps("odd")] == [("error", ANY)] * 3
     assert agents.get("odd").last_error and len(agents.list().items) == 2
+    if isinstance(ODD[name], Step):
+        assert "Unexpected" not in str(agents.get("odd").last_error)
 
 
 def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
@@ -553,6 +558,7 @@ def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, s
     assert wait_until(lambda: agents.get("good").activity == "done" and agents.get("good")).last_output == "whole"
     wait_until(lambda: agents.get("odd").activity == "waiting")
     assert "could not be recorded" in agents.queue.read("SELECT last_error FROM actions WHERE state = 'failed'")[0][0]
+    assert "could not be recorded" in (agents.get("odd").last_error or "")
 
 
 def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Work, script: type[Script]) -> None:
@@ -611,7 +617,7 @@ def test_a_kind_that_is_gone_is_an_error_that_wakes_nobody(
     agents.create("script", id="a")
     monkeypatch.delitem(plugins.BUILT_IN["agent"], "script")
     work()
-    assert "There is no agent `script`" in wait_until(lambda: agents.get("a").last_error)
+    assert "There is no kind of agent `script`" in wait_until(lambda: agents.get("a").last_error)
     wait_until(lambda: agents.get("a").activity == "waiting" and agents.get("a").step_no == 3)
     assert agents.queue.read("SELECT topic FROM hub_events") == [("agent.created",)]
 
@@ -626,7 +632,7 @@ def test_a_configuration_that_an_upgrade_made_wrong_says_so_until_it_is_right(
     monkeypatch.setattr(script, "Config", Newer)
     work()
     error = wait_until(lambda: agents.get("a").last_error)
-    assert error == "The configuration of a `script` agent is not valid at `words`: Field required."
+    assert error == "The configuration of a `script` agent is not valid at `note`: there is no such field."
     agents.reload("a", {"words": "new"})
     agents.wait(agents.message("a", "go"))
     assert agents.get("a").last_error is None
@@ -659,6 +665,33 @@ def test_leases_are_renewed_though_nobody_can_be_woken(
     gate.wait()
     began = worker._renewed
     wait_until(lambda: worker._renewed > began + 1.5)
+    gate.open.set()
+    wait_until(lambda: agents.get("a").activity == "done")
+    assert outcomes(agents, "a") == [("ok", "whole")]
+
+
+def test_leases_are_renewed_while_what_is_old_is_removed(
+    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removing, removed = threading.Event(), threading.Event()
+
+    def prune(_: Queue, days: float) -> int:
+        removing.set()
+        removed.wait(300)
+        return 0
+
+    monkeypatch.setattr(Queue, "prune", prune)
+    monkeypatch.setattr("etude.agents.worker.PRUNE_S", 0.01)
+    monkeypatch.setattr("etude.agents.worker.FIRST_PRUNE_S", 0.0)
+    worker = work(lease=1.0)
+    agents.create("script", id="a")
+    gate.wait()
+    assert removing.wait(90)
+    began = worker._renewed
+    try:
+        wait_until(lambda: worker._renewed > began + 1.5, 60)
+    finally:
+        removed.set()
     gate.open.set()
     wait_until(lambda: agents.get("a").activity == "done")
     assert outcomes(agents, "a") == [("ok", "whole")]

@@ -205,13 +205,16 @@ def test_readers_look_and_analysts_change(guarded: tuple[App, TestClient]) -> No
     assert client.post("/api/agents", json=echo, headers=reader).status_code == 403
     assert client.post("/api/agents", json=echo, headers=analyst).status_code == 201
     assert client.get("/api/agents/e", headers=reader).status_code == 200
-    for verb in ("message", "pause", "resume", "steer", "interrupt", "destroy", "reload"):
-        answer = client.post(f"/api/agents/e/{verb}", json={"body": "x"} if verb == "message" else {}, headers=reader)
-        assert answer.status_code == 403, verb
     assert client.post("/api/events", json={"topic": "x"}, headers=reader).status_code == 403
     # A webhook sends what it hears to anywhere.
     assert client.post("/api/agents", json=hook, headers=analyst).status_code == 403
     assert client.post("/api/agents", json=hook, headers=admin).json()["config"]["secret"] == "***"
+    for verb in ("message", "pause", "resume", "steer", "interrupt", "reload", "destroy"):
+        body = {"message": {"body": "x"}, "steer": {"guidance": "x"}}.get(verb, {})
+        for agent, least in (("e", analyst), ("w", admin)):
+            less = reader if least is analyst else analyst
+            assert client.post(f"/api/agents/{agent}/{verb}", json=body, headers=less).status_code == 403, verb
+            assert client.post(f"/api/agents/{agent}/{verb}", json=body, headers=least).status_code < 300, verb
     theirs = bearer("admin", "theirs")
     assert client.get("/api/agents", headers=theirs).json()["items"] == []
     for path in ("e", "e/steps", "e/state", "e/events"):

@@ -50,6 +50,41 @@ def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["agents", "show", "nobody"]) == 4
     assert "There is no agent `nobody`" in capsys.readouterr().err
     assert run(["worker", "--slots", "0"]) == 2
+    assert run(["worker", "--drain", "-1"]) == 2
+    assert "-1 s to end" in capsys.readouterr().err
+    assert run(["agents", "create", "echo", "subject=rain", "--id", ""]) == 2
+    assert "`` cannot name an agent" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(["agents", "create"])
+    assert "required: kind\n" in capsys.readouterr().err
+    assert run(["agents", "list", "--limit", str(10**20)]) == 0
+
+
+def test_a_value_is_text_where_the_configuration_asks_for_text(capsys: pytest.CaptureFixture[str]) -> None:
+    made = say(capsys, "create", "echo", "subject=2026", "interval_s=5", "--id", "e")
+    assert made["config"] == {"subject": "2026", "interval_s": 5.0}
+    assert say(capsys, "reload", "e", 'subject={"a": 1}')["config"]["subject"] == '{"a": 1}'
+    assert say(capsys, "reload", "e", 'subject="in quotes"')["config"]["subject"] == "in quotes"
+    assert say(capsys, "message", "e", "NaN")["action"]
+    with App() as app:
+        assert app.agents.queue.read("SELECT payload FROM actions WHERE kind = 'message'") == [('"NaN"',)]
+
+
+def test_whoever_creates_an_agent_is_told_who_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["agents", "create", "echo", "subject=rain"]) == 0
+    assert "`etude serve`" in capsys.readouterr().err
+
+
+def test_a_path_means_the_same_where_the_worker_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stock.csv").write_text("item,n\ntea,42\n")
+    ask = ["sql=SELECT n FROM stock", "every_s=60"]
+    made = say(capsys, "create", "watch", "source=stock.csv", *ask, "--id", "w")
+    assert made["config"]["source"] == str(tmp_path / "stock.csv")
+    assert say(capsys, "reload", "w", "source=*.csv")["config"]["source"] == str(tmp_path / "*.csv")
+    assert run(["sources", "add", "stock", "stock.csv"]) == 0
+    capsys.readouterr()
+    (tmp_path / "stock").mkdir()
+    assert say(capsys, "reload", "w", "source=stock")["config"]["source"] == "stock"
 
 
 def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,6 +157,21 @@ def test_the_live_view_fits_the_terminal_and_ends_with_ctrl_c(columns: int, caps
     assert code == 0 and "error" not in text
     assert "2 agents, 0 at work" in text and "waiting" in text and "rain" in text
     assert ("cost $" in text) == (columns == 100)
+
+
+def test_the_live_view_has_a_line_for_each_agent_and_says_how_many_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with App() as app:
+        for n in range(30):
+            app.agents.create("echo", {"subject": "rain " * 30}, id=f"e{n}")
+        with Worker(app, app.agents.queue):
+            wait_until(lambda: all(a.step_no == 1 for a in app.agents.list().items))
+    code, text = see(60)
+    assert code == 0 and "30 agents, 0 at work, 15 shown" in text
+    assert "e15" in text and "e14" not in text
+    lines = [line for line in text.splitlines() if "\u2502" in line]
+    assert all("rain" in line for line in lines)
 
 
 def test_a_view_that_nobody_looks_at_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

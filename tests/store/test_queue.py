@@ -29,9 +29,11 @@ from tests.store.conftest import open_at
 
 from etude.errors import Conflict, NotFound
 from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, backoff
-from etude.store.base import Store
-from etude.store.queue import Queue
+from etude.store.base import Rows, Store
+from etude.store.queue import LOST, Queue
+from etude.store.queue_sqlite import SqliteDialect
 from etude.store.roster import Roster
+from etude.store.sqlite import SqliteStore
 
 TABLES = ("agents", "actions", "agent_steps", "control", "hub_events")
 
@@ -271,6 +273,49 @@ def test_what_a_worker_holds_unknowingly_is_given_back(queue: Queue) -> None:
     assert (again.id, again.attempts) == ("2", 1)
 
 
+def test_what_another_took_over_meanwhile_is_not_given_back(
+    queue: Queue, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"), NewAction("a", id="2"))
+    queue.turn(claim=1, lease=-1.0)
+    other, read = Queue(open_store()), queue.read
+
+    def read_and_lose(template: str, *values: object) -> Rows:
+        rows = read(template, *values)
+        other.sweep()
+        assert [claim.id for claim in other.turn(claim=1).claimed] == ["1"]
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "read", read_and_lose)
+        queue.disown([])
+    assert queue.turn(claim=1).claimed == []
+
+
+def test_what_a_worker_claimed_again_after_it_seemed_dead_is_its_own(
+    queue: Queue, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    other, read = Queue(open_store()), queue.read
+    (lost,) = other.turn(claim=1).claimed
+    claimed: list[Claim] = []
+
+    def read_and_come_back(template: str, *values: object) -> Rows:
+        rows = read(template, *values)
+        if template == LOST:
+            claimed.extend(other.turn([Finish(lost, "ready")], claim=1).claimed)
+        return rows
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue.store, "_dead", set)
+        patch.setattr(queue, "read", read_and_come_back)
+        queue.sweep()
+    assert queue.turn(claim=1).claimed == []
+    assert other.turn([Finish(claimed[0], "done")]).refused == []
+
+
 def test_kill_9_frees_the_agent_at_once(
     queue: Queue, start: Callable[[str], subprocess.Popen[str]], roster: Roster
 ) -> None:
@@ -306,6 +351,7 @@ def test_an_action_that_kills_its_workers_ends_as_failed(queue: Queue, open_stor
         while state_of(queue, "bomb") == "running":
             queue.sweep()
     assert state_of(queue, "bomb") == "failed"
+    assert "lost" in (Roster(queue).agent("a").last_error or "")
     assert claim_all(queue) == ["next"]
 
 
@@ -347,6 +393,30 @@ def test_a_bell_that_cannot_be_rung_stays(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.path.exists(path)
     queue_sqlite._ring(path, b"run 0\n")
     assert not os.path.exists(path), "nobody reads it"
+
+
+def test_many_rings_at_once_are_each_heard(tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+    listens, rung = threading.Event(), threading.Event()
+
+    def tell(kind: str, agent: int) -> None:
+        if kind == "all":
+            listens.set()
+            rung.wait(90)
+        else:
+            told.append((kind, agent))
+
+    with SqliteStore(str(tmp_path / "etude.db")) as store:
+        dialect = SqliteDialect(store)
+        thread = threading.Thread(target=dialect.listen, args=("me", tell, lambda: len(told) >= 500))
+        thread.start()
+        assert listens.wait(90)
+        rings = [("control", 100_000 + n) for n in range(500)]
+        for ring in rings:
+            dialect.rung([ring], "another")
+        rung.set()
+        thread.join(90)
+    assert told == rings
 
 
 def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, roster: Roster) -> None:

@@ -78,6 +78,7 @@ def check_step(step: Any) -> Step:
         ("next.after", after, after is None or _is_amount(after)),
         ("tokens", step.tokens, isinstance(step.tokens, int) and 0 <= step.tokens < 1 << 53),
         ("cost_usd", step.cost_usd, _is_amount(step.cost_usd) and math.isfinite(step.cost_usd)),
+        ("events", step.events, isinstance(step.events, tuple | list) and all(map(_is_event, step.events))),
     ):
         if not fits:
             raise Invalid(f"The step returned `{str(value)[:80]}` as `{name}`.", hint="See `etude.agents.base.Step`.")
@@ -86,6 +87,10 @@ def check_step(step: Any) -> Step:
 
 def _is_amount(value: Any) -> bool:
     return isinstance(value, int | float) and value >= 0
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2
 
 
 @dataclass

@@ -11,15 +11,18 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from inspect import isabstract
 from typing import Any, Literal
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from etude import plugins
 from etude.agents.base import Kind
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
+from etude.errors import Conflict, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
+from etude.settings import is_secret, redact
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
@@ -29,6 +32,8 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
 MOST_URGENCY = 1000
 LONGEST_DELAY_S = 31_536_000.0
+SHOWN = 80
+"""So many characters of a value an error shows."""
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
@@ -96,14 +101,14 @@ class Agents:
         self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None, key_id: str | None = None
     ) -> AgentInfo:
         """A new agent, which begins at once; what it uses counts against the day of the key, where one is given."""
-        agent_id = id or new_id("agent")
+        agent_id = new_id("agent") if id is None else id
         if not ID.fullmatch(agent_id):
             raise Invalid(
                 f"`{agent_id[:140]}` cannot name an agent.",
                 hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
             )
         checked = check_config(kind, config or {})
-        self.roster.create(agent_id, kind, checked, key_id, listens=plugins.load("agent", kind).listens)
+        self.roster.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens)
         return self.get(agent_id)
 
     def message(
@@ -166,10 +171,39 @@ class Agents:
         return self.get(agent_id)
 
 
+def load_kind(name: str) -> type[Kind[Any]]:
+    """The kind of agent of this name: built in, or of a package."""
+    try:
+        found = plugins.load("agent", name)
+    except EtudeError as error:
+        raise Invalid(f"There is no kind of agent `{name}`.", hint=error.hint) from None
+    except Exception as error:  # whatever the module of a package does when it is imported
+        raise Invalid(
+            f"The kind of agent `{name}` cannot be loaded: {type(error).__name__}: {error}.",
+            hint="Correct the package that adds it, or its entry point in `etude.agent`.",
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Kind)) or isabstract(found):
+        raise Invalid(
+            f"`{name}` is no kind of agent: its entry point names `{getattr(found, '__name__', found)}`.",
+            hint="Name a class that derives from `etude.agents.base.Kind` and has a `step`.",
+        )
+    if not (isinstance(found.Config, type) and issubclass(found.Config, Entity)):
+        raise Invalid(
+            f"The `Config` of the kind of agent `{name}` is no configuration.",
+            hint="Give a class that derives from `etude.entities.Entity`.",
+        )
+    return found
+
+
 def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration in full, where it is one of this kind of agent."""
-    found: type[Kind[Any]] = plugins.load("agent", kind)
-    checked: dict[str, Any] = read_config(kind, found, config).model_dump(mode="json")
+    checked: dict[str, Any] = read_config(kind, load_kind(kind), config).model_dump(mode="json")
+    try:
+        json.dumps(checked, allow_nan=False)
+    except ValueError:
+        raise Invalid(
+            f"The configuration of a `{kind}` agent has a number without end.", hint="Give one that can be written."
+        ) from None
     return checked
 
 
@@ -180,13 +214,24 @@ def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | st
             return kind.Config.model_validate_json(config)
         return kind.Config.model_validate(dict(config))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        why = first["msg"].removeprefix("Value error, ")
+        fields = kind.Config.model_fields
         raise Invalid(
-            f"The configuration of a `{name}` agent is not valid{f' at `{where}`' if where else ''}: {why}.",
-            hint=f"Its fields are: {', '.join(f'`{field}`' for field in kind.Config.model_fields)}.",
+            f"The configuration of a `{name}` agent is not valid{_explain(error, fields)}.",
+            hint=f"Its fields are: {', '.join(f'`{field}`' for field in fields)}.",
         ) from None
+
+
+def _explain(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
+    # Of several, an unknown field comes first: it is often the reason why another is missing.
+    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    where, why = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+    if not where:
+        return f": {why}"
+    if first["type"] == "extra_forbidden":
+        return f" at `{where}`: there is no such field"
+    field = fields.get(str(first["loc"][0]))
+    hidden = first["type"] == "missing" or is_secret(where) or (field is not None and not field.repr)
+    return f" at `{where}`: {why}" + ("" if hidden else f", not {redact(repr(first['input']))[:SHOWN]}")
 
 
 def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
@@ -194,7 +239,7 @@ def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callabl
 
     `require` raises where the caller has not the role.
     """
-    require("admin" if plugins.load("agent", kind).admin else "analyst")
+    require("admin" if load_kind(kind).admin else "analyst")
     source, model = config.get("source"), config.get("model")
     if source is not None and (not isinstance(source, str) or source not in app.sources()):
         raise NotFound(f"There is no dataset `{str(source)[:200]}`.", hint="Give the name of one.")
@@ -204,9 +249,19 @@ def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callabl
         raise Invalid(f"The model `{str(model)[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
 
 
+def require_hold(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
+    """The agents, for one who may tell this one what to do: who may not have one of its kind may not end one either."""
+    try:
+        far = load_kind(agents.get(agent_id).kind).admin
+    except Invalid:
+        far = True  # nobody knows any more how far it reaches
+    require("admin" if far else "analyst")
+    return agents
+
+
 def _check_body(body: Any) -> None:
     try:
-        size = len(json.dumps(body))
+        size = len(json.dumps(body, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"This cannot be said as JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
     if size > LARGEST_BODY:

@@ -49,6 +49,10 @@ class Delivery(Kind[C]):
 
         What arrived is kept also where the step is broken off, so that it is not sent again.
         """
+        only_news = all(item.kind == "message" and item.body is None for item in inbox)
+        if only_news and time.time() < state.get("retry_at", 0.0):
+            # The next try is planned: whoever is down is not tried for each event.
+            return Step(output={"sent": 0, "lost": state["lost"], "error": state["error"]})
         topics = Topics(Queue(ctx.app.store))
         wanted = Interest(ctx.tenant, self.config.topics, self.config.agent)
         at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
@@ -74,6 +78,7 @@ class Delivery(Kind[C]):
                         failures, since, lost = 0, None, lost + 1
                 at = event.id
         memory = {**state, "at": at, "failures": failures, "since": since, "lost": lost}
+        memory |= {"error": error, "retry_at": time.time() + backoff(failures) if error else 0.0}
         output = {"sent": sent, "lost": lost} | ({"error": error} if error else {})
         later = Next(after=backoff(failures)) if error else NOW if stopped or sent >= AT_ONCE else IDLE
         return Step(state=memory, output=output, next=later)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from etude import plugins
 from etude.agents.base import Context, Item, Kind, Step, check_step
-from etude.agents.control import read_config
+from etude.agents.control import load_kind, read_config
 from etude.agents.environment import Environment
 from etude.agents.running import Running
 from etude.agents.sessions import Sessions
@@ -22,6 +22,8 @@ from etude.store.topics import check_event
 
 if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
+
+log = logging.getLogger("etude.agents")
 
 SHOWN = 4000
 """An output of more characters than this is told without its text; it is in the step."""
@@ -40,7 +42,7 @@ class Performer:
         self.environment = Environment(app)
         self.sessions = Sessions()
         self._identity = identity
-        self._kinds = kinds
+        self._kinds = dict(kinds)
 
     def perform(self, running: Running) -> Finish:
         """Make the step, and say how it ended, whatever it did."""
@@ -67,6 +69,8 @@ class Performer:
             seconds, partial = time.monotonic() - started, _shown(context.partial)
             if running.cancel.cancelled and not isinstance(error, Unavailable):
                 return self._finish(running, context, Step(output=partial, interrupted=True), shown, seconds)
+            if not isinstance(error, EtudeError):
+                log.exception("agent %s: step %d failed", claim.agent_id, context.step_no)
             record = StepRecord(
                 shown,
                 "error",
@@ -103,8 +107,10 @@ class Performer:
         return inbox
 
     def _kind(self, name: str) -> type[Kind[Any]]:
-        kind: type[Kind[Any]] = self._kinds.get(name) or plugins.load("agent", name)
-        return kind
+        # Kept: to look for a package takes as long as many a step.
+        if name not in self._kinds:
+            self._kinds[name] = load_kind(name)
+        return self._kinds[name]
 
     def _is_quiet(self, name: str) -> bool:
         """Whether steps of the kind are told to nobody; nor are those of one that is no longer installed.

@@ -1,8 +1,9 @@
 """A worker: claims agents, runs their steps in threads, and keeps its word about them.
 
-Three threads beside those of the steps. The dispatcher ends and claims, in one transaction each turn. The pulse renews
+Four threads beside those of the steps. The dispatcher ends and claims, in one transaction each turn. The pulse renews
 leases, takes over from workers that are gone, and hears what is said to agents that run here. The guard needs no
-database: when leases could not be renewed in time, it stops all steps, because somebody else may run them by now.
+database: when leases could not be renewed in time, it stops all steps, because somebody else may run them by now. The
+broom removes what is old, which may take longer than a lease lasts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ DRAIN_S = 30.0
 ENDING_S = 5.0
 """How long steps that were broken off have to end, and then the threads that write their ends down."""
 KEEP_DAYS = 30.0
+FIRST_PRUNE_S = 60.0
 PRUNE_S = 3600.0
+"""How often what is old is removed; the first time soon, for many a server runs no hour."""
 SHORT_S = 0.005
 PASSED_S = 0.005
 AHEAD = 5
@@ -95,7 +98,7 @@ class Worker:
         self._pulse_bell.set()  # what was left behind is taken over at once
         self._unlisten = self.queue.listen(self._on_ring)
         self._news.set()
-        for loop in (self._dispatch, self._pulse, self._guard, *[self._run_steps] * self.slots):
+        for loop in (self._dispatch, self._pulse, self._guard, self._broom, *[self._run_steps] * self.slots):
             self._begin(loop)
         return self
 
@@ -317,7 +320,6 @@ class Worker:
 
     def _pulse(self) -> None:
         swept = renewed = looked = -math.inf
-        pruned = time.monotonic()
         while not self._stopped.is_set():
             # What comes in one breath is looked at in one.
             self._pulse_bell.wait(BREATH_S if self._news.is_set() else LOOK_S)
@@ -341,9 +343,6 @@ class Worker:
                     renewed = now
                     self._renew()
                 self._identity.write_down()
-                if now - pruned > PRUNE_S:
-                    pruned = now
-                    self.queue.prune(KEEP_DAYS)
             except Unavailable as error:
                 log.warning("%s", error.message)
             except Exception:
@@ -426,3 +425,16 @@ class Worker:
             for running in self._snapshot():
                 if time.monotonic() - max(self._renewed, running.began) > self.lease * 0.9:
                     running.stop("lost")
+
+    # The broom.
+
+    def _broom(self) -> None:
+        wait = FIRST_PRUNE_S
+        while not self._stopped.wait(wait):
+            wait = PRUNE_S
+            try:
+                self.queue.prune(KEEP_DAYS)
+            except Unavailable as error:
+                log.warning("%s", error.message)
+            except Exception:
+                log.exception("what is old could not be removed")

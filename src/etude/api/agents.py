@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from etude.agents.control import ID, Sent, check_reach
+from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_hold
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_room
 from etude.api.shapes import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
 from etude.errors import Invalid
+from etude.store.action import URGENCY
 from etude.store.roster import AgentInfo, AgentStep
-from etude.store.topics import Topics
+from etude.store.topics import TOPIC, Topics
 
 if TYPE_CHECKING:
     from etude.agents.hub import Subscription
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 NEWS = "hub"
 """What those who wait for events of agents listen to, in the place of a run's id."""
-TOPIC = r"^[a-z0-9_]+([.-][a-z0-9_]+)*$"
 OWN_TOPICS = "agent."
 """What begins so is told by agents alone: a forged `agent.destroyed` would end the streams of those who watch."""
 TOPICS = r"^[a-z0-9_*]+([.-][a-z0-9_*]+)*$"
@@ -46,8 +46,8 @@ class MessageRequest(Body):
     """Something for the agent to read in a step of its own."""
 
     body: Any = Field(description="Text or an object.")
-    urgency: int = Field(default=100, ge=0, le=1000, description="Lower comes first.")
-    delay_s: float = Field(default=0.0, ge=0, le=31_536_000)
+    urgency: int = Field(default=URGENCY, ge=0, le=MOST_URGENCY, description="Lower comes first.")
+    delay_s: float = Field(default=0.0, ge=0, le=LONGEST_DELAY_S)
     id: str | None = Field(default=None, min_length=1, max_length=128, description="The same id twice is one message.")
 
 
@@ -84,7 +84,7 @@ class ReloadRequest(Body):
 class EventRequest(Body):
     """Something that happened elsewhere."""
 
-    topic: str = Field(max_length=128, pattern=TOPIC, description="Such as `tests.completed`.")
+    topic: str = Field(max_length=128, pattern=f"^{TOPIC.pattern}$", description="Such as `tests.completed`.")
     body: Any = None
     agent: str | None = Field(default=None, max_length=128, description="The agent that it is about.")
 
@@ -146,13 +146,17 @@ async def agent_steps(
 # Verbs.
 
 
+def _hold(call: Call, agent_id: str) -> Agents:
+    return require_hold(call.app.agents, agent_id, call.caller.require)
+
+
 @router.post("/agents/{agent_id}/message", status_code=202, response_model=Sent)
 async def message_agent(call: AnalystCall, agent_id: AgentId, body: MessageRequest) -> Sent:
     """Have an agent read something in a step of its own."""
 
     def send() -> str:
         how: dict[str, Any] = {"urgency": body.urgency, "delay": body.delay_s, "id": body.id}
-        return call.app.agents.message(agent_id, body.body, **how)
+        return _hold(call, agent_id).message(agent_id, body.body, **how)
 
     return Sent(action=await call.look(send))
 
@@ -160,32 +164,35 @@ async def message_agent(call: AnalystCall, agent_id: AgentId, body: MessageReque
 @router.post("/agents/{agent_id}/pause", response_model=AgentInfo)
 async def pause_agent(call: AnalystCall, agent_id: AgentId, body: PauseRequest | None = None) -> AgentInfo:
     """Have an agent make no further step; `now` breaks off the one that runs."""
-    return await call.look(call.app.agents.pause, agent_id, body.mode if body else "after_step")
+    mode = body.mode if body else "after_step"
+    return await call.look(lambda: _hold(call, agent_id).pause(agent_id, mode))
 
 
 @router.post("/agents/{agent_id}/resume", response_model=AgentInfo)
 async def resume_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest | None = None) -> AgentInfo:
     """Have a paused agent go on; where guidance is given, a step begins with it."""
-    return await call.look(call.app.agents.resume, agent_id, body.guidance if body else None)
+    guidance = body.guidance if body else None
+    return await call.look(lambda: _hold(call, agent_id).resume(agent_id, guidance))
 
 
 @router.post("/agents/{agent_id}/steer", response_model=AgentInfo)
 async def steer_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest) -> AgentInfo:
     """Have an agent heed this before its next call of a model; nothing is broken off."""
-    return await call.look(call.app.agents.steer, agent_id, body.guidance)
+    return await call.look(lambda: _hold(call, agent_id).steer(agent_id, body.guidance))
 
 
 @router.post("/agents/{agent_id}/interrupt", response_model=AgentInfo)
 async def interrupt_agent(call: AnalystCall, agent_id: AgentId, body: InterruptRequest | None = None) -> AgentInfo:
     """Break off what an agent does; its next step begins with the guidance."""
     said = body or InterruptRequest()
-    return await call.look(call.app.agents.interrupt, agent_id, said.guidance, said.step_no)
+    return await call.look(lambda: _hold(call, agent_id).interrupt(agent_id, said.guidance, said.step_no))
 
 
 @router.post("/agents/{agent_id}/destroy", response_model=AgentInfo)
 async def destroy_agent(call: AnalystCall, agent_id: AgentId, body: DestroyRequest | None = None) -> AgentInfo:
     """End an agent; what it did stays on record."""
-    return await call.look(call.app.agents.destroy, agent_id, (body or DestroyRequest()).grace_s)
+    grace = (body or DestroyRequest()).grace_s
+    return await call.look(lambda: _hold(call, agent_id).destroy(agent_id, grace))
 
 
 @router.post("/agents/{agent_id}/reload", response_model=AgentInfo)

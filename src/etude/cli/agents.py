@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from contextlib import suppress
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import print_table, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from etude.agents.control import Agents
+    from etude.app import App
     from etude.store.roster import AgentInfo
 
 SHOWN = 60
+TEXT = (str, str | None)
+"""Fields of a configuration whose values are text, also where they look like numbers."""
 COLOURS = {"running": "green", "queued": "cyan", "paused": "yellow", "pausing": "yellow", "destroying": "red"}
 
 COLUMNS = (
@@ -29,6 +35,9 @@ COLUMNS = (
     ("next", True, 64),
 )
 """Of the live view: whether at the right, and how wide a terminal must be to show them."""
+MOST = 200
+FRAME = 5
+"""Lines of the live view that are no agents: the title, the head and the borders."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser("create", help="a new agent, which begins as soon as a worker runs")
     create.add_argument("kind", help="such as `analyst`, `watch` or `echo`")
-    create.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="its configuration; a value may be JSON")
+    create.add_argument(
+        "settings", nargs="*", default=[], metavar="KEY=VALUE", help="its configuration; a value may be JSON"
+    )
     create.add_argument("--id", help="its name; made up by default")
     listing = verbs.add_parser("list", help="agents, newest first")
     listing.add_argument("--status", choices=("active", "paused", "destroying", "destroyed"))
@@ -58,7 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument("text", help="text, or JSON")
     for each in (resume, interrupt):
         each.add_argument("text", nargs="?", help="text, or JSON")
-    reload.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="what changes in its configuration")
+    reload.add_argument(
+        "settings", nargs="*", default=[], metavar="KEY=VALUE", help="what changes in its configuration"
+    )
     for each in verbs.choices.values():
         each.add_argument("--json", action="store_true", help="print JSON")
     verbs.add_parser("watch", help="what agents do, live; ends with Ctrl-C")
@@ -78,14 +91,15 @@ def run(options: argparse.Namespace) -> None:
             action = agents.message(options.agent, _value(options.text))
             sys.stdout.write(json.dumps({"action": action}) + "\n" if options.json else f"{action}\n")
         else:
-            _show(agents, _do(agents, options), options)
+            _show(agents, _do(app, options), options)
 
 
-def _do(agents: Agents, options: argparse.Namespace) -> AgentInfo:
+def _do(app: App, options: argparse.Namespace) -> AgentInfo:
+    agents = app.agents
     guidance = _value(options.text) if getattr(options, "text", None) is not None else None
     match options.verb:
         case "create":
-            return agents.create(options.kind, _settings(options.settings), options.id)
+            return agents.create(options.kind, _settings(app, options.kind, options.settings), options.id)
         case "pause":
             return agents.pause(options.agent, "now" if options.now else "after_step")
         case "resume":
@@ -95,7 +109,7 @@ def _do(agents: Agents, options: argparse.Namespace) -> AgentInfo:
         case "interrupt":
             return agents.interrupt(options.agent, guidance)
         case "reload":
-            changed = _settings(options.settings)
+            changed = _settings(app, agents.get(options.agent).kind, options.settings)
             return agents.reload(options.agent, agents.config(options.agent) | changed if changed else None)
         case "destroy":
             return agents.destroy(options.agent, options.grace)
@@ -103,23 +117,42 @@ def _do(agents: Agents, options: argparse.Namespace) -> AgentInfo:
             return agents.get(options.agent)
 
 
-def _settings(pairs: list[str]) -> dict[str, Any]:
+def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
+    from etude.agents.control import load_kind
     from etude.errors import Invalid
 
-    found = {}
+    fields, found = load_kind(kind).Config.model_fields, {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise Invalid(f"`{pair}` is not a setting of an agent.", hint="Write key=value.")
-        found[key] = _value(value)
+        read = _value(value)
+        text = key in fields and fields[key].annotation in TEXT and read is not None and not isinstance(read, str)
+        found[key] = value if text else read
+    source = found.get("source")
+    if isinstance(source, str) and source not in app.sources():
+        found["source"] = _anywhere(source)
     return found
 
 
+def _anywhere(source: str) -> str:
+    """A path so that it means the same where the worker runs."""
+    from etude.sources.source import local_path
+
+    path = os.path.expanduser(source)
+    return local_path(source) if os.path.exists(path) or glob(path) else source
+
+
 def _value(text: str) -> Any:
+    """What JSON says, which has no NaN; anything else is text."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
     except ValueError:
         return text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _list(agents: Agents, options: argparse.Namespace) -> None:
@@ -135,16 +168,18 @@ def _list(agents: Agents, options: argparse.Namespace) -> None:
         sys.stdout.write(f"more: --cursor {page.next}\n")
 
 
-def _row(agent: AgentInfo) -> tuple[str, ...]:
+def _row(agent: AgentInfo, width: int = SHOWN) -> tuple[str, ...]:
     cost = f"{agent.cost_usd:.4f}" if agent.cost_usd else ""
     last = agent.last_error if agent.last_error else _shown(agent.last_output)
-    return (agent.id, agent.kind, agent.activity, str(agent.step_no), cost, _until(agent), _cut(last))
+    return (agent.id, agent.kind, agent.activity, str(agent.step_no), cost, _until(agent), _cut(last, width))
 
 
 def _until(agent: AgentInfo) -> str:
     if agent.next_at is None or agent.activity != "waiting":
         return ""
-    seconds = max(0.0, agent.next_at.timestamp() - time.time())
+    seconds = agent.next_at.timestamp() - time.time()
+    if seconds <= 0:
+        return "due"
     return f"in {seconds:.0f} s" if seconds < 120 else f"{agent.next_at.astimezone():%d %b %H:%M}"
 
 
@@ -152,8 +187,8 @@ def _shown(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _cut(text: str) -> str:
-    return printable(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+def _cut(text: str, width: int = SHOWN) -> str:
+    return printable(text if len(text) <= width else text[: width - 1] + "…")
 
 
 def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None:
@@ -173,6 +208,8 @@ def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None
     facts += [("error", agent.last_error)] if agent.last_error else []
     for name, value in facts:
         sys.stdout.write(f"{name:<10}{printable(str(value))}\n")
+    if options.verb == "create":
+        sys.stderr.write("It begins as soon as a worker runs: `etude serve` has one inside, `etude worker` is one.\n")
     if options.verb != "show":
         return
     document = agents.state(agent.id).get("document")
@@ -189,37 +226,44 @@ def _watch(agents: Agents) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console.print(_table(agents, console.width))
+        console.print(_table(agents, console.width, MOST))
         return
     from rich.live import Live
 
     from etude.agents.hub import Hub
 
-    first = _table(agents, console.width)
+    first = _fit(agents, console)
+    view = Live(first, console=console, screen=True, auto_refresh=False)
     # Ctrl-C is how it ends.
-    with suppress(KeyboardInterrupt), Hub(agents.queue) as hub, Live(first, screen=True, auto_refresh=False) as live:
+    with suppress(KeyboardInterrupt), Hub(agents.queue) as hub, view as live:
         while True:
             # Something happened, or a second is over: countdowns go on.
             hub.wait(hub.at, 1.0)
-            live.update(_table(agents, live.console.width), refresh=True)
+            live.update(_fit(agents, console), refresh=True)
 
 
-def _table(agents: Agents, width: int) -> Table:
+def _fit(agents: Agents, console: Console) -> Table:
+    return _table(agents, console.width, max(1, console.height - FRAME))
+
+
+def _table(agents: Agents, width: int, height: int) -> Table:
+    """The newest agents, a line for each."""
     from rich.table import Table
     from rich.text import Text
 
-    page = agents.list(limit=200)
+    page = agents.list(limit=MOST)
     busy = sum(agent.activity == "running" for agent in page.items)
     count = f"the newest {len(page.items)} agents" if page.next else f"{len(page.items)} agents"
-    table = Table(title=f"{count}, {busy} at work", expand=True, title_justify="left")
+    shown = f", {height} shown" if len(page.items) > height else ""
+    table = Table(title=f"{count}, {busy} at work{shown}", expand=True, title_justify="left")
     columns = [(name, right) for name, right, least in COLUMNS if width >= least]
     for name, right in columns:
         table.add_column(name, justify="right" if right else "left", no_wrap=True, max_width=width // 4)
-    table.add_column("last result", ratio=1, min_width=8)
-    for agent in page.items:
-        *cells, last = _row(agent)
+    table.add_column("last result", ratio=1, min_width=8, no_wrap=True)
+    for agent in page.items[:height]:
+        *cells, last = _row(agent, width)
         style = COLOURS.get(agent.activity, "dim")
-        shown = [cell for cell, (_, _, least) in zip(cells, COLUMNS) if width >= least]
-        texts = [Text(printable(cell), style=style if cell == agent.activity else "") for cell in shown]
+        wide = [cell for cell, (_, _, least) in zip(cells, COLUMNS) if width >= least]
+        texts = [Text(printable(cell), style=style if cell == agent.activity else "") for cell in wide]
         table.add_row(*texts, Text(last, style="red" if agent.last_error else ""))
     return table

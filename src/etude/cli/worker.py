@@ -24,6 +24,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.slots < 1:
         raise Invalid(f"A worker with {options.slots} slots runs nothing.", hint="Give at least 1.")
+    if not options.drain >= 0:
+        raise Invalid(f"Steps cannot have {options.drain:g} s to end.", hint="Give 0 or more with `--drain`.")
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: told.set())

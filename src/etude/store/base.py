@@ -335,7 +335,7 @@ class Store(ABC):
 
     def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
         """The entries of a run's log with a seq above `after`, in order."""
-        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, _limit(limit))
+        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise _no_run(run_id)
         return [_entry(row) for row in rows]
@@ -356,7 +356,7 @@ class Store(ABC):
             where = [*where, f"({by}, id) < (?, ?)"]
             values = [*values, *_place(by, cursor)]
         # One row more than asked tells whether there is another page.
-        asked = _limit(limit)
+        asked = check_limit(limit)
         sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
         rows = self._read(sql, *values, asked + 1)
         return rows[:asked], len(rows) > asked
@@ -459,7 +459,7 @@ class Store(ABC):
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
         """The messages of a thread with a seq above `after`, in order."""
-        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, _limit(limit))
+        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
         if not rows:
             self.thread(thread_id)
         return [_message(row) for row in rows]
@@ -579,7 +579,8 @@ def _utc(value: str | datetime) -> datetime:
         raise Invalid(f"The time `{moment}` is outside the calendar.") from None
 
 
-def _limit(limit: int | None) -> int:
+def check_limit(limit: int | None) -> int:
+    """How many rows to read: no more than a database can count, and all where nothing is asked."""
     if limit is None:
         return ALL
     if limit < 1:

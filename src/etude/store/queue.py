@@ -65,7 +65,7 @@ FREE = f"""UPDATE agents SET running = NULL, {BEST},
     state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
     tokens = agents.tokens + f.tokens, cost_usd = agents.cost_usd + f.cost, updated_at = {{now}},
     last_output = coalesce(f.output, agents.last_output),
-    last_error = CASE WHEN f.steps > 0 THEN f.error ELSE agents.last_error END
+    last_error = CASE WHEN f.steps > 0 OR f.error IS NOT NULL THEN f.error ELSE agents.last_error END
     FROM {{rows agent int, state text, steps int, done int, tokens int, cost real, output text, error text}} f
     WHERE agents.no = f.agent"""
 ADD_STEPS = """INSERT INTO agent_steps
@@ -83,17 +83,20 @@ RENEW = """UPDATE actions SET lease_until = {now} + ? WHERE seq IN
     (SELECT seq FROM actions WHERE worker = ? AND state = 'running' AND seq {among int}{skip})"""
 HELD = "SELECT seq, token, agent FROM actions WHERE worker = ? AND state = 'running'"
 DISOWN = """UPDATE actions SET state = 'ready', attempts = attempts - 1, worker = NULL, lease_until = NULL
-    WHERE seq {among int} AND worker = ? AND state = 'running'"""
+    WHERE seq {among int} AND worker = ? AND state = 'running' RETURNING agent"""
 OWNERS = "SELECT DISTINCT worker FROM actions WHERE state = 'running'"
-LOST = """SELECT actions.seq, actions.agent, actions.worker, CASE WHEN f.worker IS NULL THEN 0 ELSE 1 END FROM actions
-    LEFT JOIN {rows worker text} f ON f.worker = actions.worker
+LOST = """SELECT actions.seq, actions.token, actions.agent, actions.worker,
+    CASE WHEN f.worker IS NULL THEN 0 ELSE 1 END
+    FROM actions LEFT JOIN {rows worker text} f ON f.worker = actions.worker
     WHERE actions.state = 'running' AND (actions.lease_until < {now} OR f.worker IS NOT NULL)"""
 REAP = """UPDATE actions SET state = CASE WHEN actions.attempts >= actions.max_attempts THEN 'failed' ELSE 'ready' END,
     processed_at = CASE WHEN actions.attempts >= actions.max_attempts THEN {now} END,
     last_error = 'worker ' || actions.worker || ' lost', worker = NULL, lease_until = NULL
-    FROM {rows seq int, worker text, dead int} f
-    WHERE actions.seq = f.seq AND actions.worker = f.worker AND actions.state = 'running'
-    AND (f.dead = 1 OR actions.lease_until < {now}) RETURNING actions.agent, actions.state, actions.kind"""
+    FROM {rows seq int, token int, dead int} f
+    WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
+    AND (f.dead = 1 OR actions.lease_until < {now})
+    RETURNING actions.agent, actions.state, actions.kind, actions.last_error"""
+TELL_ERRORS = "UPDATE agents SET last_error = f.error FROM {rows agent int, error text} f WHERE agents.no = f.agent"
 RELEASE = f"UPDATE agents SET running = NULL, {BEST}, updated_at = {{now}} WHERE no {{among int}}"
 DUE = "SELECT DISTINCT agent FROM actions WHERE state = 'delayed' AND run_after <= {now}"
 PROMOTE = """UPDATE actions SET state = 'ready', run_after = NULL
@@ -354,8 +357,9 @@ class Queue:
         if held:
             with self.transaction() as work:
                 work.lock({no for _, no in held})
-                work.do(DISOWN, work.list([seq for seq, _ in held]), self.store.worker_id)
-                work.do(RELEASE, work.list([no for _, no in held]))
+                # Some may be another's by now, and so are their agents.
+                freed = work(DISOWN, work.list([seq for seq, _ in held]), self.store.worker_id)
+                work.do(RELEASE, work.list([no for (no,) in freed]))
                 work.rings.append(("run", 0))
 
     def sweep(self, fence: float = 2.0, running: Collection[int] = ()) -> float | None:
@@ -367,7 +371,7 @@ class Queue:
         owners = {worker for (worker,) in self.read(OWNERS)} - {self.store.worker_id}
         dead = self.store._dead(owners) if owners else set()
         leased = self.read(LOST, *self._dialect.table_values([(w,) for w in dead] or [("",)]))
-        lost = [row for row in leased if row[0] not in running or row[2] != self.store.worker_id]
+        lost = [row for row in leased if row[0] not in running or row[3] != self.store.worker_id]
         due = self.read(DUE)
         overdue = self.read(OVERDUE, fence)
         if lost or due or overdue:
@@ -378,19 +382,23 @@ class Queue:
         return None if after is None else max(0.0, float(after))
 
     def _take_back(self, work: Transaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
-        agents = work.lock({*(row[1] for row in lost), *due, *overdue})
+        agents = work.lock({*(row[2] for row in lost), *due, *overdue})
         if lost:
-            rows = [(seq, worker, dead) for seq, _, worker, dead in lost]
-            reaped = work(REAP, *work.rows(rows))
-            again = [no for no, state, kind in reaped if state == "failed" and kind in OWN]
+            # By their tokens: one that seemed dead may have come back and claimed again.
+            reaped = work(REAP, *work.rows([(seq, token, dead) for seq, token, _, _, dead in lost]))
+            failed = [(no, kind, error) for no, state, kind, error in reaped if state == "failed"]
+            if failed:
+                work.do(TELL_ERRORS, *work.rows([(no, error) for no, _, error in failed]))
             planned = [
-                (agents[n].tenant, new_id("action"), n, "tick", "null", URGENCY, REST_S, ATTEMPTS) for n in again
+                (agents[no].tenant, new_id("action"), no, "tick", "null", URGENCY, REST_S, ATTEMPTS)
+                for no, kind, _ in failed
+                if kind in OWN
             ]
             if planned:
                 work.do(ADD_ACTIONS, *work.rows(planned))
-            work.do(RELEASE, work.list([no for no, _, _ in reaped]))
+            work.do(RELEASE, work.list([row[0] for row in reaped]))
             # An agent that was to be destroyed once its step ends: the step ended with its worker.
-            overdue = [*overdue, *(no for no, _, _ in reaped if agents[no].status == "destroying")]
+            overdue = [*overdue, *(row[0] for row in reaped if agents[row[0]].status == "destroying")]
         if due:
             work.do(PROMOTE, work.list(due))
             work.do(REFRESH, work.list(due))
@@ -435,7 +443,7 @@ def _told(finish: Finish, status: str) -> list[tuple[str, str | None, str, str]]
 def _freed(finish: Finish) -> tuple[object, ...]:
     step = finish.step
     if step is None:
-        return (finish.claim.agent, None, 0, None, 0, 0.0, None, None)
+        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean(finish.error))
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
     return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error))
 

@@ -21,7 +21,8 @@ from etude.store.dialect import Dialect, Ring, Tell
 if TYPE_CHECKING:
     from etude.store.sqlite import SqliteStore
 
-READ = 4096
+READ = 1 << 16
+"""All that a pipe holds: no line is read in two."""
 
 
 class SqliteDialect(Dialect):

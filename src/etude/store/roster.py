@@ -15,8 +15,8 @@ from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.ids import new_id
 from etude.settings import is_secret
-from etude.store.action import ATTEMPTS, NewAction
-from etude.store.base import Page
+from etude.store.action import ATTEMPTS, URGENCY, NewAction
+from etude.store.base import ALL, Page, check_limit
 from etude.store.dialect import Transaction, to_text
 from etude.store.queue import WAKE_URGENCY, Queue, no_agent
 
@@ -128,17 +128,16 @@ class Roster:
         """Agents, the newest first; those that were destroyed only where asked for."""
         if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
             raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
-        if limit < 1:
-            raise Invalid(f"A limit is at least 1, not {limit}.")
+        asked = check_limit(limit)
         where, values = ["tenant = ?"], [self.queue.tenant]
         where.append("status = ?" if status else "status <> ?")
         values.append(status or "destroyed")
         if cursor is not None:
             where.append(f"no < {int(cursor)}")
         sql = f"{SELECT} WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
-        rows = self.queue.read(sql, *values, limit + 1)
-        more = len(rows) > limit
-        return Page([_info(row) for row in rows[:limit]], str(rows[limit - 1][0]) if more else None)
+        rows = self.queue.read(sql, *values, asked + 1)
+        more = len(rows) > asked
+        return Page([_info(row) for row in rows[:asked]], str(rows[asked - 1][0]) if more else None)
 
     def state(self, agent_id: str) -> dict[str, Any]:
         """What the agent keeps from step to step."""
@@ -156,7 +155,7 @@ class Roster:
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
         """The steps of an agent above `after`, in order."""
-        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, after, limit)
+        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), check_limit(limit))
         if not rows:
             self.agent(agent_id)
         return [_step(row) for row in rows]
@@ -294,7 +293,7 @@ class Roster:
         work.rings.append(("control", no))
 
     def _add(self, work: Transaction, no: int, kind: str) -> None:
-        urgency = WAKE_URGENCY if kind == "wake" else 100
+        urgency = WAKE_URGENCY if kind == "wake" else URGENCY
         action = (self.queue.tenant, new_id("action"), no, kind, "null", urgency, 0.0, ATTEMPTS)
         work.add_actions(iter([action]))
 
