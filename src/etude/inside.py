@@ -74,4 +74,7 @@ def _ask(method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
     try:
         return kernel.SESSION.call(method, **arguments)
     except kernel.HostError as error:
-        raise from_problem(error.problem) from None
+        told = from_problem(error.problem)
+        if told.hint:
+            told.add_note(f"hint: {told.hint}")  # a traceback shows it, and that is what is read first
+        raise told from None

@@ -63,8 +63,14 @@ def test_a_place_to_connect_to_is_given_by_its_name_and_port(shop: Path, tmp_pat
 def test_code_that_runs_too_long_is_stopped(shop: Path, tmp_path: Path) -> None:
     done = etude(tmp_path, "py", str(shop), "-", "--timeout", "0.5", text="while True: pass")
     assert done.returncode == 1
-    # It is told to stop; where it does not hear of that in time, it is ended.
-    assert "KeyboardInterrupt" in done.stderr or "The cell passed its time limit and was stopped." in done.stderr
+    assert "Timeout: The cell passed its time limit of 0.5 s and was stopped." in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_a_time_in_which_nothing_can_run_is_refused(shop: Path, tmp_path: Path, seconds: str) -> None:
+    done = etude(tmp_path, "py", str(shop), "-", f"--timeout={seconds}", text="print('never')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"A cell cannot run for {seconds} seconds." in done.stderr
 
 
 def test_what_cannot_work_is_refused_before_it_runs(shop: Path, tmp_path: Path) -> None:
@@ -123,6 +129,12 @@ def test_a_prompt_takes_blocks_that_wait_and_lines_in_brackets_and_is_left_by_ex
     done = etude(tmp_path, "shell", str(shop), text=lines)
     assert (done.returncode, done.stderr) == (0, "")
     assert "turn 0\nturn 1\n" in done.stdout and "3\n" in done.stdout and "never" not in done.stdout
+
+
+def test_a_prompt_has_its_database_again_after_its_session_ended(shop: Path, tmp_path: Path) -> None:
+    lines = "import os\nos._exit(9)\nlen(db.sql('FROM orders').rows()) * 11\n"
+    done = etude(tmp_path, "shell", str(shop), text=lines)
+    assert "SessionDied" in done.stderr and "77\n" in done.stdout
 
 
 def test_a_prompt_keeps_names_and_goes_on_after_errors(shop: Path, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from etude.app import App
 from etude.entities import RunFilter, SessionLimits
 from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.runtime.notebook import HISTORY, Notebook
+from etude.runtime.notebook import HISTORY, Notebook, as_problem
 from etude.runtime.query import Ledger, RunLog
-from etude.runtime.script import PREAMBLE
-from etude.sessions.base import Output
+from etude.runtime.script import PREAMBLE, write_script
+from etude.sessions.base import Cell, Output
 
 CONNECT = "import etude\ndb = etude.connect()"
 
@@ -257,6 +257,18 @@ def test_interrupt_stops_python(notebook: Notebook) -> None:
     assert notebook.execute("kept").value == 7
 
 
+def test_an_interrupt_that_a_library_makes_an_error_of_is_one(notebook: Notebook) -> None:
+    waits = "try:\n    print(1)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n"
+    code = f"import time\n{waits}    raise RuntimeError('Query interrupted')"
+    cell = notebook.execute(code, on_output=once(notebook.interrupt))
+    assert (cell.outcome, cell.error and cell.error["message"]) == ("interrupted", "Query interrupted")
+
+
+def test_an_error_of_the_host_tells_what_to_do(notebook: Notebook) -> None:
+    error = notebook.execute("db.sql('FROM nothing')").error
+    assert error is not None and error["traceback"].endswith("\nhint: There are: `orders`.\n")
+
+
 def test_variables_come_back_after_a_kill(app: App, shop: Path) -> None:
     with app.open_session(str(shop)) as notebook:
         notebook.execute(CONNECT)
@@ -266,6 +278,30 @@ def test_variables_come_back_after_a_kill(app: App, shop: Path) -> None:
         assert notebook.execute("df").error is not None
         notebook.revive()
         assert notebook.execute("seeded, len(df)").text == before
+
+
+def test_a_session_that_ended_between_cells_is_brought_back_for_its_thread(app: App, shop: Path) -> None:
+    for thread_id in (app.store.create_thread("study").id, None):
+        with app.open_session(str(shop), thread_id=thread_id) as notebook:
+            notebook.execute("x = 42")
+            os.kill(notebook._session._opened().pid, signal.SIGKILL)
+            wait_until(lambda session=notebook: not session.alive)  # type: ignore[misc]
+            assert notebook.complete("x") == []
+            cell = notebook.execute("x")
+            if thread_id is not None:
+                assert cell.value == 42
+            else:
+                assert (cell.outcome, cell.error and cell.error["message"]) == (
+                    "killed",
+                    "The session had ended before the cell began.",
+                )
+
+
+def test_a_session_that_ended_before_its_first_cell_is_replaced(app: App, shop: Path) -> None:
+    with app.open_session(str(shop)) as notebook:
+        os.kill(notebook._session._opened().pid, signal.SIGKILL)
+        wait_until(lambda: not notebook.alive)
+        assert notebook.execute("1 + 1").value == 2
 
 
 def test_reviving_does_not_ask_the_source_again(app: App, tmp_path: Path) -> None:
@@ -296,7 +332,16 @@ def test_a_thread_brings_its_variables_over_a_restart(shop: Path, tmp_path: Path
 def test_a_timeout_is_said_and_the_names_stay(app: App, shop: Path) -> None:
     with app.open_session(str(shop), limits=SessionLimits(wall_s=0.5)) as notebook:
         notebook.execute("x = 1", wall_s=60)
-        assert notebook.execute("import time\nwhile True: time.sleep(1)").outcome == "timeout"
+        cell = notebook.execute("import time\nwhile True: time.sleep(1)")
+        assert (cell.outcome, cell.error and cell.error["type"], cell.error and cell.error["line"]) == (
+            "timeout",
+            "Timeout",
+            2,
+        )
+        assert "time limit of 0.5 s" in as_problem(cell)["detail"]
+        fails = notebook.execute("try: time.sleep(600)\nexcept BaseException: raise ValueError('mine')")
+        assert (fails.outcome, fails.error and fails.error["type"]) == ("timeout", "ValueError")
+        assert "time limit of 0.5 s" in str(fails.notes)
         assert notebook.execute("x", wall_s=60).value == 1
 
 
@@ -357,6 +402,18 @@ def test_completion_leaves_the_names_alone(notebook: Notebook) -> None:
     assert notebook.complete("_") != []
     assert notebook.execute("_").value == 42
     assert notebook.execute("[_r, _c]").value == [1, 2]
+
+
+def test_completion_that_does_not_end_leaves_the_session_alone(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = "while True:\n            try: time.sleep(9)\n            except BaseException: pass"
+    notebook.execute(f"import time\nclass C:\n    @property\n    def deaf(self):\n        {deaf}\nc, kept = C(), []")
+    notebook.execute("class Counts:\n    def __getattr__(self, name): kept.append(name)\ncounts = Counts()")
+    assert notebook.complete("counts.inner.n") == []
+    monkeypatch.setattr("etude.runtime.notebook.COMPLETE_S", 0.5)
+    assert notebook.complete("c.deaf.n") == []
+    assert notebook.execute("kept").value == []
 
 
 def test_the_time_of_a_cell_ends_a_query_too(app: App, notebook: Notebook) -> None:
@@ -500,6 +557,22 @@ def test_what_a_cell_that_waits_binds_is_there_in_the_script_and_its_texts_are_w
     body = script.removeprefix(PREAMBLE)
     done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout == printed, done.stderr
+
+
+def test_what_cells_import_from_the_future_stands_first_in_the_script() -> None:
+    cells = [
+        Cell(1, "x: Unknown = 1", "error"),
+        Cell(2, "'é'; from __future__ import (annotations,\n    division); y: Unknown = 1", "ok"),
+        Cell(3, "from __future__ import annotations\nimport asyncio\nawait asyncio.sleep(0)\nz = y + 1", "ok"),
+        Cell(4, "print(y, z)", "ok"),
+    ]
+    script = write_script(cells, "omit")
+    first, body = script.split(PREAMBLE)
+    assert first == "from __future__ import annotations, division\n\n"
+    done = subprocess.run(
+        [sys.executable, "-c", first + body], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.stdout == "1 2\n", done.stderr
 
 
 def test_nothing_is_left_when_the_host_is_killed(shop: Path, tmp_path: Path) -> None:

@@ -471,9 +471,9 @@ def test_an_image(name: str, rootfs: Path) -> None:
         pytest.skip(f"{error} A Docker engine that answers is used.")
     image = f"localhost/etude-test:{rootfs.name.rpartition('-')[2]}"
     if engine.run("image", "inspect", image).returncode != 0:
-        packed = subprocess.Popen(["tar", "-C", str(rootfs), "-c", "."], stdout=subprocess.PIPE)
-        subprocess.run([name, "import", "-", image], stdin=packed.stdout, capture_output=True, check=True)
-        assert packed.wait() == 0
+        with subprocess.Popen(["tar", "-C", str(rootfs), "-c", "."], stdout=subprocess.PIPE) as packed:
+            subprocess.run([name, "import", "-", image], stdin=packed.stdout, capture_output=True, check=True)
+        assert packed.returncode == 0
     provider, before = ContainerProvider(image, engine=name, host_packages=True), _names(name)
     try:
         with Session(provider) as session:

@@ -123,7 +123,17 @@ def test_a_nested_value_beyond_reason_comes_as_text(inside: Kernel) -> None:
 def test_a_long_text_is_cut_and_it_is_said(inside: Kernel) -> None:
     shown = inside.value("'x' * 100_000")
     assert len(shown["text"]) == kernel.PREVIEW
-    assert shown["cut"] == 100_002 - kernel.PREVIEW
+    assert shown["note"] == "The text of the value is cut: of 100,002 characters 16,384 are shown."
+    assert "note" not in inside.value("'x' * 100")
+    assert "characters 16,384 are shown" in inside.value("import pyarrow as pa\npa.table({'n' * 20_000: [1]})")["note"]
+
+
+@pytest.mark.parametrize(
+    ("code", "plain"), [("numpy.int64(3)", 3), ("numpy.float32(0.5)", 0.5), ("numpy.bool_(True)", True)]
+)
+def test_a_number_of_numpy_is_a_number(inside: Kernel, code: str, plain: Any) -> None:
+    assert inside.value(f"import numpy\n{code}")["json"] == plain
+    assert "json" not in inside.value("numpy.datetime64('2024-01-01')")
 
 
 @pytest.mark.parametrize("code", ["x = 1", "1;", "None", "def f(): pass", "# nothing", ""])
@@ -181,6 +191,17 @@ def test_output_comes_in_order_and_before_the_end(inside: Kernel) -> None:
     assert [(k, b) for k, b, _ in inside.frames()[:-1]] == [("O", b"a\n"), ("E", b"b\n"), ("O", b"c")]
 
 
+def test_output_comes_again_after_it_was_caught(inside: Kernel) -> None:
+    inside.run("import io, sys\nsys.stdout = io.StringIO()\nprint('caught')")
+    inside.start("sys.stdout = sys.__stdout__\nprint('seen')")
+    assert [(k, b) for k, b, _ in inside.frames()[:-1]] == [("O", b"seen\n")]
+
+
+def test_an_error_with_a_problem_of_its_own_ends_nothing(inside: Kernel) -> None:
+    for problem in ("property(lambda self: 1 / 0)", "(lambda d: d.update(d=d) or d)({})"):
+        assert inside.run(f"class E(Exception): problem = {problem}\nraise E('x')")["error"]["message"] == "x"
+
+
 def test_much_output_goes_in_pieces_and_half_characters_are_marked(inside: Kernel) -> None:
     inside.start("print('x' * (3 << 20))\nprint('\\ud800')")
     frames = inside.frames()
@@ -216,6 +237,53 @@ def test_an_error_names_its_line_and_ends_nothing(inside: Kernel, code: str, kin
 def test_the_traceback_shows_the_user_their_lines(inside: Kernel) -> None:
     error = inside.run("def f():\n    return 1 / 0\nf()")["error"]
     assert "return 1 / 0" in error["traceback"] and f"<cell {inside.cells}>" in error["traceback"]
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("n = 'e' + 1", ["    n = 'e' + 1", "        ~~~~^~~"]),
+        ("t = '\x0c'\r\nt / 2", ["    t / 2", "    ~~^~~"]),
+        ("x = 1\nreturn x", ["    return x", "    ^^^^^^^^"]),
+    ],
+)
+def test_a_traceback_points_at_the_place(inside: Kernel, code: str, lines: list[str]) -> None:
+    assert inside.run(code)["error"]["traceback"].splitlines()[-3:-1] == lines
+
+
+def test_a_traceback_tells_what_led_to_the_error_in_the_users_code(inside: Kernel) -> None:
+    fails = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('later')"
+    for code, link in ((fails, "During handling of"), (f"{fails} from e", "direct cause of")):
+        told = inside.run(code)["error"]["traceback"]
+        assert "    1 / 0\n" in told and link in told and "kernel.py" not in told
+        assert told.endswith("ValueError: later\n")
+    assert "ZeroDivisionError" not in inside.run(f"{fails} from None")["error"]["traceback"]
+    assert inside.run("raise ValueError from KeyError('k')")["error"]["traceback"].startswith("KeyError: 'k'\n")
+
+
+def test_what_led_to_an_error_inside_of_a_library_is_not_told(inside: Kernel) -> None:
+    told = inside.run("import pandas as pd\npd.DataFrame({'a': [1]})['b']")["error"]["traceback"]
+    assert told.count("KeyError") == 1 and "pandas/" not in told
+
+
+def test_a_traceback_tells_all_errors_of_a_group(inside: Kernel) -> None:
+    code = (
+        "def f(): raise KeyError('k')\ntry: f()\nexcept KeyError as e: raise ExceptionGroup('two', [e, TypeError('t')])"
+    )
+    told = inside.run(code)["error"]["traceback"]
+    assert "two (2 sub-exceptions)" in told and "KeyError: 'k'" in told and "TypeError: t" in told
+    assert "def f(): raise KeyError('k')" in told
+
+
+def test_a_long_traceback_keeps_its_end(inside: Kernel) -> None:
+    told = inside.run("def f(): g()\ndef g(): f()\nf()")["error"]["traceback"]
+    assert len(told) < kernel.PREVIEW + 100 and " characters are cut ..." in told
+    assert told.startswith("Traceback") and "RecursionError" in told.splitlines()[-1]
+
+
+def test_the_line_of_an_error_is_one_of_the_cell_that_ran(inside: Kernel) -> None:
+    inside.run("def f():\n    pass\n    raise KeyError")
+    assert inside.run("x = 1\nf()")["error"]["line"] == 2
 
 
 def test_an_interrupt_stops_the_cell_and_keeps_its_names() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -212,6 +213,20 @@ def test_a_killed_server_takes_its_sessions_and_is_replaced() -> None:
     assert forker(session) != pid
     session.close()
     provider.close()
+
+
+def test_a_killed_server_is_known_as_dead_while_it_is_cleaned_up_after() -> None:
+    provider = LocalProvider(ready=0)
+    with contextlib.closing(provider), Session(provider) as session:
+        session.execute("x = 1")
+        pid = forker(session)
+        (zygote,) = provider._zygotes.values()
+        # Who cleans up removes the groups of all its sessions: one that is made meanwhile would go with them.
+        os.kill(parent(pid), signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not zygote.alive)
+        assert session.execute("x").outcome == "killed"
+        assert session.execute("1 + 1").value == 2
 
 
 def test_a_session_that_cannot_start_says_why_and_harms_nobody(provider: LocalProvider) -> None:

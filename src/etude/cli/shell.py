@@ -47,11 +47,20 @@ def run(options: argparse.Namespace) -> None:
 def _run_cell(session: Notebook, code: str) -> None:
     if not code.strip():
         return
+    with _interrupting(session):
+        print_end(session.execute(code, on_output=print_output))
+        if not session.alive:
+            session.execute(PREAMBLE)  # `db` was promised
+
+
+@contextlib.contextmanager
+def _interrupting(session: Notebook) -> Iterator[None]:
+    """Have Ctrl-C stop what runs in the session, not this program."""
     import signal
 
     before = signal.signal(signal.SIGINT, lambda *_: session.interrupt())
     try:
-        print_end(session.execute(code, on_output=print_output))
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -89,7 +98,8 @@ def _line_editing(session: Notebook, history: Path) -> Iterator[None]:
 
     def complete(text: str, state: int) -> str | None:
         if state == 0:
-            found[:] = session.complete(text)
+            with _interrupting(session):
+                found[:] = session.complete(text)
         return found[state] if state < len(found) else None
 
     with contextlib.suppress(OSError):

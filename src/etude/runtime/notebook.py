@@ -19,7 +19,7 @@ from typing import Any, Literal, Self
 
 from etude.cancellation import Cancellation
 from etude.entities import Outcome, Run
-from etude.errors import Refused, problem
+from etude.errors import Invalid, Refused, problem
 from etude.events import (
     INTERRUPTED,
     ArtifactCreated,
@@ -112,6 +112,11 @@ class Notebook:
         return self._data.files
 
     @property
+    def alive(self) -> bool:
+        """Whether the interpreter with its variables is still there."""
+        return self._session.alive
+
+    @property
     def isolation(self) -> dict[str, Any]:
         """What confines the session."""
         return self._session.isolation
@@ -132,8 +137,10 @@ class Notebook:
         its start is on record before it begins, its end waits for the log's commit. `cancel` interrupts this cell and
         no other; it raises where it comes before the cell begins.
         """
+        if wall_s is not None and not wall_s > 0:
+            raise Invalid(f"A cell cannot run for {wall_s:g} seconds.", hint="Give a number above 0, or nothing.")
         with self._taking_turns(cancel):
-            if self.thread_id is not None and not self._session.alive:
+            if self.thread_id is not None and not self.alive:
                 self._bring_back(cancel)  # a thread's variables survive the end of its interpreter
             return self._execute(code, wall_s, on_output, log, parent, cancel)
 
@@ -291,7 +298,7 @@ class Notebook:
                 cell = self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel)
                 self._remember(cell)
                 if recorded.ok and not cell.ok:
-                    self._missing.append(_tell_missing(cell, self._session.alive))
+                    self._missing.append(_tell_missing(cell, self.alive))
         except BaseException:
             self._session.reset()  # half of the variables are none: the next cell begins with this again
             raise
@@ -300,12 +307,10 @@ class Notebook:
 
     def complete(self, text: str) -> list[str]:
         """What a name that begins so could be, for a prompt; it leaves no trace in the history or among the names."""
-        names = f"filter(None, (complete({text!r}, i) for i in range(200)))"
-        code = (
-            f"(lambda complete: __import__('sys').stdout.write('\\n'.join({names})))"
-            "(__import__('rlcompleter').Completer(globals()).complete);"
-        )
-        cell = self._session.execute(code, number=len(self.history) + 1, wall_s=COMPLETE_S)
+        if not self.alive:
+            return []
+        code = f"__import__('sys').modules['etude.sessions.kernel'].print_completions({text!r}, {COMPLETE_S})"
+        cell = self._session.execute(code, number=len(self.history) + 1)
         return cell.stdout.split("\n") if cell.ok and cell.stdout else []
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:

@@ -18,26 +18,43 @@ def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> s
     """The cells that worked, after what connects; those that did not are left out, or stand as comments."""
     if failed not in ("omit", "comment"):
         raise Invalid(f"`failed={failed!r}` is not known.", hint="Give 'omit' or 'comment'.")
-    parts = [PREAMBLE]
+    parts, futures = [PREAMBLE], set[str]()
     for cell in cells:
         if cell.ok:
-            parts.append(_as_statements(cell) + "\n")
+            code, found = _without_futures(cell.code.strip("\n"))
+            futures |= found
+            parts.append(_as_statements(code, cell.id) + "\n")
         elif failed == "comment":
             lines = [f"# cell {cell.id} did not run to its end ({cell.outcome})", *cell.code.splitlines()]
             parts.append("\n".join([lines[0], *(f"# {line}".rstrip() for line in lines[1:])]) + "\n")
+    if futures:
+        parts.insert(0, f"from __future__ import {', '.join(sorted(futures))}\n")
     return "\n".join(parts)
 
 
-def _as_statements(cell: Cell) -> str:
-    """The cell as a script can hold it: `await` outside a function, which only a session runs, is wrapped."""
-    code = cell.code.strip("\n")
+def _without_futures(code: str) -> tuple[str, set[str]]:
+    """The code without what it imports from the future, which only the beginning of a file may do; and those names."""
+    lines, found = io.StringIO(code).readlines(), set[str]()
+    for node in ast.parse(code).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            found |= {name.name for name in node.names}
+            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+            # Columns are counted in bytes.
+            before = lines[first].encode()[: node.col_offset].decode()
+            after = lines[last].encode()[node.end_col_offset :].decode()
+            lines[first : last + 1] = [f"{before}pass{after}", *[""] * (last - first)]
+    return "".join(lines), found
+
+
+def _as_statements(code: str, number: int) -> str:
+    """The code of a cell as a script can hold it: `await` outside a function, which only a session runs, is wrapped."""
     try:
         compile(code, "<cell>", "exec", dont_inherit=True)
     except SyntaxError:
         names = sorted(_bound_names(ast.parse(code).body))
         body = f"    global {', '.join(names)}\n" if names else ""
-        call = f"import asyncio\n\nasyncio.run(cell_{cell.id}())"
-        return f"async def cell_{cell.id}():\n{body}{_indented(code)}\n\n\n{call}"
+        call = f"import asyncio\n\nasyncio.run(cell_{number}())"
+        return f"async def cell_{number}():\n{body}{_indented(code)}\n\n\n{call}"
     return code
 
 

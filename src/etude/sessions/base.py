@@ -77,6 +77,17 @@ class Channel:
             return 0
         return max(int(line.split()[1]), 0)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the interpreter has ended."""
+        with self._lock:
+            return self._pidfd < 0 or self._wait_for_end(0)
+
+    def _wait_for_end(self, milliseconds: int) -> bool:
+        end = select.poll()
+        end.register(self._pidfd, select.POLLIN)
+        return bool(end.poll(milliseconds))
+
     def close(self) -> None:
         """End the interpreter and let go of it."""
         import signal
@@ -87,9 +98,7 @@ class Channel:
             if self.proxy is not None:
                 self.proxy.close()
             if self.group is not None:
-                ended = select.poll()
-                ended.register(self._pidfd, select.POLLIN)
-                ended.poll(10_000)  # before it has ended, its group cannot be removed
+                self._wait_for_end(10_000)  # before it has ended, its group cannot be removed
                 self.group.close()
             with self._lock:
                 os.close(self._pidfd)

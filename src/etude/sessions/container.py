@@ -370,7 +370,7 @@ class Container(local.Zygote):
     def _remove(self) -> None:
         with contextlib.suppress(SandboxError):
             self._engine.run("rm", "--force", self.name)
-        if self.alive:
+        if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
 

@@ -54,6 +54,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER =
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _RESERVE = 1 << 30
+_PENDING = 256  # signals and timers that wait; at level 2 all processes of the user share in them
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -302,6 +303,7 @@ def limit(cage: Cage, other_tasks: int = 0) -> None:
         (resource.RLIMIT_FSIZE, cage.scratch),
         (resource.RLIMIT_CPU, cage.cpu_s),
         (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_SIGPENDING, _PENDING),
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
         _, hard = resource.getrlimit(kind)
@@ -373,7 +375,7 @@ _X86 = _Machine(
         utimensat=280, setxattr=188, lsetxattr=189, fsetxattr=190, removexattr=197, lremovexattr=198,
         fremovexattr=199, inotify_init=253, inotify_init1=294, setpriority=141, ioprio_set=251,
         sched_setparam=142, sched_setscheduler=144, sched_setaffinity=203, sched_setattr=314, setsid=112,
-        setpgid=109, connect=42, bind=49, fcntl=72, sync=162, syncfs=306,
+        setpgid=109, connect=42, bind=49, fcntl=72, sync=162, syncfs=306, io_setup=206,
     ),
 )  # fmt: skip
 _ARM = _Machine(
@@ -397,7 +399,7 @@ _ARM = _Machine(
         fchmod=52, fchmodat=53, fchownat=54, fchown=55, fchmodat2=452, utimensat=88, setxattr=5, lsetxattr=6,
         fsetxattr=7, removexattr=14, lremovexattr=15, fremovexattr=16, inotify_init1=26, setpriority=140,
         ioprio_set=30, sched_setparam=118, sched_setscheduler=119, sched_setaffinity=122, sched_setattr=274,
-        setsid=157, setpgid=154, connect=203, bind=200, fcntl=25, sync=81, syncfs=267,
+        setsid=157, setpgid=154, connect=203, bind=200, fcntl=25, sync=81, syncfs=267, io_setup=0,
     ),
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86, "aarch64": _ARM}
@@ -482,7 +484,9 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG1, "is", resource.RLIMIT_CORE), (half, "not", 0))
     if not alone:
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG0, "not", 0))
-        code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", _PR_SET_PDEATHSIG))
+        # The second would hide a session's open files, which are counted.
+        for option in (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE):
+            code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", option))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 

@@ -47,6 +47,8 @@ MAX_END = 8 * INLINE
 MAX_HEAD = 4096
 """Bytes of what a display says of itself."""
 PREVIEW = 16_384
+COMPLETIONS = 200
+"""Names that are offered for the beginning of one."""
 SPIN_S = 100e-6
 SLEEPS = 16
 """Waits that are slept through once one was looked through in vain."""
@@ -264,6 +266,8 @@ class Session:
         os.register_at_fork(after_in_child=self._become_copy)
         sys.stdout, sys.stderr = out, err = Stream(self, b"O", "<stdout>"), Stream(self, b"E", "<stderr>")
         out.other, err.other = err, out
+        # Whoever has caught the output for a while puts these back.
+        sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
         builtins.input = _refuse_input
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
@@ -322,7 +326,9 @@ class Session:
         linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        # Lines as the parser counts them; each ends in a newline, else a traceback points beside the place.
+        lines = io.StringIO(f"{code}\n", newline=None).readlines()
+        linecache.cache[name] = (len(code), None, lines, name)
         expression = _as_expression(code, name)
         if expression is not None:
             return self._evaluate(expression)
@@ -453,17 +459,58 @@ def _shared(blob: Any) -> int:
     return fd
 
 
+def print_completions(text: str, within_s: float) -> None:
+    """Print what a name that begins so could be, one to a line; nothing where that takes longer.
+
+    A copy of the process finds out: to look at a value can run code of its own, which may change something or not end.
+    """
+    assert SESSION is not None  # noqa: S101 - for the type checker
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            import rlcompleter
+
+            sys.stdout = sys.stderr = io.StringIO()
+            complete = rlcompleter.Completer(SESSION.names).complete
+            names = [name for state in range(COMPLETIONS) if (name := complete(text, state))]
+            with open(into, "w", encoding="utf-8") as file:
+                file.write("\n".join(names))
+        finally:
+            os._exit(0)
+    os.close(into)
+    until, found = time.monotonic() + within_s, b""
+    try:
+        while select.select([out], [], [], max(until - time.monotonic(), 0))[0] and (part := os.read(out, 1 << 16)):
+            found += part
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(out)
+    sys.stdout.write(found.decode())
+
+
 def describe_value(value: Any) -> dict[str, Any]:
     """How a value is shown: its text, and where there is a richer form that one as a blob with its media type."""
     for describe in (_table, _chart, _figure) if type(value) not in _SCALARS else ():
-        shown = describe(value)
-        if shown is not None:
-            return shown
+        rich = describe(value)
+        if rich is not None:
+            return rich
     text = repr(value)
-    shown = {"text": text[:PREVIEW], "cut": max(len(text) - PREVIEW, 0), "type": type(value).__name__}
-    if len(text) <= INLINE and _is_plain(value):
-        shown["json"] = value
+    shown = _preview(text) | {"type": type(value).__name__}
+    numpy = sys.modules.get("numpy")
+    plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+    if len(text) <= INLINE and _is_plain(plain):
+        shown["json"] = plain
     return shown
+
+
+def _preview(text: str) -> dict[str, Any]:
+    """The beginning of a text; where that is not all, with a note that says so."""
+    if len(text) <= PREVIEW:
+        return {"text": text}
+    note = f"The text of the value is cut: of {len(text):,} characters {PREVIEW:,} are shown."
+    return {"text": text[:PREVIEW], "note": note}
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -487,7 +534,7 @@ def _table(value: Any) -> dict[str, Any] | None:
         return None
     import pyarrow as pa
 
-    shown = {"text": repr(value)[:PREVIEW], "type": type(value).__name__, "rows": table.num_rows}
+    shown = _preview(repr(value)) | {"type": type(value).__name__, "rows": table.num_rows}
     sink = pa.BufferOutputStream()
     try:
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -547,24 +594,58 @@ def _figure(value: Any) -> dict[str, Any] | None:
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close(figure)
-    return {"text": repr(value)[:PREVIEW], "type": "figure", "media": PNG, "blob": sink.getvalue()}
+    return _preview(repr(value)) | {"type": "figure", "media": PNG, "blob": sink.getvalue()}
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as data: its type, its text, and a traceback of the user's code alone."""
     try:
-        message = str(error)[:PREVIEW]
+        message = _without_middle(str(error))
     except BaseException:
         message = "<the exception has no text: its __str__ failed>"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith("<cell ")]
-    line = next((f.lineno for f in reversed(frames) if f.filename.startswith("<cell ")), None)
+    line = None
     if isinstance(error, SyntaxError) and (error.filename or "").startswith("<cell "):
-        line, frames = error.lineno, []
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
-    lines += traceback.format_exception_only(type(error), error) if message is not None else []
-    shown = {"type": type(error).__name__, "message": message, "traceback": "".join(lines)[:PREVIEW], "line": line}
-    problem = getattr(error, "problem", None)
-    return shown | ({"problem": problem} if isinstance(problem, dict) else {})
+        line = error.lineno
+        if error.text is None and line is not None:  # what is found only after parsing comes without it
+            error.text = linecache.getline(error.filename or "", line)
+    told = traceback.TracebackException.from_exception(error, lookup_lines=False)
+    _keep_own_frames(told)
+    if told.stack and line is None:
+        # Of the cell that ran; the frames below can be in functions of earlier ones.
+        line = [f.lineno for f in told.stack if f.filename == told.stack[0].filename][-1]
+    shown = {
+        "type": type(error).__name__,
+        "message": message,
+        "traceback": _without_middle("".join(told.format())),
+        "line": line,
+    }
+    return shown | ({"problem": error.problem} if isinstance(error, HostError) else {})
+
+
+def _keep_own_frames(error: traceback.TracebackException) -> None:
+    """Leave the frames of cells alone, also in what led to the error; what led to it inside of a library goes."""
+    waiting = [error]
+    while waiting:
+        told = waiting.pop()
+        own = [f for f in told.stack if f.filename.startswith("<cell ")]
+        told.stack = traceback.StackSummary.from_list(own) if own else None  # type: ignore[assignment]
+        for part in ("__cause__", "__context__"):
+            before = getattr(told, part)
+            if before is None:
+                continue
+            if before.stack and not any(f.filename.startswith("<cell ") for f in before.stack):
+                setattr(told, part, None)
+            else:
+                waiting.append(before)
+        waiting += told.exceptions or ()
+
+
+def _without_middle(text: str) -> str:
+    """The text, or where it is long its two ends: the first tells where, the last what."""
+    half = PREVIEW // 2
+    if len(text) <= PREVIEW:
+        return text
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters are cut ...\n{text[-half:]}"
 
 
 def serve(sock: socket.socket) -> None:

@@ -101,7 +101,16 @@ class Zygote:
     @property
     def alive(self) -> bool:
         """Whether it still runs, and answers."""
-        return not self._gone and self._process.poll() is None
+        return not self._gone and self._process.poll() is None and not self._hung_up()
+
+    def _hung_up(self) -> bool:
+        """Whether the server ended, be it that the process that cleans up after it has not yet."""
+        descriptor = self._control.fileno()
+        if descriptor < 0:
+            return True
+        control = select.poll()
+        control.register(descriptor, 0)
+        return bool(control.poll(0))
 
     def fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """A new interpreter."""
@@ -109,9 +118,9 @@ class Zygote:
         try:
             with theirs:
                 pidfd, group = self._request(spec, limits, theirs.fileno())
-        except SandboxError:
-            ours.close()
-            raise
+        except SandboxError as error:
+            with ours:
+                raise _last_words(ours) or error from None
         channel = self._hold(ours, pidfd)
         channel.group = group
         channel.isolation["cgroup"] = group.version if group else None
@@ -202,8 +211,24 @@ def _await_ready(channel: Channel) -> socket.socket | None:
     channel.sock.settimeout(None)
     if kind != b"R"[0]:
         _close_both(channel, listener)
-        raise SandboxError(f"A session could not be confined: {body.decode(errors='replace')}.", hint="Try again.")
+        raise _not_confined(body)
     return listener
+
+
+def _last_words(sock: socket.socket) -> SandboxError | None:
+    """Why a session ended before the server could hand it out, where it has said so."""
+    sock.setblocking(False)
+    try:
+        kind, body, fds = _first_frame(sock)
+    except OSError:
+        return None
+    for fd in fds:
+        os.close(fd)
+    return _not_confined(body) if kind == b"F"[0] else None
+
+
+def _not_confined(why: bytes) -> SandboxError:
+    return SandboxError(f"A session could not be confined: {why.decode(errors='replace')}.", hint="Try again.")
 
 
 def _close_both(channel: Channel, listener: socket.socket | None) -> None:
@@ -283,13 +308,19 @@ class LocalProvider(Provider):
         """A fresh interpreter: one that was made ready for such a session before, else forked now."""
         key = _kind(spec, limits)
         while (channel := self._take(key)) is not None:
-            if channel.pid:
+            if self._is_served(spec) and not channel.ended:
                 self._refill(spec, limits)
                 return channel
             channel.close()
         channel = self._fork(spec, limits)
         self._refill(spec, limits)
         return channel
+
+    def _is_served(self, spec: SandboxSpec) -> bool:
+        """Whether the fork server runs. Where it has ended, its sessions are about to."""
+        with self._lock:
+            found = self._zygotes.get(spec.key())
+        return found is not None and found.alive
 
     def _take(self, key: tuple[Any, ...]) -> Channel | None:
         with self._lock:

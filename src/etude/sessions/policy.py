@@ -70,7 +70,8 @@ def _complaints(node: ast.AST, policy: Policy) -> Iterator[tuple[str, str]]:
             if _is_below(module, policy.imports) or any(f in policy.imports for f in full):
                 yield f"`from {module} import ...`", data
         case ast.Call(func=func) if _name(func) in policy.calls:
-            yield f"`{_name(func)}()`", "A session runs Python alone."
+            absent = "Nobody is at the keyboard: put the value into the code."
+            yield f"`{_name(func)}()`", absent if _name(func) == "input" else "A session runs Python alone."
         case ast.Call(func=func, args=args, keywords=keywords) if _name(func) in ("open", "io.open"):
             if not policy.write_outside and _writes_outside(args, keywords):
                 yield (

@@ -44,6 +44,7 @@ HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
 MAX_METADATA = 32 << 20
 """Bytes by which a table may describe its batches: read, they take many times that."""
+_TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
 _ANCILLARY = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
@@ -96,7 +97,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether the interpreter with its variables is still there."""
-        return self._channel is not None
+        return self._channel is not None and not self._channel.ended
 
     @property
     def isolation(self) -> dict[str, Any]:
@@ -104,6 +105,8 @@ class Session:
         return self._isolation
 
     def _opened(self) -> Channel:
+        if self._fresh and not self.alive:
+            self._drop()  # one that ended before its first cell took nothing with it: another is as good
         if self._channel is None:
             if self._closed:
                 raise SandboxError("The session is closed.", hint="Open another one.")
@@ -132,20 +135,21 @@ class Session:
         with self._lock, contextlib.ExitStack() as stack:
             self._cells = number = number or self._cells + 1
             run = _Run(number, code, self.limits.output, on_output, self._opened_frames)
+            wall_s = wall_s or self.limits.wall_s
             started = time.perf_counter()
             proxy = self._opened().proxy
             self._interrupted, self._running = False, True
             try:
                 if cancel is not None:
                     stack.enter_context(cancel.stopping(self.interrupt))
-                outcome = self._drive(run, wall_s or self.limits.wall_s)
+                outcome = self._drive(run, wall_s)
             except _ListenerFailed as failed:
                 raise failed.__cause__ or failed from None
             finally:
                 self._running = False
             for news in proxy.take_news() if proxy is not None else ():
                 run.note(news)
-            cell = run.cell(outcome, (time.perf_counter() - started) * 1000)
+            cell = run.cell(outcome, (time.perf_counter() - started) * 1000, wall_s)
             self.history.append(cell)
             if cell.display:
                 let_go_of_displays(self.history)
@@ -159,6 +163,9 @@ class Session:
             request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
         stop = _Stop(time.monotonic() + wall_s)
         try:
+            if channel.ended:
+                run.came_too_late = True
+                raise wire.Closed
             _send(channel.sock, request, stop.deadline)
             while True:
                 now = time.monotonic()
@@ -186,7 +193,8 @@ class Session:
             return "ok"
         if stopping is not None:
             return stopping
-        return "interrupted" if self._interrupted and run.error_type == "KeyboardInterrupt" else "error"
+        # Libraries make errors of their own of an interrupt.
+        return "interrupted" if self._interrupted else "error"
 
     def _answer(self, channel: Channel, payload: bytes, deadline: float) -> None:
         request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
@@ -325,6 +333,8 @@ class _Run:
         self._frames = frames
         self.code = code
         self.end: dict[str, Any] = {}
+        self.came_too_late = False
+        """Whether the session had ended before the cell began."""
         self._cap = cap
         self._on_output = on_output
         self._text: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -333,10 +343,6 @@ class _Run:
         self._displays: list[Display] = []
         self._shared = 0
         self._notes: list[str] = []
-
-    @property
-    def error_type(self) -> str:
-        return str((self.end.get("error") or {}).get("type", ""))
 
     def note(self, text: str) -> None:
         self._notes.append(text)
@@ -401,10 +407,12 @@ class _Run:
         self.end = end
         return True
 
-    def cell(self, outcome: Outcome, elapsed_ms: float) -> Cell:
+    def cell(self, outcome: Outcome, elapsed_ms: float, wall_s: float) -> Cell:
         if self._cut:
             self.note(f"{self._cut:,} bytes of output were cut; {self._cap:,} are kept.")
-        shown, error = self.end.get("value") or {}, self.end.get("error")
+        shown, error = self.end.get("value") or {}, self._error(outcome, wall_s)
+        if outcome == "timeout" and error is not None and error["type"] != "Timeout":
+            self.note(_TIMEOUT.format(wall_s))
         if isinstance(shown.get("note"), str):
             self.note(shown["note"][:500])
         return Cell(
@@ -416,10 +424,32 @@ class _Run:
             value=self._value(shown),
             text=str(shown.get("text", "")),
             display=tuple(self._displays),
-            error=_as_error(error) if error else _default_error(outcome),
+            error=error,
             elapsed_ms=elapsed_ms,
             notes=tuple(self._notes),
         )
+
+    def _error(self, outcome: Outcome, wall_s: float) -> dict[str, Any] | None:
+        said = self.end.get("error")
+        error = _as_error(said) if said else None
+        if outcome == "timeout" and (error is None or error["type"] == "KeyboardInterrupt"):
+            kind, message = "Timeout", _TIMEOUT.format(wall_s)
+        elif error is not None or outcome not in ("interrupted", "killed"):
+            return error
+        elif outcome == "interrupted":
+            kind, message = "KeyboardInterrupt", "The cell did not heed the interrupt."
+        elif self.came_too_late:
+            kind, message = "SessionDied", "The session had ended before the cell began."
+        else:
+            kind = "SessionDied"
+            message = "The session ended while the cell ran: most likely it passed a limit of memory or files."
+        where = error or {"traceback": "", "line": None}
+        lines = where["traceback"].removesuffix("KeyboardInterrupt\n")
+        return where | {
+            "type": kind,
+            "message": message,
+            "traceback": f"{lines}{kind}: {message}\n" if lines else "",
+        }
 
     def _value(self, shown: dict[str, Any]) -> Any:
         if "json" in shown:
@@ -528,14 +558,3 @@ def _is_compressed(message: Any) -> bool:
             return False
         batch = follow(data)
     return bool(field(batch, 3))
-
-
-def _default_error(outcome: Outcome) -> dict[str, Any] | None:
-    texts = {
-        "timeout": ("Timeout", "The cell passed its time limit and was stopped."),
-        "killed": ("SessionDied", "The session ended while the cell ran: most likely it passed a limit of memory."),
-    }
-    if outcome not in texts:
-        return None
-    kind, message = texts[outcome]
-    return {"type": kind, "message": message, "traceback": "", "line": None}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -343,25 +344,41 @@ class Zygote:
 
 def _count_bytes(folder: str, pid: int, enough: int) -> int:
     """Level 2, where no mount bounds it: what a session's files take, those deleted but still open included."""
-    total, folders = 0, [folder]
-    while folders and total <= enough:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                # A name takes room too: without its share, a million empty files would count for nothing.
-                total += max(entry.stat(follow_symlinks=False).st_blocks * 512, 4096)
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                if total > enough:
-                    break
-    processes = [pid]
+    total, seen, processes = _count_named(folder, enough), set[tuple[int, int]](), [pid]
+    # Whatever can be gone by now is passed over alone: else one that comes and goes would hide what follows it.
     while processes and total <= enough:
         process = processes.pop()
         with contextlib.suppress(OSError):
             processes += _children(process)
             for name in os.listdir(f"/proc/{process}/fd"):
-                found = os.stat(f"/proc/{process}/fd/{name}")
-                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                    total += found.st_blocks * 512
+                with contextlib.suppress(OSError):
+                    found = os.stat(f"/proc/{process}/fd/{name}")
+                    file = found.st_dev, found.st_ino
+                    if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and file not in seen:
+                        seen.add(file)
+                        total += found.st_blocks * 512
+    return total
+
+
+def _count_named(folder: str, enough: int) -> int:
+    """What the files in a folder take; more than enough where that cannot be told."""
+    total, folders = 0, [folder]
+    while folders and total <= enough:
+        path = folders.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        # A name takes room too: without its share, a million empty files would count for nothing.
+                        total += max(entry.stat(follow_symlinks=False).st_blocks * 512, 4096)
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                    if total > enough:
+                        break
+        except OSError as error:
+            # One that can be filled but not be listed, or that lies too deep for a path, is there to hide something.
+            if error.errno == errno.ENAMETOOLONG or os.access(path, os.W_OK | os.X_OK):
+                return enough + 1
     return total
 
 
@@ -388,7 +405,7 @@ def _remove(folder: str) -> None:
 def _children(pid: int | str = "self") -> list[int]:
     found = []
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
             found += [int(p) for p in file.read().split()]
     return found
 
