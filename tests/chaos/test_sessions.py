@@ -124,8 +124,9 @@ def number_of(run: Run) -> int:
 
 
 def mounted() -> list[str]:
-    """What is mounted here, but for containers, which other tests start and end meanwhile."""
-    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "/containers/" not in line]
+    """What is mounted here, but for containers and networks, which other tests make and remove meanwhile."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if not any(others in line for others in ("/containers/", "/netns"))]
 
 
 def test_anything_can_be_killed(tmp_path: Path) -> None:
