@@ -328,7 +328,7 @@ def test_another_process_can_request_a_pause(app: App, shop: Path):
         run_id = app.desk.open(str(shop), "Go.", model=Scripted([python("1"), answer_late], name="remote-pause"))
         app.desk.start(run_id)
         for entry in app.desk.follow(run_id, timeout=240):
-            if entry.event.type == "step.started" and entry.event.kind == "python":
+            if entry.event.type == "step.started" and entry.event.kind == "tool":
                 other.desk.pause(run_id)
         assert app.store.run(run_id).status == "paused"
 

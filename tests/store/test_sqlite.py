@@ -304,3 +304,23 @@ while True:
             assert set(whole.values()) <= {1, 3}
             assert all(whole[run_id] == 3 for run_id in said if len(run_id) == 30)
             assert all(len(store.entries(run_id)) == seq for run_id, seq in list(whole.items())[:20])
+
+
+def test_the_lock_of_a_new_worker_is_not_removed_for_an_old_one_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(tmp_path / "runs.sqlite") as store, SqliteStore(tmp_path / "runs.sqlite") as other:
+        path = tmp_path / "runs.sqlite.w" / store.worker_id
+        lock = fcntl.flock
+
+        def lock_late(fd: int, how: int) -> None:
+            monkeypatch.setattr(fcntl, "flock", lock)
+            path.unlink()  # by a third one, after which its owner made it anew
+            path.touch()
+            lock(fd, how)
+
+        store.close()
+        path.touch()
+        monkeypatch.setattr(fcntl, "flock", lock_late)
+        other.recover()
+        assert path.exists()

@@ -232,7 +232,8 @@ def _is_free(path: Path, remove: bool = False) -> bool:
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if remove:
+        # What was locked may be removed already, and a new one have its name.
+        if remove and _is_at(fd, path):
             path.unlink(missing_ok=True)
     except BlockingIOError:
         return False
