@@ -43,6 +43,8 @@ SHORT_S = 0.005
 PASSED_S = 0.005
 AHEAD = 5
 """So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
+GATHER_S = 0.002
+"""How long an end is kept for others that are about to come: one commit is enough for all."""
 
 
 class Worker:
@@ -192,6 +194,7 @@ class Worker:
         unsure = False
         while not self._stopped.is_set() or finished or self._ended:
             self._bell.clear()
+            self._gather()
             with self._lock:
                 finished += self._ended
                 self._ended = []
@@ -220,6 +223,16 @@ class Worker:
                 finished = self._recover(finished, error)
                 if self._stopped.wait(LOOK_S):
                     return
+
+    def _gather(self) -> None:
+        """Where some steps have ended, let those end, too, that began with them and are as short."""
+        until = time.monotonic() + GATHER_S
+        while (now := time.monotonic()) < until and self._step_s < GATHER_S:
+            with self._lock:
+                young = [r for r in self._running.values() if now - r.began < SHORT_S]
+                if not 0 < len(self._ended) < len(young):
+                    return
+            time.sleep(GATHER_S / 8)
 
     def _rest(self, can_claim: bool) -> None:
         """Wait for a ring, or until something is due. Not for long: a ring that was lost costs no more than a look."""
