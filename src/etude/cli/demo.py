@@ -164,7 +164,7 @@ def _attack(app: App) -> None:
     try:
         app.sql(NAME, ATTACK)
     except Refused as refusal:
-        sys.stdout.write(f"refused (line {refusal.details['line']}, column {refusal.details['column']}): {refusal}\n")
+        sys.stdout.write(f"{refusal} (line {refusal.details['line']}, column {refusal.details['column']})\n")
 
 
 def _say(text: str) -> None:
