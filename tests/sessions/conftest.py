@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etude.sessions import local, session
+from etude.sessions import check, local, session
 from etude.sessions.local import LocalProvider
 
 
@@ -28,6 +28,7 @@ def fairly_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `patient`, where one that is deaf has to be waited for."""
     monkeypatch.setattr(session, "LOOK_S", 2.0)
     monkeypatch.setattr(session, "GRACE_S", 3.0)
+    monkeypatch.setattr(check, "LATE_S", 120.0)
 
 
 @pytest.fixture(scope="module")

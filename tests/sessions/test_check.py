@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etude.entities import SessionLimits
-from etude.sessions import isolation
+from etude.sessions import check, isolation
 from etude.sessions.base import Channel, Provider, SandboxSpec
 from etude.sessions.check import CHECKS, check_sandbox
 from etude.sessions.local import LocalProvider
@@ -21,10 +21,10 @@ from etude.sessions.session import Session
 LEVEL = isolation.probe()[0]
 RUN = """
 import dataclasses, json
-from etude.sessions import session
+from etude.sessions import check, session
 from etude.sessions.check import check_sandbox
 from etude.sessions.local import LocalProvider
-session.LOOK_S, session.GRACE_S = 2.0, 3.0  # as `fairly_patient`
+session.LOOK_S, session.GRACE_S, check.LATE_S = 2.0, 3.0, 120.0  # as `fairly_patient`
 provider = LocalProvider(max_level=2)
 for result in check_sandbox(provider):
     print(json.dumps(dataclasses.asdict(result)), flush=True)
@@ -102,3 +102,15 @@ def test_a_provider_that_gives_too_little_fails(monkeypatch: pytest.MonkeyPatch)
     (result,) = check_sandbox(provider)
     assert not result.ok and "too low" in result.detail
     provider.close()
+
+
+@pytest.mark.skipif(LEVEL < 2, reason="this machine does not allow level 2")
+@pytest.mark.parametrize(("name", "why"), [("interrupt", "an interrupt took"), ("timeout", "a deaf cell ended after")])
+@pytest.mark.usefixtures("fairly_patient")
+def test_a_provider_that_ends_cells_late_fails(
+    provider: LocalProvider, name: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "LATE_S", -3.0)  # as if each had taken longer
+    monkeypatch.setattr(check, "CHECKS", {name: CHECKS[name]})
+    (result,) = check_sandbox(provider)
+    assert not result.ok and why in result.detail, result
