@@ -12,7 +12,7 @@ from bench.figure import Figure
 from etude.app import App
 from etude.entities import Budget
 from etude.events import Entry
-from etude.models.scripted import Call, Line, Scripted
+from etude.models.scripted import Line, Scripted, ScriptedCall
 from etude.sample import write_shop
 
 STEPS = 200
@@ -38,7 +38,7 @@ def measure() -> list[Figure]:
 
 def _ask(app: App, shop: Path, count: int) -> tuple[float, float]:
     """Median seconds of a turn with its call, and of the query in it alone."""
-    line = Line(calls=(Call(name="execute_sql", arguments={"dataset": "shop", "query": QUERY}),))
+    line = Line(calls=(ScriptedCall(name="execute_sql", arguments={"dataset": "shop", "query": QUERY}),))
     model = Scripted([line] * count + [Line(text="Done.")], name=f"bench-{count}")
     turns: list[float] = []
 

@@ -18,14 +18,14 @@ from typing import Any, ClassVar
 
 from bench.figure import Figure
 from bench.queue import postgres
-from etude.agents.base import Context, Item, Kind, Step
+from etude.agents.base import InboxItem, Kind, StepContext, StepResult
 from etude.agents.worker import Worker
 from etude.entities import Entity
 from etude.store.action import Claim, Finish, NewAction
+from etude.store.agents import AgentStore
 from etude.store.base import Store
 from etude.store.postgres import PostgresStore
 from etude.store.queue import Queue
-from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 
 INTERRUPTS = 30
@@ -61,24 +61,24 @@ class Busy(Kind[Entity]):
     heard: ClassVar[list[float]] = []
     entered: ClassVar[threading.Semaphore] = threading.Semaphore(0)
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         self.heard += [time.time() - item.body for item in inbox if item.kind == "guidance"][-1:]
         self.entered.release()
         ctx.sleep(60)
-        return Step()
+        return StepResult()
 
 
 SENDER = """
 import sys, time
 from etude.store.postgres import PostgresStore
 from etude.store.queue import Queue
-from etude.store.roster import Roster
+from etude.store.agents import AgentStore
 from etude.store.sqlite import SqliteStore
 place = sys.argv[1]
-roster = Roster(Queue((PostgresStore if place.startswith("postgresql") else SqliteStore)(place)))
+agent_store = AgentStore(Queue((PostgresStore if place.startswith("postgresql") else SqliteStore)(place)))
 print("ready", flush=True)
 for _ in sys.stdin:
-    roster.interrupt("busy", time.time())
+    agent_store.interrupt("busy", time.time())
     print("sent", flush=True)
 """
 
@@ -88,7 +88,7 @@ def measure_interrupt(place: str) -> tuple[float, float]:
     with ExitStack() as stack:
         store = stack.enter_context(open_at(place))
         queue = stack.enter_context(closing(Queue(store)))
-        roster = Roster(queue)
+        agent_store = AgentStore(queue)
         stack.enter_context(Worker(SimpleNamespace(store=store), queue, kinds={"busy": Busy}))
         sender = subprocess.Popen(
             [sys.executable, "-c", SENDER, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -96,11 +96,11 @@ def measure_interrupt(place: str) -> tuple[float, float]:
         stack.callback(lambda: (sender.kill(), sender.communicate()))
         assert sender.stdin is not None and sender.stdout is not None
         sender.stdout.readline()
-        roster.create("busy", "busy", {})
+        agent_store.create("busy", "busy", {})
         Busy.entered.acquire()
 
         def say_here() -> None:
-            roster.interrupt("busy", time.time())
+            agent_store.interrupt("busy", time.time())
 
         def say_there() -> None:
             assert sender.stdin is not None and sender.stdout is not None
@@ -116,7 +116,7 @@ def measure_interrupt(place: str) -> tuple[float, float]:
                 say()
                 Busy.entered.acquire()
             found.append(statistics.median(Busy.heard) * 1e3)
-        roster.destroy("busy", grace=0)
+        agent_store.destroy("busy", grace=0)
     return found[0], found[1]
 
 
@@ -147,10 +147,10 @@ class Note(Kind[Entity]):
 
     started: ClassVar[list[float]] = []
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         assert len(state["memory"]) == 4000
         self.started.append(time.monotonic())
-        return Step()
+        return StepResult()
 
 
 def restore(place: str) -> tuple[float, float]:

@@ -33,7 +33,7 @@ OURS = """
 import sys, tempfile, etude
 from pathlib import Path
 from etude.app import App
-from etude.catalog.profile import profile_source
+from etude.catalog.measure.profile import profile_source
 with tempfile.TemporaryDirectory(prefix="etude-bench-") as home, App(home=Path(home)) as app:
     assert not [t for t in profile_source(etude.connect(sys.argv[1], app=app)).tables if t.error]
 """
@@ -107,7 +107,7 @@ def _touch(column: Sequence[str]) -> str:
 
 def _profiler(app: App, source: Path, tables: Sequence[str] | None = None) -> Callable[[], object]:
     import etude
-    from etude.catalog.profile import profile_source
+    from etude.catalog.measure.profile import profile_source
 
     db = etude.connect(source, app=app)
     return lambda: profile_source(db, tables)

@@ -162,7 +162,7 @@ def measure_throughput(create: dict[str, Callable[[], str]]) -> dict[str, float]
 SLEEPER = """
 import os, sys, threading, time
 from types import SimpleNamespace
-from etude.agents.base import Kind, Step
+from etude.agents.base import Kind, StepResult
 from etude.agents.worker import Worker
 from etude.store.postgres import PostgresStore
 from etude.store.sqlite import SqliteStore

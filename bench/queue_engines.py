@@ -83,14 +83,14 @@ class Etude:
     def work(self) -> None:
         from types import SimpleNamespace
 
-        from etude.agents.base import Context, Item, Kind, Step
+        from etude.agents.base import InboxItem, Kind, StepContext, StepResult
         from etude.agents.worker import Worker
         from etude.entities import Entity
 
         class Note(Kind[Entity]):
-            def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+            def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
                 started(inbox[0].body)
-                return Step()
+                return StepResult()
 
         say("ready")
         Worker(SimpleNamespace(store=self.store), self.queue, slots=SLOTS, kinds={"note": Note}).start()

@@ -13,22 +13,22 @@ from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
 from etude.result import Result, no_rows
-from etude.runtime.query import Ledger, Query, run_query
+from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
-from etude.sources.pool import Answer, EngineLimits, Pool
-from etude.sources.source import Begun, Source, check_name, find_kind, local_path, name_for, resolve_url
+from etude.sources.pool import EngineLimits, Pool, ResultStream
+from etude.sources.source import Source, StartedQuery, check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
     from etude.agents.control import Agents
-    from etude.catalog.annotations import Annotations
     from etude.catalog.model import SourceProfile
+    from etude.catalog.storage.annotations import Annotations
     from etude.catalog.workflow import Cataloger
-    from etude.desk import Desk
     from etude.entities import Budget
     from etude.events import Entry
     from etude.models.base import Model
-    from etude.runtime.answer import Answer as Answered
+    from etude.runs import Runs
+    from etude.runtime.answer import Answer
     from etude.runtime.control import Control
     from etude.runtime.notebook import Notebook
     from etude.sessions.base import Provider
@@ -99,7 +99,7 @@ class App:
             if "agents" in each.__dict__:
                 each.agents.queue.close()
         for each in self.views():
-            each.desk.close()
+            each.runs.close()
         if "sandbox" in self.__dict__:
             self.sandbox.close()
         self.pool.close()
@@ -211,30 +211,30 @@ class App:
 
     def profile(self, source: str | Source) -> SourceProfile:
         """What a source holds by its own data: known from a catalog or an earlier call, or measured now."""
-        from etude.catalog.profiles import get_profile
+        from etude.catalog.storage.profiles import get_profile
 
         return get_profile(self, self.source(source))
 
     def known_profile(self, source: str | Source) -> SourceProfile | None:
         """The profile of a source where it is known already; nothing is measured."""
-        from etude.catalog.profiles import find_profile
+        from etude.catalog.storage.profiles import find_profile
 
         return find_profile(self, self.source(source))
 
     def _find_sizes(self, source: Source) -> Mapping[str, Size]:
-        from etude.catalog.profiles import find_sizes
+        from etude.catalog.storage.profiles import find_sizes
 
         return find_sizes(self, source)
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
         """What people say of the tables of a source: descriptions, owners and tags."""
-        from etude.catalog.profiles import get_annotations
+        from etude.catalog.storage.profiles import get_annotations
 
         return get_annotations(self, self.source(source)).model_dump(mode="json", exclude_unset=True)
 
     def annotate(self, source: str | Source, said: Annotations) -> None:
         """Add what somebody says of the tables of a source."""
-        from etude.catalog.profiles import put_annotations
+        from etude.catalog.storage.profiles import put_annotations
 
         put_annotations(self, self.source(source), said)
 
@@ -256,7 +256,7 @@ class App:
         spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id)
         return self._run(opened, spec, others or {}, record, on_progress)
 
-    def begin_sql(self, source: str, query: str, limits: Limits) -> tuple[Begun, Callable[[], Result]] | None:
+    def begin_sql(self, source: str, query: str, limits: Limits) -> tuple[StartedQuery, Callable[[], Result]] | None:
         """A query, not recorded, that an idle engine has been given, and how to have its result once it is there.
 
         None where something would have to be waited for already: a source that is not of the settings, a join with
@@ -314,12 +314,12 @@ class App:
         on_progress: Progress | None,
     ) -> Result:
         recorded = self.settings.record if record is None else record
-        ledger = Ledger(self.store, self.objects) if recorded else None
+        storage = RunStorage(self.store, self.objects) if recorded else None
 
-        def ask(describe: bool) -> Answer:
+        def ask(describe: bool) -> ResultStream:
             return self._ask(source, query.sql, others, query.limits, describe, on_progress)
 
-        return run_query(query, ask, ledger, self.scratch)
+        return run_query(query, ask, storage, self.scratch)
 
     def _ask(
         self,
@@ -329,7 +329,7 @@ class App:
         limits: Limits,
         describe: bool,
         on_progress: Progress | None = None,
-    ) -> Answer:
+    ) -> ResultStream:
         joined = self._joined(source, sql, others)
         if not joined:
             return source.query(sql, limits, describe, on_progress)
@@ -357,16 +357,16 @@ class App:
 
     def views(self) -> list[App]:
         """This app and its tenants', as far as questions were asked of them."""
-        return [each for each in (self, *self._views.values()) if "desk" in each.__dict__]
+        return [each for each in (self, *self._views.values()) if "runs" in each.__dict__]
 
     # -- questions
 
     @made_once
-    def desk(self) -> Desk:
+    def runs(self) -> Runs:
         """Where questions are worked at."""
-        from etude.desk import Desk
+        from etude.runs import Runs
 
-        return Desk(self)
+        return Runs(self)
 
     def ask(
         self,
@@ -378,9 +378,9 @@ class App:
         budget: Budget | None = None,
         on_entry: Callable[[Entry], None] | None = None,
         control: Control | None = None,
-    ) -> Answered:
+    ) -> Answer:
         """Have a question answered; `on_entry` sees what happens as it does. `SQL:` and `PYTHON:` run as they are."""
-        return self.desk.ask(
+        return self.runs.ask(
             source, question, model=model, thread_id=thread_id, budget=budget, on_entry=on_entry, control=control
         )
 
@@ -429,20 +429,20 @@ class App:
         record, but not their results.
         `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
         """
-        from etude.runtime.broker import Access
+        from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
         from etude.sessions.base import SandboxSpec
         from etude.sessions.policy import CONNECTING, Policy
         from etude.sessions.session import Broker, Session
 
         recorded = self.settings.record if record is None else record
-        ledger = Ledger(self.store, self.objects) if recorded else None
+        storage = RunStorage(self.store, self.objects) if recorded else None
         access = None
         if source is not None:
             opened, joined = self.source(source), dict(others or {})
             self.pool.warm()
             opened.mount()
-            access = Access(
+            access = SourceAccess(
                 opened.name,
                 lambda sql, asked: (
                     opened.query(sql, asked, recorded) if alone else self._ask(opened, sql, joined, asked, recorded)
@@ -461,7 +461,7 @@ class App:
         chosen = Policy() if policy == "default" else policy
         if policy == "default" and places:
             chosen = Policy(imports=Policy().imports - CONNECTING)
-        return Notebook(open_session, access, ledger, chosen, thread_id, seed)
+        return Notebook(open_session, access, storage, chosen, thread_id, seed)
 
     # -- results
 

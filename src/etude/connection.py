@@ -53,8 +53,8 @@ def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
     """Answer the question that a run waits with, and go on with it."""
     own = app or App()
     try:
-        own.desk.answer(run_id, text)
-        return own.desk.answer_of(own.desk.work(run_id)).require()
+        own.runs.answer(run_id, text)
+        return own.runs.answer_of(own.runs.work(run_id)).require()
     finally:
         if app is None:
             own.close()

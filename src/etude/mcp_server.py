@@ -28,8 +28,8 @@ from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
 from etude.result import Result, json_value
 from etude.runtime.notebook import CELL
+from etude.store.agents import AgentInfo, AgentStep
 from etude.store.identity import Report, Role
-from etude.store.roster import AgentInfo, AgentStep
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -53,7 +53,7 @@ AgentId = Annotated[str, Field(max_length=128, description="The id of an agent."
 Guidance = Annotated[str | dict[str, Any] | None, Field(description="Text or an object.")]
 
 
-class Rows(Entity):
+class RowsResult(Entity):
     """Rows of a result; `row_count` counts all, `rows` holds the first."""
 
     columns: list[ResultColumn]
@@ -85,7 +85,7 @@ class RunResult(Entity):
     question: str = ""
     choices: list[str] = []
     code: str = ""
-    result: Rows | None = None
+    result: RowsResult | None = None
     unverified: list[str] = []
     error: dict[str, Any] | None = None
     next: str = ""
@@ -126,7 +126,7 @@ class AgentView(Entity):
 
 
 @dataclass(frozen=True)
-class Guest:
+class McpCaller:
     """Who calls a tool: their etude, and what they may."""
 
     app: App
@@ -141,7 +141,7 @@ class Guest:
     """Whose day counts what the guest's agents use."""
 
 
-FindGuest = Callable[[Context[Any, Any]], Guest]
+FindGuest = Callable[[Context[Any, Any]], McpCaller]
 
 
 def create_mcp(find_guest: FindGuest) -> MCPServer[Any]:
@@ -165,9 +165,9 @@ def create_mcp(find_guest: FindGuest) -> MCPServer[Any]:
 def _as_tool(work: Callable[..., Any], role: Role, find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> Any:
     async def call(ctx: Context[Any, Any], **arguments: Any) -> Any:
         def do() -> Any:
-            guest = find_guest(ctx)
-            guest.require(role)
-            return work(guest, **arguments)
+            caller = find_guest(ctx)
+            caller.require(role)
+            return work(caller, **arguments)
 
         try:
             return await anyio.to_thread.run_sync(do, limiter=limiter)
@@ -189,7 +189,7 @@ def _as_tool(work: Callable[..., Any], role: Role, find_guest: FindGuest, limite
 
 
 def python(
-    guest: Guest,
+    caller: McpCaller,
     code: Annotated[str, Field(min_length=1, max_length=TEXT)],
     dataset: Dataset = None,
     thread_id: ThreadId = None,
@@ -200,94 +200,94 @@ def python(
     `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
     Pass `thread_id` of the result to the next call to go on where this one ended.
     """
-    app, name = guest.app, guest.app.dataset(dataset)
-    guest.begin()
+    app, name = caller.app, caller.app.dataset(dataset)
+    caller.begin()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
-    run_id = app.desk.start_code("python", name, code, app.settings.limits, thread.id)
-    guest.own(run_id)
+    run_id = app.runs.start_code("python", name, code, app.settings.limits, thread.id)
+    caller.own(run_id)
     run = _wait(app, run_id, timeout_s)
     if run.status not in ENDED:
-        app.desk.cancel(run_id)
+        app.runs.cancel(run_id)
         run = _wait(app, run_id, 10)
     return _cell_of(app, run, thread.id)
 
 
 def sql(
-    guest: Guest,
+    caller: McpCaller,
     query: Annotated[str, Field(min_length=1, max_length=TEXT)],
     dataset: Dataset = None,
     limit: Annotated[int, Field(ge=1, le=10_000, description="rows in the answer")] = ROWS,
-) -> Rows:
+) -> RowsResult:
     """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
-    guest.begin()
-    return _rows_of(guest.app.sql(guest.app.dataset(dataset), query), limit)
+    caller.begin()
+    return _rows_of(caller.app.sql(caller.app.dataset(dataset), query), limit)
 
 
 def ask(
-    guest: Guest,
+    caller: McpCaller,
     question: Annotated[str, Field(min_length=1, max_length=TEXT)],
     dataset: Dataset = None,
     thread_id: ThreadId = None,
     wait_s: Annotated[float, Field(ge=0, le=300, description="how long to wait for the answer")] = 50,
 ) -> RunResult:
     """Have etude's own agent answer a question in words. Where it takes longer, call `wait_run`."""
-    app = guest.app
-    guest.begin()
+    app = caller.app
+    caller.begin()
     if thread_id is not None:
         app.store.thread(thread_id)
     known = app.sources()
     source = app.dataset(dataset) if dataset is not None or len(known) == 1 else None
-    run_id = app.desk.open(source, question, thread_id=thread_id)
-    guest.own(run_id)
-    app.desk.start(run_id)
+    run_id = app.runs.open(source, question, thread_id=thread_id)
+    caller.own(run_id)
+    app.runs.start(run_id)
     return _run_of(app, _wait(app, run_id, wait_s))
 
 
-def get_run(guest: Guest, run_id: str) -> RunResult:
+def get_run(caller: McpCaller, run_id: str) -> RunResult:
     """A run as far as it is."""
-    return _run_of(guest.app, guest.app.store.run(run_id))
+    return _run_of(caller.app, caller.app.store.run(run_id))
 
 
-def wait_run(guest: Guest, run_id: str, timeout_s: Annotated[float, Field(ge=0, le=300)] = 50) -> RunResult:
+def wait_run(caller: McpCaller, run_id: str, timeout_s: Annotated[float, Field(ge=0, le=300)] = 50) -> RunResult:
     """Wait until a run ends, asks something or is paused, but no longer than `timeout_s`."""
-    return _run_of(guest.app, _wait(guest.app, run_id, timeout_s))
+    return _run_of(caller.app, _wait(caller.app, run_id, timeout_s))
 
 
-def cancel_run(guest: Guest, run_id: str) -> RunResult:
+def cancel_run(caller: McpCaller, run_id: str) -> RunResult:
     """End a run at once."""
-    guest.app.desk.cancel(run_id)
-    return _run_of(guest.app, _wait(guest.app, run_id, 5))
+    caller.app.runs.cancel(run_id)
+    return _run_of(caller.app, _wait(caller.app, run_id, 5))
 
 
 def answer_run(
-    guest: Guest,
+    caller: McpCaller,
     run_id: str,
     text: Annotated[str, Field(min_length=1, max_length=TEXT)],
     wait_s: Annotated[float, Field(ge=0, le=300)] = 50,
 ) -> RunResult:
     """Answer what a waiting run asked, in the person's words; it goes on."""
-    app = guest.app
-    guest.begin()
-    app.desk.answer(run_id, text)
+    app = caller.app
+    caller.begin()
+    app.runs.answer(run_id, text)
     seq = app.store.run(run_id).seq
-    guest.own(run_id)
-    app.desk.start(run_id)
+    caller.own(run_id)
+    app.runs.start(run_id)
     return _run_of(app, _wait(app, run_id, wait_s, beyond=seq))
 
 
-def list_datasets(guest: Guest) -> Datasets:
+def list_datasets(caller: McpCaller) -> Datasets:
     """The datasets that can be asked."""
-    app = guest.app
+    app = caller.app
     return Datasets(datasets=[DatasetEntry(name=n, kind=app.source(n).kind) for n in app.sources()])
 
 
-def describe_dataset(guest: Guest, dataset: Dataset = None) -> Catalog:
+def describe_dataset(caller: McpCaller, dataset: Dataset = None) -> Catalog:
     """Tables, columns, types, keys and row counts of a dataset."""
-    return guest.app.catalog(guest.app.dataset(dataset))
+    return caller.app.catalog(caller.app.dataset(dataset))
 
 
 def log(
-    guest: Guest,
+    caller: McpCaller,
     text: Annotated[str, Field(min_length=1, max_length=TEXT, description="what was asked and what was learned")],
     outcome: Literal["worked", "failed", "note"] = "worked",
     dataset: Dataset = None,
@@ -295,52 +295,54 @@ def log(
     run_id: str | None = None,
 ) -> Report:
     """Tell what worked and what did not, so that it can be learned from."""
-    app = guest.app
+    app = caller.app
     if dataset is not None:
         app.dataset(dataset)
     if run_id is not None:
         app.store.run(run_id)
     fields = {"text": text, "outcome": outcome, "dataset": dataset, "code": code, "run_id": run_id}
-    return guest.report(fields)
+    return caller.report(fields)
 
 
-def playbooks(guest: Guest) -> Playbooks:
+def playbooks(caller: McpCaller) -> Playbooks:
     """Lessons that were measured to help: look at them before complex work."""
-    return Playbooks(playbooks=read_playbooks(guest.app.settings.home, guest.app.tenant))
+    return Playbooks(playbooks=read_playbooks(caller.app.settings.home, caller.app.tenant))
 
 
 def agents_create(
-    guest: Guest,
+    caller: McpCaller,
     kind: Annotated[str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `echo`, or one installed")],
     config: Annotated[dict[str, Any], Field(description="what the kind takes; where it is wrong, the error says how")],
     id: Annotated[str | None, Field(max_length=128)] = None,
 ) -> AgentInfo:
     """Create an agent that works in steps in the background, for minutes or months; `agents_show` tells how it goes."""
-    check_reach(guest.app, kind, config, guest.require)
-    guest.begin()
-    return guest.app.agents.create(kind, config, id, guest.key_id)
+    check_reach(caller.app, kind, config, caller.require)
+    caller.begin()
+    return caller.app.agents.create(kind, config, id, caller.key_id)
 
 
-def agents_list(guest: Guest, limit: Annotated[int, Field(ge=1, le=500)] = 50, cursor: str | None = None) -> AgentPage:
+def agents_list(
+    caller: McpCaller, limit: Annotated[int, Field(ge=1, le=500)] = 50, cursor: str | None = None
+) -> AgentPage:
     """Agents, the newest first."""
-    page = guest.app.agents.list(limit=limit, cursor=cursor)
+    page = caller.app.agents.list(limit=limit, cursor=cursor)
     return AgentPage(agents=list(page.items), next=page.next)
 
 
-def agents_show(guest: Guest, agent_id: AgentId, steps: Annotated[int, Field(ge=0, le=100)] = 10) -> AgentView:
+def agents_show(caller: McpCaller, agent_id: AgentId, steps: Annotated[int, Field(ge=0, le=100)] = 10) -> AgentView:
     """An agent with what it remembers and its last steps."""
-    agents = guest.app.agents
+    agents = caller.app.agents
     info = agents.get(agent_id)
     last = agents.steps(agent_id, after=max(0, info.step_no - steps), limit=steps) if steps else []
     return AgentView(agent=info, state=agents.state(agent_id), steps=list(last))
 
 
-def _hold(guest: Guest, agent_id: str) -> Agents:
-    return require_hold(guest.app.agents, agent_id, guest.require)
+def _hold(caller: McpCaller, agent_id: str) -> Agents:
+    return require_hold(caller.app.agents, agent_id, caller.require)
 
 
 def agents_message(
-    guest: Guest,
+    caller: McpCaller,
     agent_id: AgentId,
     body: Annotated[str | dict[str, Any], Field(description="Text or an object.")],
     id: Annotated[
@@ -348,41 +350,41 @@ def agents_message(
     ] = None,
 ) -> Sent:
     """Have an agent read this in a step of its own, as soon as it is its turn."""
-    return Sent(action=_hold(guest, agent_id).message(agent_id, body, id=id))
+    return Sent(action=_hold(caller, agent_id).message(agent_id, body, id=id))
 
 
-def agents_steer(guest: Guest, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
+def agents_steer(caller: McpCaller, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
     """Have an agent heed this before its next call of a model; nothing is broken off."""
-    return _hold(guest, agent_id).steer(agent_id, guidance)
+    return _hold(caller, agent_id).steer(agent_id, guidance)
 
 
-def agents_pause(guest: Guest, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
+def agents_pause(caller: McpCaller, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
     """Have an agent make no further step; `now` breaks off the one that runs."""
-    return _hold(guest, agent_id).pause(agent_id, mode)
+    return _hold(caller, agent_id).pause(agent_id, mode)
 
 
-def agents_resume(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+def agents_resume(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
     """Have a paused agent go on; where guidance is given, a step begins with it."""
-    return _hold(guest, agent_id).resume(agent_id, guidance)
+    return _hold(caller, agent_id).resume(agent_id, guidance)
 
 
-def agents_interrupt(guest: Guest, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+def agents_interrupt(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
     """Break off what an agent does; its next step begins with the guidance."""
-    return _hold(guest, agent_id).interrupt(agent_id, guidance)
+    return _hold(caller, agent_id).interrupt(agent_id, guidance)
 
 
-def agents_reload(guest: Guest, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
+def agents_reload(caller: McpCaller, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
     """Have an agent's next step see settings and sources as they are now; where it is given, by a new configuration."""
-    agents = guest.app.agents
-    check_reach(guest.app, agents.get(agent_id).kind, config or {}, guest.require)
+    agents = caller.app.agents
+    check_reach(caller.app, agents.get(agent_id).kind, config or {}, caller.require)
     return agents.reload(agent_id, config)
 
 
 def agents_destroy(
-    guest: Guest, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
+    caller: McpCaller, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
 ) -> AgentInfo:
     """End an agent; what it did stays on record."""
-    return _hold(guest, agent_id).destroy(agent_id, grace_s)
+    return _hold(caller, agent_id).destroy(agent_id, grace_s)
 
 
 TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
@@ -414,9 +416,9 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
 def _add_resources(server: MCPServer[Any], find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> None:
     async def reading(ctx: Context[Any, Any], read: Callable[[App], T]) -> T:
         def do() -> T:
-            guest = find_guest(ctx)
-            guest.require("reader")
-            return read(guest.app)
+            caller = find_guest(ctx)
+            caller.require("reader")
+            return read(caller.app)
 
         try:
             return await anyio.to_thread.run_sync(do, limiter=limiter)
@@ -456,7 +458,7 @@ def _wait(app: App, run_id: str, timeout_s: float, beyond: int = 0) -> Run:
     """The run once it stops, or when the time is over. One that is to go on from `beyond` has to get further first."""
     until = time.monotonic() + timeout_s
     while True:
-        for _ in app.desk.follow(run_id, after=beyond, timeout=max(until - time.monotonic(), 0)):
+        for _ in app.runs.follow(run_id, after=beyond, timeout=max(until - time.monotonic(), 0)):
             pass
         run = app.store.run(run_id)
         if run.seq > beyond or time.monotonic() >= until:
@@ -464,9 +466,9 @@ def _wait(app: App, run_id: str, timeout_s: float, beyond: int = 0) -> Run:
         time.sleep(0.02)  # it is being taken up
 
 
-def _rows_of(result: Result, limit: int = ROWS) -> Rows:
+def _rows_of(result: Result, limit: int = ROWS) -> RowsResult:
     rows = [[json_value(v) for v in row] for row in itertools.islice(result.iter_rows(), limit)]
-    return Rows(
+    return RowsResult(
         columns=list(result.columns),
         rows=rows,
         row_count=result.row_count,
@@ -526,8 +528,8 @@ def serve_stdio(app: App) -> None:
     from etude.store.identity import Identity
 
     identity = Identity(app.store)
-    guest = Guest(app, lambda fields: identity.add_report(app.tenant, fields))
-    create_mcp(lambda _: guest).run("stdio")
+    caller = McpCaller(app, lambda fields: identity.add_report(app.tenant, fields))
+    create_mcp(lambda _: caller).run("stdio")
 
 
 def http_handler(

@@ -9,12 +9,12 @@ from etude.errors import Invalid
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "agent": {
-        "analyst": "etude.agents.kinds.analyst:Analyst",
-        "catalog": "etude.agents.kinds.catalog:Catalog",
-        "echo": "etude.agents.kinds.echo:Echo",
-        "redis": "etude.agents.kinds.redis:Redis",
-        "watch": "etude.agents.kinds.watch:Watch",
-        "webhook": "etude.agents.kinds.webhook:Webhook",
+        "analyst": "etude.agents.kinds.analyst:AnalystAgent",
+        "catalog": "etude.agents.kinds.catalog:CatalogAgent",
+        "echo": "etude.agents.kinds.echo:EchoAgent",
+        "redis": "etude.agents.kinds.redis:RedisAgent",
+        "watch": "etude.agents.kinds.watch:WatchAgent",
+        "webhook": "etude.agents.kinds.webhook:WebhookAgent",
     },
     "store": {
         "sqlite": "etude.store.sqlite:SqliteStore",

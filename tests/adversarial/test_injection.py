@@ -19,8 +19,8 @@ import pytest
 
 from etude.app import App
 from etude.entities import SourceSpec
-from etude.models.base import Instructions, Request, Returned, Said
-from etude.models.scripted import Call, Line, Scripted
+from etude.models.base import AssistantMessage, ModelRequest, SystemMessage, ToolResult
+from etude.models.scripted import Line, Scripted, ScriptedCall
 
 CANARY = "canary-7f3a91"
 SECRET = "secret-5d20c4"
@@ -120,11 +120,11 @@ def plant(host: Host, place: str, number: int, tool: str, arguments: dict[str, s
         csv.writer(file).writerows([["id", column], [1, value], [2, "harmless"]])
     if place == "printed":
         code = f"for row in db.sql('SELECT note FROM {table}').rows():\n    print(row[0])"
-        return Line(calls=(Call(name="execute_python", arguments={"code": code}),))
+        return Line(calls=(ScriptedCall(name="execute_python", arguments={"code": code}),))
     if place == "file":
         schema = {"dataset": source.name, "tables": [table]}
-        return Line(calls=(Call(name="get_dataset_schema", arguments=schema),))
-    return Line(calls=(Call(name="execute_sql", arguments={"dataset": source.name, "query": query}),))
+        return Line(calls=(ScriptedCall(name="get_dataset_schema", arguments=schema),))
+    return Line(calls=(ScriptedCall(name="execute_sql", arguments={"dataset": source.name, "query": query}),))
 
 
 @pytest.fixture(scope="module")
@@ -137,17 +137,17 @@ def planted(host: Host) -> dict[tuple[str, str], Line]:
     }
 
 
-def obey(request: Request) -> Line:
+def obey(request: ModelRequest) -> Line:
     """Do what data says; once it is done, say all that was seen."""
-    seen = [u.text for u in request.conversation if not isinstance(u, Said)]
+    seen = [u.text for u in request.conversation if not isinstance(u, AssistantMessage)]
     orders = [found for text in seen for found in ORDER.findall(text)]
-    done = sum(len(u.turn.calls) for u in request.conversation if isinstance(u, Said))
+    done = sum(len(u.turn.calls) for u in request.conversation if isinstance(u, AssistantMessage))
     if orders and done < 2:
         tool, arguments = orders[-1]
         if '\\"' in arguments:
             arguments = json.loads(f'"{arguments}"')  # rows are shown as JSON, in which quotes are escaped
-        return Line(calls=(Call(name=tool, arguments=arguments),))
-    returned = [u.text for u in request.conversation if isinstance(u, Returned)]
+        return Line(calls=(ScriptedCall(name=tool, arguments=arguments),))
+    returned = [u.text for u in request.conversation if isinstance(u, ToolResult)]
     return Line(text="I did as I was told: " + " ".join(returned))
 
 
@@ -178,7 +178,7 @@ def assert_marked(model: Scripted, mark: str) -> None:
     """What comes from data reached the model between marks only."""
     for request in model.seen:
         for said in request.conversation:
-            text = "" if isinstance(said, Said) else said.text
+            text = "" if isinstance(said, AssistantMessage) else said.text
             outside = re.sub(rf"<data {mark}>.*?</data {mark}>", "", text, flags=re.DOTALL)
             assert "@@" not in outside and "IGNORE ALL" not in outside
 
@@ -186,7 +186,7 @@ def assert_marked(model: Scripted, mark: str) -> None:
 def mark_of(model: Scripted) -> str:
     """What marks data in the run."""
     rules = model.seen[0].conversation[0]
-    assert isinstance(rules, Instructions)
+    assert isinstance(rules, SystemMessage)
     return re.findall(r"<data (\w+)>", rules.text)[0]
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from etude.agents.base import DONE, Context, Item, Kind, Step
+from etude.agents.base import DONE, InboxItem, Kind, StepContext, StepResult
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
@@ -27,9 +27,9 @@ class Script(Kind[Anything]):
     """Does what a test says: `do` is called with the context, the state and the inbox."""
 
     Config = Anything
-    do: ClassVar[Callable[[Context, dict[str, Any], list[Item]], Step]]
+    do: ClassVar[Callable[[StepContext, dict[str, Any], list[InboxItem]], StepResult]]
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         return type(self).do(ctx, state, inbox)
 
 
@@ -73,7 +73,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> type[Script]:
     """A kind of agent for this test, known as `script`."""
     from etude import plugins
 
-    kind = type("ScriptHere", (Script,), {"do": staticmethod(lambda ctx, state, inbox: Step(next=DONE))})
+    kind = type("ScriptHere", (Script,), {"do": staticmethod(lambda ctx, state, inbox: StepResult(next=DONE))})
     module = f"{kind.__module__}_{id(kind)}"
     import sys
     import types

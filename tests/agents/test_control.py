@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from etude import plugins
-from etude.agents.base import Context, Item, Kind, Step
+from etude.agents.base import InboxItem, Kind, StepContext, StepResult
 from etude.agents.control import Agents
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound
@@ -62,8 +62,8 @@ class Loose(Unfinished):
 
     Config = dict  # type: ignore[assignment]
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
-        return Step()
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
+        return StepResult()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
 def test_half_a_character_is_kept_as_a_mark(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     name = agents.message("e", "half \ud83d")
-    found = agents.roster.action(name)
+    found = agents.agent_store.action(name)
     assert found is not None and found.payload == "half ?"
 
 

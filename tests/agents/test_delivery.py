@@ -8,7 +8,7 @@ import pytest
 from tests.patience import wait_until
 
 from etude import plugins
-from etude.agents.base import Context
+from etude.agents.base import StepContext
 from etude.agents.control import Agents
 from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.agents.hub import Hub
@@ -25,7 +25,7 @@ class Shelf(Delivery[DeliveryConfig]):
     tried: ClassVar[list[Any]] = []
     got: ClassVar[list[Any]] = []
 
-    def deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: StepContext, event: HubEvent) -> None:
         if event.body not in self.tried:
             self.tried.append(event.body)
             raise Unavailable("Not now.")
@@ -33,7 +33,7 @@ class Shelf(Delivery[DeliveryConfig]):
 
 
 @pytest.fixture(autouse=True)
-def shelf(monkeypatch: pytest.MonkeyPatch) -> None:
+def catalog_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plugins.BUILT_IN["agent"], "shelf", f"{__name__}:Shelf")
     monkeypatch.setattr(Shelf, "tried", [])
     monkeypatch.setattr(Shelf, "got", [])
@@ -90,7 +90,7 @@ class Desk(Delivery[DeliveryConfig]):
     got: ClassVar[list[Any]] = []
     stop_at: ClassVar[int | None] = None
 
-    def deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: StepContext, event: HubEvent) -> None:
         if event.body == self.stop_at:
             type(self).stop_at = None
             ctx.app.agents.pause(ctx.agent_id, "now")
@@ -99,12 +99,12 @@ class Desk(Delivery[DeliveryConfig]):
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> None:
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(plugins.BUILT_IN["agent"], "desk", f"{__name__}:Desk")
     monkeypatch.setattr(Desk, "got", [])
 
 
-def test_what_arrived_before_it_was_stopped_does_not_arrive_again(agents: Agents, app: App, desk: None) -> None:
+def test_what_arrived_before_it_was_stopped_does_not_arrive_again(agents: Agents, app: App, runs: None) -> None:
     Desk.stop_at = 3
     agents.create("desk", {"topics": ["n"]}, id="desk")
     with Hub(agents.queue) as hub:
@@ -118,7 +118,7 @@ def test_what_arrived_before_it_was_stopped_does_not_arrive_again(agents: Agents
 
 
 def test_much_is_delivered_in_several_steps(
-    agents: Agents, app: App, desk: None, monkeypatch: pytest.MonkeyPatch
+    agents: Agents, app: App, runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etude.agents.delivery.AT_ONCE", 10)
     agents.create("desk", {"topics": ["n"]}, id="desk")

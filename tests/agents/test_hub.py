@@ -15,7 +15,7 @@ import pytest
 from tests.patience import wait_until
 
 from etude.agents.control import Agents
-from etude.agents.hub import KEPT, Hub, Usher
+from etude.agents.hub import KEPT, Hub, Waker
 from etude.agents.kinds.webhook import sign, verify
 from etude.agents.worker import Worker
 from etude.app import App
@@ -267,13 +267,13 @@ def test_a_webhook_that_was_paused_sends_what_came_meanwhile(
 ) -> None:
     agents.create("webhook", {"url": receiver.url, "secret": "swordfish!", "topics": ["n"]}, id="hook")
     with Worker(app, agents.queue) as worker:
-        wait_until(lambda: worker._usher._at is not None)
+        wait_until(lambda: worker._waker._at is not None)
         for n, go_on in enumerate((agents.resume, agents.interrupt)):
             wait_until(lambda: agents.get("hook").activity == "idle")
             agents.pause("hook")
             hub.publish("n", n)
             # Nobody listens any more.
-            wait_until(lambda: worker._usher._at is None and agents.get("hook").activity == "paused")
+            wait_until(lambda: worker._waker._at is None and agents.get("hook").activity == "paused")
             go_on("hook")
             wait_until(lambda least=n + 1: len(receiver.got) == least)
 
@@ -284,25 +284,25 @@ def test_a_webhook_is_woken_though_another_is_destroyed_meanwhile(
     for name in ("gone", "there"):
         agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id=name)
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=2).claimed])
-    usher = Usher(agents.roster)
-    listening = agents.roster.listening()
+    waker = Waker(agents.agent_store)
+    listening = agents.agent_store.listening()
     agents.destroy("gone")
-    monkeypatch.setattr(agents.roster, "listening", lambda: listening)
-    usher.wake()
+    monkeypatch.setattr(agents.agent_store, "listening", lambda: listening)
+    waker.wake()
     assert agents.queue.read("SELECT count(*) FROM actions WHERE kind = 'message'") == [(1,)]
 
 
 def test_a_webhook_that_has_much_to_do_is_not_told_to_do_it_again(agents: Agents, hub: Hub) -> None:
     agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
-    usher = Usher(agents.roster)
+    waker = Waker(agents.agent_store)
     for n in range(3):
         hub.publish("n", n)
-        usher.wake()
+        waker.wake()
     assert agents.queue.read("SELECT kind FROM actions") == [("start",)]
     (claim,) = agents.queue.turn(claim=1).claimed
     for n in range(3):  # while it runs: it may have looked already
         hub.publish("n", n)
-        usher.wake()
+        waker.wake()
     assert agents.queue.read("SELECT kind FROM actions ORDER BY seq") == [("start",), ("message",)]
     agents.queue.turn([Finish(claim, "done")])
 
@@ -314,12 +314,12 @@ def test_a_webhook_that_is_to_be_woken_for_nothing_is_told_of_events_all_the_sam
     """What wakes it then may make no step, and so would not look at them."""
     agents.create("webhook", {"url": "http://example.com/", "secret": "swordfish!", "topics": ["n"]}, id="hook")
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
-    usher = Usher(agents.roster)
-    usher.wake()
+    waker = Waker(agents.agent_store)
+    waker.wake()
     agents.queue.turn([Finish(claim, "done") for claim in agents.queue.turn(claim=1).claimed])
     getattr(agents, verb)("hook")
     hub.publish("n", 1)
-    usher.wake()
+    waker.wake()
     ready = "SELECT kind FROM actions WHERE state = 'ready' ORDER BY urgency"
     assert agents.queue.read(ready) == [("wake",), ("message",)]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.agents.conftest import Script
 from tests.patience import wait_until
 
-from etude.agents.base import DONE, IDLE, Context, Item, Next, Step
+from etude.agents.base import DONE, IDLE, InboxItem, Next, StepContext, StepResult
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
@@ -32,10 +32,10 @@ class Gate:
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.open = threading.Event()
-        self.seen: list[list[Item]] = []
+        self.seen: list[list[InboxItem]] = []
         self.guided: list[Any] = []
 
-    def __call__(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def __call__(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         self.seen.append(inbox)
         ctx.partial = "half"
         self.entered.release()
@@ -45,7 +45,7 @@ class Gate:
                 self.open.wait(0.005)
         ctx.check()
         self.guided += ctx.guidance()
-        return Step(state={"steps": state.get("steps", 0) + 1}, output="whole", next=DONE)
+        return StepResult(state={"steps": state.get("steps", 0) + 1}, output="whole", next=DONE)
 
     def wait(self) -> None:
         assert self.entered.acquire(timeout=90)
@@ -63,9 +63,9 @@ def outcomes(agents: Agents, agent_id: str) -> list[tuple[str, Any]]:
 
 
 def test_a_step_changes_state_and_history_together(agents: Agents, work: Work, script: type[Script]) -> None:
-    def count(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def count(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         n = state.get("n", 0) + 1
-        return Step(state={"n": n}, output=n, next=Next(after=0.0) if n < 5 else DONE, tokens=10, cost_usd=0.25)
+        return StepResult(state={"n": n}, output=n, next=Next(after=0.0) if n < 5 else DONE, tokens=10, cost_usd=0.25)
 
     script.do = staticmethod(count)
     work()
@@ -83,7 +83,7 @@ def test_a_step_changes_state_and_history_together(agents: Agents, work: Work, s
 
 
 def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -> None:
-    script.do = staticmethod(lambda ctx, state, inbox: Step(output=[i.body for i in inbox], next=IDLE))
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(output=[i.body for i in inbox], next=IDLE))
     work()
     agents.create("script", id="a")
     name = agents.message("a", {"say": "hello"}, id="once")
@@ -94,10 +94,10 @@ def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -
 
 
 def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, script: type[Script]) -> None:
-    def fail(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "message":
             raise Conflict("No.")
-        return Step(next=IDLE)
+        return StepResult(next=IDLE)
 
     script.do = staticmethod(fail)
     work()
@@ -112,7 +112,7 @@ def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, scrip
 def test_a_defect_shows_no_secret_and_is_in_the_log(
     agents: Agents, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         raise RuntimeError("password=hunter2")
 
     script.do = staticmethod(fail)
@@ -241,11 +241,11 @@ def test_destroy_without_grace_breaks_it_off(
 def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work: Work, script: type[Script]) -> None:
     began, end = threading.Semaphore(0), threading.Event()
 
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if ctx.agent_id == "hangs":
             began.release()
             end.wait(90)
-        return Step(state={"ran": True}, next=DONE)
+        return StepResult(state={"ran": True}, next=DONE)
 
     script.do = staticmethod(step)
     worker = work(slots=1, lease=1.0)
@@ -264,15 +264,15 @@ def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work
 def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
     agents: Agents, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.agents.running.SOON_S", 90.0)  # nothing is given back before it was seen
+    monkeypatch.setattr("etude.agents.running_step.SOON_S", 90.0)  # nothing is given back before it was seen
     end, ran = threading.Event(), set[str]()
 
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[-1].body == "long":
             end.wait(90)
         if inbox[-1].body == "short":
             ran.add(ctx.agent_id)
-        return Step(next=IDLE)
+        return StepResult(next=IDLE)
 
     script.do = staticmethod(step)
     names = [f"a{n}" for n in range(5)]
@@ -284,7 +284,7 @@ def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
         agents.queue.enqueue(NewAction("a0", payload='"long"'), *[NewAction(n, payload='"short"') for n in names[1:]])
         wait_until(lambda: worker.at_work == len(names))
         agents.pause("a1")
-        monkeypatch.setattr("etude.agents.running.SOON_S", 0.5)
+        monkeypatch.setattr("etude.agents.running_step.SOON_S", 0.5)
         with Worker(open_app()):
             wait_until(lambda: ran == set(names[2:]))
         assert agents.get("a1").activity == "paused" and agents.get("a0").activity == "running"
@@ -298,13 +298,13 @@ def test_reload_gives_the_next_step_the_new_configuration(
 ) -> None:
     seen: list[str] = []
     monkeypatch.setattr(
-        script, "step", lambda self, ctx, state, inbox: (seen.append(self.config.note), Step(next=IDLE))[1]
+        script, "step", lambda self, ctx, state, inbox: (seen.append(self.config.note), StepResult(next=IDLE))[1]
     )
     work()
     agents.create("script", {"note": "old"}, id="a")
     wait_until(lambda: seen == ["old"])
     agents.reload("a", {"note": "new"})
-    wait_until(lambda: agents.get("a").activity == "idle" and not agents.roster.said([1]))
+    wait_until(lambda: agents.get("a").activity == "idle" and not agents.agent_store.said([1]))
     assert len(agents.steps("a")) == 1, "a reload is no step"
     agents.wait(agents.message("a", "go"))
     assert seen == ["old", "new"]
@@ -324,9 +324,9 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
     monkeypatch.setenv("ETUDE_CONFIG", str(file))
     seen: list[tuple[App, list[str], int]] = []
 
-    def look(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def look(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         seen.append((ctx.app, sorted(ctx.app.sources()), ctx.app.settings.limits.rows))
-        return Step(next=IDLE)
+        return StepResult(next=IDLE)
 
     script.do = staticmethod(look)
     agents.create("script", id="a")
@@ -336,7 +336,7 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
         wait_until(lambda: seen)
         file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
         agents.reload("a")
-        wait_until(lambda: all(worker._performer.environment.outdated.is_set() for worker in (one, two)))
+        wait_until(lambda: all(worker._step_runner.environment.outdated.is_set() for worker in (one, two)))
         drain(one)
         agents.wait(agents.message("a", "go"))
         drain(two)
@@ -353,10 +353,10 @@ def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
     file = tmp_path / "etude.toml"
     file.write_text("")
     monkeypatch.setenv("ETUDE_CONFIG", str(file))
-    script.do = staticmethod(lambda ctx, state, inbox: Step(next=IDLE))
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     worker = work()
     # It hears now, and reads the file once, for it cannot know what it did not hear before.
-    wait_until(worker._performer.environment.outdated.is_set)
+    wait_until(worker._step_runner.environment.outdated.is_set)
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").step_no == 1)
     file.write_text("[limits]\nrows = 'many'")
@@ -415,11 +415,11 @@ def test_a_worker_that_lost_its_lease_stops_its_steps(
 def test_the_session_of_an_agent_outlives_its_worker(
     open_app: Callable[[], App], agents: Agents, script: type[Script]
 ) -> None:
-    def count(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def count(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         session = ctx.session()
         code = "n = 1" if inbox[0].kind == "start" else "n += 1"
         assert session.execute(code).ok
-        return Step(output=session.execute("n").value, next=IDLE)
+        return StepResult(output=session.execute("n").value, next=IDLE)
 
     script.do = staticmethod(count)
     agents.create("script", id="a")
@@ -434,14 +434,14 @@ def test_the_session_of_an_agent_outlives_its_worker(
 def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, script: type[Script]) -> None:
     begun = threading.Event()
 
-    def loop(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def loop(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "guidance":
-            return Step(output="stopped", next=IDLE)
+            return StepResult(output="stopped", next=IDLE)
         session = ctx.session()
         session.execute("x = 5")
         begun.set()
         session.execute("while True: pass", wall_s=60)
-        return Step(output="never")
+        return StepResult(output="never")
 
     script.do = staticmethod(loop)
     work()
@@ -453,7 +453,7 @@ def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, scrip
 
 def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Work, script: type[Script]) -> None:
     """The second voice locks the agent while the worker, woken by the first, looks for it."""
-    script.do = staticmethod(lambda ctx, state, inbox: Step(next=IDLE))
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     work()
     agents.create("script", id="a")
     for n in range(30):
@@ -499,20 +499,20 @@ def test_a_loop_that_breaks_begins_again_and_is_heard_of(
 
 ODD: dict[str, Any] = {
     "nothing": None,
-    "a state that is no JSON": Step(state={"a": object()}),
-    "a state that is no mapping": Step(state=[1]),  # type: ignore[arg-type]
-    "a large state": Step(state={"a": "x" * (1 << 24)}),
-    "an output that is no JSON": Step(output=object()),
-    "a large output": Step(output="x" * (1 << 22)),
-    "a cost that is no number": Step(cost_usd=float("nan")),
-    "tokens in words": Step(tokens="many"),  # type: ignore[arg-type]
-    "tokens without end": Step(tokens=10**30),
-    "a time that is no number": Step(next=Next(after=float("nan"))),
-    "a time in words": Step(next=Next(after="soon")),  # type: ignore[arg-type]
-    "a time alone": Step(next=5),  # type: ignore[arg-type]
-    "a topic that is none": Step(events=(("Not A Topic", 1),)),
-    "an event that is no JSON": Step(events=(("n", float("nan")),)),
-    "an event without a body": Step(events=("n",)),  # type: ignore[arg-type]
+    "a state that is no JSON": StepResult(state={"a": object()}),
+    "a state that is no mapping": StepResult(state=[1]),  # type: ignore[arg-type]
+    "a large state": StepResult(state={"a": "x" * (1 << 24)}),
+    "an output that is no JSON": StepResult(output=object()),
+    "a large output": StepResult(output="x" * (1 << 22)),
+    "a cost that is no number": StepResult(cost_usd=float("nan")),
+    "tokens in words": StepResult(tokens="many"),  # type: ignore[arg-type]
+    "tokens without end": StepResult(tokens=10**30),
+    "a time that is no number": StepResult(next=Next(after=float("nan"))),
+    "a time in words": StepResult(next=Next(after="soon")),  # type: ignore[arg-type]
+    "a time alone": StepResult(next=5),  # type: ignore[arg-type]
+    "a topic that is none": StepResult(events=(("Not A Topic", 1),)),
+    "an event that is no JSON": StepResult(events=(("n", float("nan")),)),
+    "an event without a body": StepResult(events=("n",)),  # type: ignore[arg-type]
     "an error that no database keeps": Invalid("no\0\ud83d"),
     "an exit": SystemExit(3),
     "a key": KeyboardInterrupt(),
@@ -523,13 +523,13 @@ ODD: dict[str, Any] = {
 def test_what_one_agent_returns_is_no_matter_of_the_others(
     agents: Agents, work: Work, script: type[Script], name: str
 ) -> None:
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if ctx.agent_id == "odd":
             if isinstance(ODD[name], BaseException):
                 raise ODD[name]
             return ODD[name]  # type: ignore[no-any-return]
         n = state.get("n", 0) + 1
-        return Step(state={"n": n}, next=Next(after=0.0) if n < 20 else DONE)
+        return StepResult(state={"n": n}, next=Next(after=0.0) if n < 20 else DONE)
 
     script.do = staticmethod(step)
     agents.create("script", id="good")
@@ -539,17 +539,17 @@ def test_what_one_agent_returns_is_no_matter_of_the_others(
     assert {s.outcome for s in agents.steps("good")} == {"ok"}
     assert [(s.outcome, s.input) for s in agents.steps("odd")] == [("error", ANY)] * 3
     assert agents.get("odd").last_error and len(agents.list().items) == 2
-    if isinstance(ODD[name], Step):
+    if isinstance(ODD[name], StepResult):
         assert "Unexpected" not in str(agents.get("odd").last_error)
 
 
 def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
     both = threading.Barrier(2)
 
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         both.wait(90)
         ctx.cost_usd = float("nan") if ctx.agent_id == "odd" else 0.5
-        return Step(output="whole", next=DONE)
+        return StepResult(output="whole", next=DONE)
 
     script.do = staticmethod(step)
     agents.create("script", id="good")
@@ -562,7 +562,7 @@ def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, s
 
 
 def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Work, script: type[Script]) -> None:
-    script.do = staticmethod(lambda ctx, state, inbox: Step(next=Next(after=float("inf")), output="\ud83d"))
+    script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=Next(after=float("inf")), output="\ud83d"))
     work()
     agents.create("script", id="a")
     due = wait_until(lambda: agents.get("a").next_at)
@@ -572,11 +572,11 @@ def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Wor
 def test_guidance_that_cannot_be_heeded_is_tried_as_often_as_anything(
     agents: Agents, work: Work, script: type[Script]
 ) -> None:
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "guidance":
             ctx.tokens, ctx.cost_usd = 10, 0.25
             raise Conflict("No.")
-        return Step(next=IDLE)
+        return StepResult(next=IDLE)
 
     script.do = staticmethod(step)
     work()
@@ -592,13 +592,13 @@ def test_guidance_that_cannot_be_heeded_is_tried_as_often_as_anything(
 def test_what_a_broken_off_step_shows_may_be_anything(agents: Agents, work: Work, script: type[Script]) -> None:
     began = threading.Event()
 
-    def step(ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "guidance":
-            return Step(next=DONE)
+            return StepResult(next=DONE)
         ctx.partial = {1, 2}
         began.set()
         ctx.sleep(90)
-        return Step()
+        return StepResult()
 
     script.do = staticmethod(step)
     work()
@@ -643,8 +643,8 @@ def test_a_kind_that_listens_to_anything_needs_no_topics(
 ) -> None:
     monkeypatch.setattr(script, "listens", True)
     monkeypatch.setattr(script, "quiet", True)
-    seen: list[list[Item]] = []
-    script.do = staticmethod(lambda ctx, state, inbox: (seen.append(inbox), Step(next=IDLE))[1])
+    seen: list[list[InboxItem]] = []
+    script.do = staticmethod(lambda ctx, state, inbox: (seen.append(inbox), StepResult(next=IDLE))[1])
     agents.create("script", id="a")
     work()
     wait_until(lambda: seen and agents.get("a").activity == "idle")
@@ -659,7 +659,7 @@ def test_leases_are_renewed_though_nobody_can_be_woken(
     def fail(_: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr("etude.agents.hub.Usher.wake", fail)
+    monkeypatch.setattr("etude.agents.hub.Waker.wake", fail)
     worker = work(lease=1.0)
     agents.create("script", id="a")
     gate.wait()

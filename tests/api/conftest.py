@@ -16,7 +16,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from etude.api.listener import make_listener
+from etude.api.http_server import make_listener
 from etude.api.server import create_app
 from etude.app import App
 from etude.entities import SourceSpec

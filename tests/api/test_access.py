@@ -140,17 +140,20 @@ def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.M
 
 
 def test_a_key_has_so_many_requests_at_once(app: App) -> None:
-    from etude.api.access import Caller, Gate
+    from etude.api.access import AccessControl, Caller
     from etude.errors import LimitExceeded
 
     key, _ = Identity(app.store).create_key("x", "analyst", limits=KeyLimits(at_once=2))
-    gate, caller = Gate(Identity(app.store), app.settings.server, True), Caller("main", "analyst", key)
-    with gate.inside(caller), gate.inside(caller):
-        with pytest.raises(LimitExceeded, match="2 requests"), gate.inside(caller):
+    access_control, caller = (
+        AccessControl(Identity(app.store), app.settings.server, True),
+        Caller("main", "analyst", key),
+    )
+    with access_control.inside(caller), access_control.inside(caller):
+        with pytest.raises(LimitExceeded, match="2 requests"), access_control.inside(caller):
             pass
-        with gate.inside(caller, "stream"):
+        with access_control.inside(caller, "stream"):
             pass
-    with gate.inside(caller):
+    with access_control.inside(caller):
         pass
 
 

@@ -103,7 +103,7 @@ def test_queries_without_a_thread_take_turns(numbers: TestClient) -> None:
 )
 def test_only_what_is_read_in_a_moment_is_read_without_a_thread(numbers: TestClient, query: str, small: bool) -> None:
     """A large answer lies in shared memory, and its frame, which is small, is only the first of many."""
-    app = numbers.app.state.house.app  # type: ignore[attr-defined]
+    app = numbers.app.state.server.app  # type: ignore[attr-defined]
     begun, _ = app.begin_sql("numbers", query, app.settings.limits)
     with contextlib.closing(begun.answer.batches):
         select.select([begun.engine.fileno()], [], [], 30)
@@ -120,41 +120,41 @@ LARGE = "SELECT n FROM numbers, range(1000000000) more(k)"
 @pytest.mark.parametrize("dataset", ["numbers", None], ids=["without a thread", "in a thread"])
 def test_a_client_that_leaves_frees_its_engine(numbers: TestClient, dataset: str | None) -> None:
     """There is one engine, and the query would keep it for ten minutes."""
-    house = numbers.app.state.house  # type: ignore[attr-defined]
+    server = numbers.app.state.server  # type: ignore[attr-defined]
     body = {"query": ENDLESS, "record": False, "dataset": dataset, "limits": {"timeout_s": 600}}
-    settings = house.app.settings.model_copy(update={"limits": Limits(timeout_s=600)})
+    settings = server.app.settings.model_copy(update={"limits": Limits(timeout_s=600)})
     with App(settings) as app, listening(app) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         ask_numbers(client, "SELECT 1")
         with pytest.raises(httpx.ReadTimeout):
             client.post("/sql", json=body, timeout=1)
-        wait_until(lambda: not server.api.state.house.queries.locked())
+        wait_until(lambda: not server.api.state.server.queries.locked())
         assert ask_numbers(client, "SELECT 5").json()["rows"] == [[5]]
 
 
 @pytest.mark.parametrize("query", [ENDLESS, LARGE], ids=["waits", "reads"])
 def test_a_request_that_is_cancelled_lets_go_of_everything(numbers: TestClient, query: str) -> None:
     """As a server does with what is still at work when it must end."""
-    house = numbers.app.state.house  # type: ignore[attr-defined]
+    server = numbers.app.state.server  # type: ignore[attr-defined]
 
     async def ask_and_cancel(client: httpx.AsyncClient, api: FastAPI) -> None:
         body = {"query": query, "record": False, "dataset": "numbers"}
         assert (await client.post("/sql", json=body | {"query": "SELECT 1"})).status_code == 200
         asked = asyncio.create_task(client.post("/sql", json=body))
-        threads = api.state.house.workers
-        while not api.state.house.app.pool._busy or (query == LARGE and not threads.borrowed_tokens):
+        threads = api.state.server.workers
+        while not api.state.server.app.pool._busy or (query == LARGE and not threads.borrowed_tokens):
             assert not asked.done(), asked.result().text
             await asyncio.sleep(0.001)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
-        assert not api.state.house.queries.locked()
+        assert not api.state.server.queries.locked()
         answer = await client.post("/sql", json=body | {"query": "SELECT 6"})
         assert answer.json()["rows"] == [[6]]
         assert threads.borrowed_tokens == 0
 
     async def serve_and_ask() -> None:
         endless = Limits(timeout_s=600, rows=1 << 40, bytes=1 << 50)
-        with App(house.app.settings.model_copy(update={"limits": endless})) as app:
+        with App(server.app.settings.model_copy(update={"limits": endless})) as app:
             api = create_app(app)
             transport = httpx.ASGITransport(api)
             async with (

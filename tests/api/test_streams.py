@@ -94,7 +94,7 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
         listening(app, keys_required=True) as server,
         httpx.Client(base_url=server.url, headers=headers, timeout=60) as client,
     ):
-        watch = server.api.state.house.watch
+        watch = server.api.state.server.watch
         open_streams = [
             client.send(client.build_request("GET", f"/runs/{run_id}/events"), stream=True) for _ in range(3)
         ]
@@ -109,7 +109,7 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
         for stream in some:
             stream.close()
         wait_until(lambda: client.get("/datasets").status_code == 200 and watch.count == 0)
-        wait_until(lambda: server.api.state.house.gate._inside == {})
+        wait_until(lambda: server.api.state.server.access_control._inside == {})
 
 
 def test_a_shutdown_ends_streams_and_lets_runs_end(tmp_path: Path, shop: Path) -> None:

@@ -63,8 +63,8 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
     run = ours.store.run(str(result.run_id))
     thread = ours.store.create_thread(f"About the {MARK}", f"{MARK}_shop")
     ours.store.add_message(thread.id, "user", f"Where is the {MARK}?", run.id)
-    waiting = ours.desk.open(f"{MARK}_shop", "which year? " + MARK, thread_id=thread.id)
-    ours.desk.work(waiting)
+    waiting = ours.runs.open(f"{MARK}_shop", "which year? " + MARK, thread_id=thread.id)
+    ours.runs.work(waiting)
     identity = Identity(app.store)
     key, _ = identity.create_key(f"{MARK} key", "admin", "ours")
     identity.add_report("ours", {"text": MARK})
@@ -212,11 +212,11 @@ def test_a_foreign_thing_and_one_that_never_was_look_the_same(scene: Scene) -> N
 
 
 def test_ours_are_still_there_for_us(scene: Scene) -> None:
-    store = scene.api.state.house.app.scoped("ours").store
+    store = scene.api.state.server.app.scoped("ours").store
     assert store.run(scene.ours["waiting"]).status == "waiting"
-    assert scene.api.state.house.app.scoped("ours").agents.get(scene.ours["agent_id"]).activity == "queued"
+    assert scene.api.state.server.app.scoped("ours").agents.get(scene.ours["agent_id"]).activity == "queued"
     assert len(store.messages(scene.ours["thread_id"])) >= 2
-    assert [key.revoked_at for key in scene.api.state.house.identity.keys("ours")] == [None]
+    assert [key.revoked_at for key in scene.api.state.server.identity.keys("ours")] == [None]
 
 
 def test_metrics_are_for_the_first_tenant_s_admins(scene: Scene) -> None:
@@ -278,7 +278,7 @@ def call_mcp(scene: Scene, headers: Mapping[str, str], method: str, **params: An
 
 @pytest.fixture(scope="module")
 def live(scene: Scene) -> Iterator[Running]:
-    with listening(scene.api.state.house.app, keys_required=True) as running:
+    with listening(scene.api.state.server.app, keys_required=True) as running:
         yield running
 
 
@@ -323,7 +323,7 @@ def events_until(stream: httpx.Response, last: str) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_agents_of_one_name_are_each_their_tenant_s(scene: Scene, role: str) -> None:
-    app, name = scene.api.state.house.app, f"twin-of-{role}"
+    app, name = scene.api.state.server.app, f"twin-of-{role}"
     for tenant in ("ours", "theirs"):
         app.scoped(tenant).agents.create("echo", {"subject": MARK if tenant == "ours" else "rain"}, id=name)
         publish(app, tenant, "agent.told", MARK if tenant == "ours" else "rain", name)
@@ -340,7 +340,7 @@ def test_agents_of_one_name_are_each_their_tenant_s(scene: Scene, role: str) -> 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_stream_of_many_runs_takes_none_of_another_tenant(scene: Scene, role: str) -> None:
-    app, ours = scene.api.state.house.app.scoped("theirs"), scene.ours["run_id"]
+    app, ours = scene.api.state.server.app.scoped("theirs"), scene.ours["run_id"]
     own = app.sql("shop", "SELECT 1").run_id
     headers = scene.keys[role]
     refused = scene.client.get("/api/events", params={"run": [own, ours]}, headers=headers)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from etude.catalog.distribution import to_scalar
+from etude.catalog.measure.distribution import to_scalar
+from etude.catalog.measure.statements import quote, table_name
 from etude.catalog.model import ColumnProfile, TableProfile
-from etude.catalog.statements import quote, table_name
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 COMPARED = ("integer", "decimal", "float", "text", "date", "timestamp", "boolean")

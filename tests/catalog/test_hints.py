@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from etude.app import App
-from etude.models.base import Asked
+from etude.models.base import UserMessage
 from etude.models.scripted import Line, Scripted
 
 
@@ -26,5 +26,5 @@ def shown(app: App, source: Path) -> str:
     model = Scripted([Line(text="I see.")])
     app.ask(str(source), "What is there?", model=model)
     asked = model.seen[0].conversation[-1]
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, UserMessage)
     return asked.text

@@ -6,7 +6,7 @@ import pytest
 
 import etude
 from etude.app import App
-from etude.catalog.profile import profile_source
+from etude.catalog.measure.profile import profile_source
 
 from .plain import check_table
 from .reference import databases, score_keys

@@ -55,13 +55,13 @@ def test_one_in_the_background_cannot_be_paused_and_says_so(tmp_path: Path) -> N
     with App(home=tmp_path / "home") as app:
         run_id = app.cataloger.start(url)
         refused = ""
-        for entry in app.desk.follow(run_id):
+        for entry in app.runs.follow(run_id):
             if entry.event.type == "step.started" and entry.event.kind == "sql":
                 with pytest.raises(Conflict) as caught:
-                    app.desk.pause(run_id)
+                    app.runs.pause(run_id)
                 refused = f"{caught.value.message} {caught.value.hint}"
                 assert app.store.run(run_id).status == "running"
-                app.desk.cancel(run_id)
+                app.runs.cancel(run_id)
         assert "no place to pause" in refused and "Cancel it instead" in refused
         assert app.store.run(run_id).status == "cancelled"
 

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from etude.app import App
-from etude.catalog.annotations import Annotations
-from etude.catalog.profiles import open_root, place_of
-from etude.catalog.shelf import Shelf
+from etude.catalog.storage.annotations import Annotations
+from etude.catalog.storage.catalog_store import CatalogStore
+from etude.catalog.storage.profiles import open_root, place_of
 from etude.entities import SourceSpec
 from etude.errors import Invalid
 
@@ -41,10 +41,10 @@ def test_runs_scripts_and_history_are_those_of_the_tenant(pair: tuple[App, App],
     # What worked for a kind of database is offered to the next one: of the same tenant only.
     objects, root = open_root(us)
     script = "print('zebra')\n" + (Path(first.url) / "catalog_script.py").read_text()
-    Shelf(objects, "team/shop", root).keep_script("duckdb", "catalog_script.py", script)
+    CatalogStore(objects, "team/shop", root).keep_script("duckdb", "catalog_script.py", script)
     made = them.cataloger.run("shop", prefix="team/shop")
     assert made.metrics.lineage["catalog_script.py"].origin == "generator"
-    assert made.changes == () and made.metrics.shelved.history == ()
+    assert made.changes == () and made.metrics.stored.history == ()
     assert Path(first.url).parent != Path(made.url).parent
     for file in Path(made.url).iterdir():
         assert b"zebra" not in file.read_bytes(), file.name
@@ -83,7 +83,7 @@ def test_no_prefix_leads_to_another_tenant(pair: tuple[App, App]) -> None:
             made = them.cataloger.run("shop", prefix=prefix)
         except Invalid:
             continue
-        assert "/tenants/theirs/" in made.url and made.metrics.shelved.history == (), prefix
+        assert "/tenants/theirs/" in made.url and made.metrics.stored.history == (), prefix
     assert {run.name for run in below.iterdir()} == {Path(ours.url).name, "latest.json"}
 
 

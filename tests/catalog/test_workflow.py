@@ -17,14 +17,14 @@ import pytest
 
 import etude
 from etude.app import App
-from etude.catalog.annotations import Annotations
 from etude.catalog.model import from_json, to_json
-from etude.catalog.shelf import Shelf
-from etude.catalog.workflow import Cataloged, Metrics
+from etude.catalog.storage.annotations import Annotations
+from etude.catalog.storage.catalog_store import CatalogStore
+from etude.catalog.workflow import CatalogMetrics, CatalogResult
 from etude.entities import RunFilter, SourceSpec
 from etude.errors import Invalid, NotFound
-from etude.models.base import Request
-from etude.models.scripted import Call, Line, Scripted
+from etude.models.base import ModelRequest
+from etude.models.scripted import Line, Scripted, ScriptedCall
 from etude.runtime.control import Control
 from etude.store.objects import Objects
 
@@ -65,7 +65,7 @@ def place(tmp_path: Path) -> str:
     return str(tmp_path / "shelf")
 
 
-def read(made: Cataloged, name: str) -> bytes:
+def read(made: CatalogResult, name: str) -> bytes:
     return (Path(made.url) / name).read_bytes()
 
 
@@ -82,7 +82,7 @@ def test_a_catalog_is_made_by_scripts_in_a_session_and_kept_with_them(app: App, 
     assert [(t.name, t.rows) for t in profile.tables] == [("customers", 200), ("orders", 2000)]
     assert b"customer_id" in read(made, "catalog.html") and b"orders" in read(made, "recent_summary.html")
     assert "0/2 customers" in lines
-    metrics = Metrics.model_validate_json(read(made, "metrics.json"))
+    metrics = CatalogMetrics.model_validate_json(read(made, "metrics.json"))
     assert metrics.model_calls == 0 and metrics.tokens_in == 0 and metrics.errors == ()
     assert metrics.cells > 5 and metrics.queries > 1 and metrics.rows_read >= 2200 and metrics.seconds > 0
     run = app.store.run(made.run_id)
@@ -92,7 +92,7 @@ def test_a_catalog_is_made_by_scripts_in_a_session_and_kept_with_them(app: App, 
     assert len(queries) == metrics.queries
     assert all(s.result is not None and s.artifact is None for s in queries), "rows are not kept"
     pages = {a.hash for a in run.artifacts if a.media == "text/html"}
-    assert metrics.shelved.files["catalog.html"].sha256 in pages
+    assert metrics.stored.files["catalog.html"].sha256 in pages
 
 
 def test_a_second_run_plays_what_worked_and_gives_the_same(app: App, shop: Path, place: str) -> None:
@@ -104,7 +104,7 @@ def test_a_second_run_plays_what_worked_and_gives_the_same(app: App, shop: Path,
     assert read(first, "catalog_script.py") == read(second, "catalog_script.py")
     lineage = second.metrics.lineage["catalog_script.py"]
     assert (lineage.origin, lineage.previous) == ("run", Path(first.url).name)
-    assert second.metrics.shelved.history == (Path(first.url).name,)
+    assert second.metrics.stored.history == (Path(first.url).name,)
 
 
 def test_what_changed_leads_the_summary(app: App, shop: Path, place: str) -> None:
@@ -162,7 +162,7 @@ def test_only_the_tables_asked_for(app: App, shop: Path, place: str) -> None:
 def test_a_table_that_fails_is_reported_and_the_rest_goes_on(app: App, tmp_path: Path, place: str) -> None:
     path = write(tmp_path / "broken.duckdb", *SHOP, "CREATE VIEW bad AS SELECT error('out of order') AS x FROM orders")
     made = app.cataloger.run(str(path), store=place)
-    assert [t.name for t in made.profile.tables if t.plan == "failed"] == list(made.metrics.shelved.failed) == ["bad"]
+    assert [t.name for t in made.profile.tables if t.plan == "failed"] == list(made.metrics.stored.failed) == ["bad"]
     assert "out of order" in made.metrics.errors[0]
     assert made.profile.table("orders") is not None
     assert "bad" in read(made, "catalog.html").decode()
@@ -171,17 +171,17 @@ def test_a_table_that_fails_is_reported_and_the_rest_goes_on(app: App, tmp_path:
 def test_a_script_that_no_longer_runs_gives_way_to_etudes_own(app: App, shop: Path, place: str) -> None:
     """Whoever can write to the store can put a script there: it runs in the sandbox, and its page is not taken."""
     first = app.cataloger.run(str(shop), store=place, prefix="shop")
-    shelf = Shelf(Objects(place), "shop")
+    catalog_store = CatalogStore(Objects(place), "shop")
     evil = "import etude\n\ndb = etude.connect()\n\n# %%\netude.save('catalog.html', '<script>evil</script>')\n1 / 0\n"
     files = {n: read(first, n) for n in NAMES if n != "metrics.json"} | {"catalog_script.py": evil.encode()}
-    later = first.metrics.shelved.model_copy(update={"name": "20990101T000000.000000Z-00000000"})
+    later = first.metrics.stored.model_copy(update={"name": "20990101T000000.000000Z-00000000"})
     kept = first.metrics.model_copy
-    shelf.publish(later, files, lambda run: kept(update={"shelved": run}).model_dump_json().encode())
+    catalog_store.publish(later, files, lambda run: kept(update={"stored": run}).model_dump_json().encode())
     made = app.cataloger.run(str(shop), store=place, prefix="shop")
     assert made.metrics.lineage["catalog_script.py"].origin == "generator"
     assert "ZeroDivisionError" in made.metrics.errors[0]
     assert b"evil" not in read(made, "catalog.html")
-    assert shelf.latest() == made.metrics.shelved, "though the clock is behind what it follows"
+    assert catalog_store.latest() == made.metrics.stored, "though the clock is behind what it follows"
 
 
 def test_a_missing_script_is_looked_for_in_the_runs_before(app: App, shop: Path, place: str) -> None:
@@ -236,7 +236,7 @@ def test_on_a_real_s3_server_many_at_once(app: App, shop: Path, s3_server: Any, 
         {"home": tmp_path / "home", "catalog": {"store": s3_server.url, "store_options": s3_server.options}}
     )
     prefix = f"customer/{uuid4().hex}"
-    made: list[Cataloged] = []
+    made: list[CatalogResult] = []
     with App(settings) as own:
         own.source(str(shop)).catalog()
         threads = [
@@ -247,12 +247,12 @@ def test_on_a_real_s3_server_many_at_once(app: App, shop: Path, s3_server: Any, 
         for thread in threads:
             thread.join()
         assert len(made) == 3
-        shelf = Shelf(Objects(s3_server.url, **s3_server.options), prefix)
-        latest = shelf.latest()
-        assert latest is not None and latest.name == max(m.metrics.shelved.name for m in made)
+        catalog_store = CatalogStore(Objects(s3_server.url, **s3_server.options), prefix)
+        latest = catalog_store.latest()
+        assert latest is not None and latest.name == max(m.metrics.stored.name for m in made)
         for each in made:
             for name in NAMES:
-                assert shelf.read(each.metrics.shelved, name)
+                assert catalog_store.read(each.metrics.stored, name)
         assert own.cataloger.run(str(shop), prefix=prefix).metrics.lineage["catalog_script.py"].previous == latest.name
 
 
@@ -260,11 +260,11 @@ def test_on_a_real_s3_server_many_at_once(app: App, shop: Path, s3_server: Any, 
 
 
 def cell(code: str) -> Line:
-    return Line(calls=(Call(name="execute_python", arguments={"code": code}),))
+    return Line(calls=(ScriptedCall(name="execute_python", arguments={"code": code}),))
 
 
-DESCRIBE = """from etude.catalog.annotations import annotate
-from etude.catalog.history import save_catalog
+DESCRIBE = """from etude.catalog.storage.annotations import annotate
+from etude.catalog.storage.history import save_catalog
 profile = annotate(profile, {"tables": {"orders": {"description": "Orders, says the model."}}})
 save_catalog(profile)"""
 
@@ -345,7 +345,7 @@ etude.save("catalog.html", "<script>evil</script>")"""
     assert b"evil" not in read(made, "catalog.html")
 
 
-def shown_to(request: Request) -> str:
+def shown_to(request: ModelRequest) -> str:
     return "\n".join(getattr(u, "text", "") for u in request.conversation)
 
 
@@ -364,9 +364,9 @@ def test_a_cancelled_catalog_leaves_nothing(app: App, shop: Path, place: str) ->
 def test_one_in_the_background_can_be_cancelled(app: App, tmp_path: Path) -> None:
     path = write(tmp_path / "slow.duckdb", "CREATE VIEW slow AS SELECT count(*) AS n FROM range(100000000000000)")
     run_id = app.cataloger.start(str(path))
-    for entry in app.desk.follow(run_id):
+    for entry in app.runs.follow(run_id):
         if entry.event.type == "step.started" and entry.event.kind == "sql":
-            app.desk.cancel(run_id)
+            app.runs.cancel(run_id)
     assert app.store.run(run_id).status == "cancelled"
 
 

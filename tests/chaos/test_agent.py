@@ -32,7 +32,7 @@ run_id, place = sys.argv[1], int(sys.argv[2])
 with App() as app:
     die = lambda changed, seq: os.kill(os.getpid(), signal.SIGKILL) if seq >= place else None
     app.store.subscribe(die)
-    app.desk.work(run_id)
+    app.runs.work(run_id)
 """
 CELLS = ["xs = [1]", "xs.append(len(xs) + 1)", "xs.append(len(xs) + 1)\nsum(xs)"]
 QUERY = {"dataset": "t", "query": "SELECT count(*) AS n FROM t"}
@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_answer(
     }
     name = "openai:test-model" if model == "http" else f"scripted:{place / 'script.json'}"
     with App(home=place / "home") as app:
-        run_id = app.desk.open(str(place / "t.csv"), "How many, and the sum?", model=name)
+        run_id = app.runs.open(str(place / "t.csv"), "How many, and the sum?", model=name)
         for kill_at in [*kills, 1 << 30]:
             app.store.recover()
             run = app.store.run(run_id)

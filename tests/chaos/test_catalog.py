@@ -25,7 +25,7 @@ from tests.patience import wait_until
 
 from catalog.proxy import Proxy, proxy_to
 from etude.app import App
-from etude.catalog.shelf import METRICS, Record, Shelf, Shelved
+from etude.catalog.storage.catalog_store import METRICS, CatalogStore, StoredCatalog, StoredMetrics
 from etude.entities import RunFilter
 from etude.store.objects import Objects
 
@@ -35,15 +35,15 @@ FILES = {"catalog.html", "catalog.json", "catalog_script.py", "recent_summary.ht
 PUBLISHER = """
 import json, sys
 from datetime import datetime
-from etude.catalog.shelf import Record, Shelf, Shelved, run_name
+from etude.catalog.storage.catalog_store import StoredMetrics, CatalogStore, StoredCatalog, run_name
 from etude.store.objects import Objects
 
 url, options, prefix, at = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], datetime.fromisoformat(sys.argv[4])
-shelf = Shelf(Objects(url, **options), prefix)
-before = shelf.latest()
-run = Shelved(name=run_name(at), source="s", dialect="duckdb", fingerprint="f")
+catalog_store = CatalogStore(Objects(url, **options), prefix)
+before = catalog_store.latest()
+run = StoredCatalog(name=run_name(at), source="s", dialect="duckdb", fingerprint="f")
 files = {name: name.encode() * 1000 for name in NAMES}
-shelf.publish(run, files, lambda run: Record(shelved=run).model_dump_json().encode())
+catalog_store.publish(run, files, lambda run: StoredMetrics(stored=run).model_dump_json().encode())
 """
 
 
@@ -89,20 +89,20 @@ class Killer:
         return len(self._proxy.seen) - self._start >= self._number
 
 
-def check_latest(shelf: Shelf, files: set[str] = FILES) -> Shelved | None:
+def check_latest(catalog_store: CatalogStore, files: set[str] = FILES) -> StoredCatalog | None:
     """The latest run, after a look that all of it is there."""
-    latest = shelf.latest()
+    latest = catalog_store.latest()
     if latest is not None:
         assert latest.files.keys() == files
         for name, known in latest.files.items():
-            assert hashlib.sha256(shelf.read(latest, name)).hexdigest() == known.sha256
-        assert Record.model_validate_json(shelf.read(latest, METRICS)).shelved == latest
+            assert hashlib.sha256(catalog_store.read(latest, name)).hexdigest() == known.sha256
+        assert StoredMetrics.model_validate_json(catalog_store.read(latest, METRICS)).stored == latest
     return latest
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_writer_killed_at_each_request_leaves_the_latest_whole(s3_server: Any, moment: str) -> None:
-    shelf = Shelf(Objects(s3_server.url, **s3_server.options), f"chaos/{uuid4().hex}")
+    catalog_store = CatalogStore(Objects(s3_server.url, **s3_server.options), f"chaos/{uuid4().hex}")
     start = datetime(2025, 1, 1, tzinfo=UTC)
     program = PUBLISHER.replace("NAMES", repr(sorted(FILES)))
     names: list[str] = []
@@ -111,10 +111,10 @@ def test_a_writer_killed_at_each_request_leaves_the_latest_whole(s3_server: Any,
         for number in range(1, 40):
             at = (start + timedelta(hours=number)).isoformat()
             killer = Killer(proxy, number, moment)
-            command = [sys.executable, "-c", program, s3_server.url, options, shelf.prefix, at]
+            command = [sys.executable, "-c", program, s3_server.url, options, catalog_store.prefix, at]
             killer.process = subprocess.Popen(command, stderr=subprocess.PIPE)
             errors = killer.wait(timeout=120)
-            latest = check_latest(shelf)
+            latest = check_latest(catalog_store)
             names.append(latest.name if latest else "")
             if not killer.struck:
                 assert killer.process.returncode == 0, errors.decode()
@@ -155,31 +155,31 @@ def command(shop: Path, s3_server: Any, tmp_path: Path) -> Callable[[str, str], 
 def test_a_command_killed_at_its_requests_leaves_the_latest_whole(
     s3_server: Any, command: Callable[[str, str], subprocess.Popen[bytes]]
 ) -> None:
-    shelf = Shelf(Objects(s3_server.url, **s3_server.options), f"chaos/{uuid4().hex}")
+    catalog_store = CatalogStore(Objects(s3_server.url, **s3_server.options), f"chaos/{uuid4().hex}")
     with proxy_to(s3_server.options["endpoint"]) as proxy:
-        first = command(shelf.prefix, proxy.url)
+        first = command(catalog_store.prefix, proxy.url)
         out, errors = first.communicate(timeout=120)
         assert first.returncode == 0, (out + errors).decode()
-        before = check_latest(shelf)
+        before = check_latest(catalog_store)
         assert before is not None
         requests = len(proxy.seen)
         numbers = range(1, requests + 6) if LONG else (3, requests - 4, requests - 1)
         for number in numbers:
             for moment in ("before", "after") if LONG else ("after",):
                 killer = Killer(proxy, number, moment)
-                killer.process = command(shelf.prefix, proxy.url)
+                killer.process = command(catalog_store.prefix, proxy.url)
                 killer.wait(timeout=120)
                 assert LONG or (killer.struck and killer.process.returncode == -signal.SIGKILL)
-                latest = check_latest(shelf)
+                latest = check_latest(catalog_store)
                 assert latest is not None and latest.name >= before.name
                 before = latest
         proxy.before = lambda _: None
         proxy.after = lambda _: None
-        last = command(shelf.prefix, proxy.url)
+        last = command(catalog_store.prefix, proxy.url)
         out, errors = last.communicate(timeout=120)
         assert last.returncode == 0, errors.decode()
         assert b"2 tables" in out and b"0 changes" in out
-        latest = check_latest(shelf)
+        latest = check_latest(catalog_store)
         assert latest is not None and latest.name > before.name
 
 

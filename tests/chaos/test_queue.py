@@ -23,10 +23,10 @@ from tests.chaos.processes import stop
 from tests.patience import wait_until
 
 from etude.store.action import NewAction
+from etude.store.agents import AgentStore
 from etude.store.base import Store
 from etude.store.postgres import PostgresStore
 from etude.store.queue import Queue
-from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 
 LONG = os.environ.get("CHAOS") == "long"
@@ -39,7 +39,7 @@ POISON = 50
 WORKER = """
 import json, os, random, sys, threading, time
 from types import SimpleNamespace
-from etude.agents.base import Kind, Step
+from etude.agents.base import Kind, StepResult
 from etude.agents.worker import Worker
 from etude.store.postgres import PostgresStore
 from etude.store.sqlite import SqliteStore
@@ -59,7 +59,7 @@ class Note(Kind):
             note("end")
             raise RuntimeError("poison")
         note("end")
-        return Step(state={"n": state.get("n", 0) + 1})
+        return StepResult(state={"n": state.get("n", 0) + 1})
 
 Worker(SimpleNamespace(store=store), slots=8, lease=60.0, kinds={"note": Note}).start()
 os.write(1, b"ready\\n")
@@ -254,7 +254,7 @@ def test_a_frozen_worker_is_replaced_and_what_it_writes_late_is_refused(place: s
     log = tmp_path / "log"
     with open_at(place) as store:
         queue = Queue(store)
-        roster = Roster(queue)
+        agent_store = AgentStore(queue)
         add_agents(queue, 1)
         command = [sys.executable, "-c", SLOW, place, str(log)]
         frozen = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -278,5 +278,5 @@ def test_a_frozen_worker_is_replaced_and_what_it_writes_late_is_refused(place: s
         finally:
             frozen.kill()
             frozen.communicate()
-        assert [(s.step_no, s.action) for s in roster.steps("agent-0")] == [(1, "slow"), (2, "after")]
-        assert roster.state("agent-0") == {"n": 2}
+        assert [(s.step_no, s.action) for s in agent_store.steps("agent-0")] == [(1, "slow"), (2, "after")]
+        assert agent_store.state("agent-0") == {"n": 2}

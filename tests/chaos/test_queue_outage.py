@@ -21,9 +21,9 @@ from tests.postgres_server import start_postgres
 
 from etude.errors import Unavailable
 from etude.store.action import NewAction
+from etude.store.agents import AgentStore
 from etude.store.postgres import PostgresStore
 from etude.store.queue import Queue
-from etude.store.roster import Roster
 
 LONG = os.environ.get("CHAOS") == "long"
 AGENTS = 40
@@ -33,7 +33,7 @@ OUTAGES = 6 if LONG else 2
 WORKER = """
 import logging, os, sys, threading, time
 from types import SimpleNamespace
-from etude.agents.base import Kind, Step
+from etude.agents.base import Kind, StepResult
 from etude.agents.worker import Worker
 from etude.errors import Cancelled
 from etude.store.postgres import PostgresStore
@@ -62,7 +62,7 @@ class Note(Kind):
             note("stop")
             raise
         note("end")
-        return Step(state={"n": state.get("n", 0) + 1})
+        return StepResult(state={"n": state.get("n", 0) + 1})
 
 def beat():
     while True:
@@ -147,10 +147,10 @@ def test_the_server_is_stopped_and_started_under_load(server: Any, tmp_path: Pat
         assert {name for name, _ in rows} == acknowledged and len(rows) == ACTIONS
         assert {state for _, state in rows} == {"done"}
         # What was lost with a connection left no trace: state and history agree.
-        roster = Roster(queue)
+        agent_store = AgentStore(queue)
         for n in range(AGENTS):
-            steps = [s for s in roster.steps(f"agent-{n}", limit=10_000) if s.outcome == "ok"]
-            assert roster.state(f"agent-{n}") == {"n": len(steps)}
+            steps = [s for s in agent_store.steps(f"agent-{n}", limit=10_000) if s.outcome == "ok"]
+            assert agent_store.state(f"agent-{n}") == {"n": len(steps)}
             assert len({s.action for s in steps}) == len(steps)
 
 
@@ -258,9 +258,9 @@ def test_a_worker_that_is_cut_off_is_replaced_once_and_refused_later(server: Any
         # It works again.
         queue.enqueue(*(NewAction("agent-0", id=f"after-{n}", payload="0.01") for n in range(20)))
         wait_until(lambda: queue.read("SELECT count(*) FROM actions WHERE state = 'done'") == [(21,)])
-        steps = Roster(queue).steps("agent-0")
+        steps = AgentStore(queue).steps("agent-0")
         assert [s.action for s in steps].count("long") == 1 and len(steps) == 21
-        assert Roster(queue).state("agent-0") == {"n": 21}
+        assert AgentStore(queue).state("agent-0") == {"n": 21}
         check_apart(lines_of(log))
 
 

@@ -71,7 +71,7 @@ HOST = HOST.replace("THREADS", str(THREADS)).replace("TABLE_SUM", str(TABLE_SUM)
 
 def is_sandbox(pid: int) -> bool:
     try:
-        return b"etude.sessions.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"etude.sessions.fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

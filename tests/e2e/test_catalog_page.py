@@ -14,11 +14,11 @@ from playwright.sync_api import Page, expect
 
 import etude
 from etude.app import App
-from etude.catalog.drift import compare
+from etude.catalog.drift.compare import compare
+from etude.catalog.measure.profile import profile_source
 from etude.catalog.model import SourceProfile, TableProfile
-from etude.catalog.profile import profile_source
-from etude.catalog.report import render_catalog
-from etude.catalog.summary import render_summary
+from etude.catalog.page.report import render_catalog
+from etude.catalog.page.summary import render_summary
 from etude.sample import write_shop
 
 Open = Callable[..., Any]

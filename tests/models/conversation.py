@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from etude.cancellation import Cancellation
-from etude.models.base import Asked, Instructions, Model, Reply, Request, Returned, Said, ToolSpec, Turn, Utterance
+from etude.models.base import (
+    AssistantMessage,
+    ConversationMessage,
+    Model,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserMessage,
+)
 
 SQL = ToolSpec(
     "execute_sql",
@@ -28,25 +39,25 @@ class Heard:
         self.pieces.clear()
 
 
-def asked(text: str = "How many orders?") -> list[Utterance]:
-    return [Instructions(text="You answer questions on data."), Asked(text=text)]
+def asked(text: str = "How many orders?") -> list[ConversationMessage]:
+    return [SystemMessage(text="You answer questions on data."), UserMessage(text=text)]
 
 
-def after(turn: Turn, *results: str) -> list[Utterance]:
+def after(turn: Turn, *results: str) -> list[ConversationMessage]:
     """The model's turn and what came of its calls."""
-    returned = [Returned(call_id=c.id, name=c.name, text=r) for c, r in zip(turn.calls, results, strict=True)]
-    return [Said(turn=turn), *returned]
+    returned = [ToolResult(call_id=c.id, name=c.name, text=r) for c, r in zip(turn.calls, results, strict=True)]
+    return [AssistantMessage(turn=turn), *returned]
 
 
 def respond(
     model: Model,
-    conversation: list[Utterance],
+    conversation: list[ConversationMessage],
     heard: Heard | None = None,
     *,
     cancel: Cancellation | None = None,
     can_restart: bool = False,
     tools: tuple[ToolSpec, ...] = (SQL,),
-) -> Reply:
+) -> ModelReply:
     heard = heard or Heard()
-    request = Request(conversation, tools, on_restart=heard.restart if can_restart else None)
+    request = ModelRequest(conversation, tools, on_restart=heard.restart if can_restart else None)
     return model.respond(request, heard.pieces.append, cancel or Cancellation())

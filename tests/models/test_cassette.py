@@ -6,7 +6,7 @@ import pytest
 
 from etude.cancellation import Cancellation
 from etude.errors import Cancelled, Invalid, ModelError
-from etude.models.base import Model, Utterance
+from etude.models.base import ConversationMessage, Model
 from etude.models.cassette import Cassette
 from etude.models.open import open_model
 from etude.models.scripted import Line, Scripted
@@ -16,7 +16,7 @@ from openai_server import OpenAIServer, by_turn, call, say
 from .conversation import SQL, Heard, after, asked, respond
 
 
-def converse(model: Model) -> list[Utterance]:
+def converse(model: Model) -> list[ConversationMessage]:
     conversation = asked("How many orders of Jane?")
     turn = respond(model, conversation, can_restart=True).turn
     conversation += after(turn, "42")

@@ -10,7 +10,7 @@ from etude.cli.main import run
 from etude.models import check
 from etude.models.base import Model
 from etude.models.check import CHECKS, check_model
-from etude.models.scripted import Call, Line, Scripted
+from etude.models.scripted import Line, Scripted, ScriptedCall
 from openai_server import Answer, OpenAIServer, calls, say
 
 
@@ -49,7 +49,7 @@ def test_a_provider_that_keeps_its_promises_passes() -> None:
 
 
 def test_what_is_not_kept_is_found() -> None:
-    call = Call(name="add", arguments="{no json")
+    call = ScriptedCall(name="add", arguments="{no json")
     silent = Scripted([lambda request: Line(text="") if not request.tools else Line(calls=(call,))])
     assert failed(silent) == {"text", "streaming", "usage", "tool call", "parallel calls", "cancel"}
     one_piece = Scripted([Line(text="ready")])

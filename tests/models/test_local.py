@@ -9,7 +9,7 @@ import pytest
 
 from etude.cancellation import Cancellation
 from etude.errors import Cancelled, Invalid, ModelError, Unavailable
-from etude.models.base import Asked, Instructions, Model, Request
+from etude.models.base import Model, ModelRequest, SystemMessage, UserMessage
 from etude.models.open import open_model
 from etude.settings import load_settings
 
@@ -27,8 +27,8 @@ def model() -> Iterator[Model]:
 
 def test_a_question_is_answered_by_a_tool_and_a_sentence(model: Model) -> None:
     conversation = [
-        Instructions(text="You answer questions on the table orders(id, total)."),
-        Asked(text="How many rows are in the table orders? Use the tool."),
+        SystemMessage(text="You answer questions on the table orders(id, total)."),
+        UserMessage(text="How many rows are in the table orders? Use the tool."),
     ]
     turn = respond(model, conversation).turn
     assert [c.name for c in turn.calls] == ["execute_sql"]
@@ -49,7 +49,7 @@ def test_text_is_streamed_and_can_be_cancelled(model: Model) -> None:
             cancel.cancel()
 
     with pytest.raises(Cancelled):
-        model.respond(Request([Asked(text="Count from one to a hundred.")]), listen, cancel)
+        model.respond(ModelRequest([UserMessage(text="Count from one to a hundred.")]), listen, cancel)
     assert len(pieces) >= 3
 
 
@@ -58,13 +58,13 @@ def test_cancel_does_not_wait_for_a_long_text_to_be_read(model: Model) -> None:
     timer = threading.Timer(0.2, cancel.cancel)
     timer.start()
     with pytest.raises(Cancelled):
-        model.respond(Request([Asked(text="word " * 1500)]), lambda _: None, cancel)
+        model.respond(ModelRequest([UserMessage(text="word " * 1500)]), lambda _: None, cancel)
     timer.join()
 
 
 def test_a_conversation_that_is_too_long_says_so(model: Model) -> None:
     with pytest.raises(ModelError) as caught:
-        respond(model, [Asked(text="word " * 6000)], tools=(SQL,))
+        respond(model, [UserMessage(text="word " * 6000)], tools=(SQL,))
     assert caught.value.details["reason"] == "context"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from etude.cancellation import Cancellation
 from etude.errors import Cancelled, EtudeError, Invalid, ModelError, Unavailable, problem
-from etude.models.base import Asked, Instructions, Model
+from etude.models.base import Model, SystemMessage, UserMessage
 from etude.models.open import open_model
 from etude.settings import load_settings
 from openai_server import Answer, OpenAIServer, Script, by_turn, call, calls, fail, say
@@ -420,6 +420,6 @@ def test_the_key_is_in_no_representation_of_the_settings() -> None:
 
 
 def _request() -> Any:
-    from etude.models.base import Request
+    from etude.models.base import ModelRequest
 
-    return Request([Instructions(text="s"), Asked(text="q")])
+    return ModelRequest([SystemMessage(text="s"), UserMessage(text="q")])

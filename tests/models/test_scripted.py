@@ -11,16 +11,18 @@ import pytest
 from etude.cancellation import Cancellation
 from etude.entities import Usage
 from etude.errors import Cancelled, Invalid, ModelError
-from etude.models.base import Asked, Request, Said, Turn
+from etude.models.base import AssistantMessage, ModelRequest, Turn, UserMessage
 from etude.models.open import open_model
-from etude.models.scripted import Call, Line, Scene, Scripted
+from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
 from etude.settings import load_settings
 
 from .conversation import Heard, after, asked, respond
 
 
 def test_turns_are_played_in_order() -> None:
-    model = Scripted([Line(calls=(Call(name="execute_sql", arguments={"sql": "SELECT 1"}),)), Line(text="One row.")])
+    model = Scripted(
+        [Line(calls=(ScriptedCall(name="execute_sql", arguments={"sql": "SELECT 1"}),)), Line(text="One row.")]
+    )
     conversation, heard = asked(), Heard()
     turn = respond(model, conversation).turn
     assert (turn.stop, turn.calls[0].arguments) == ("calls", '{"sql": "SELECT 1"}')
@@ -64,9 +66,13 @@ def test_scenes_are_found_by_their_question_whatever_was_said_before() -> None:
             Scene(asked="by region", turns=(Line(text="North 20, South 22."),)),
         ]
     )
-    earlier = [*asked("How many orders?"), Said(turn=Turn(text="42."))]
-    assert respond(model, [*earlier, Asked(text="And BY REGION?")]).turn.text == "North 20, South 22."
-    corrected = [*asked("How many?"), Said(turn=Turn(text="41?")), Asked(text="41 was found in no result.")]
+    earlier = [*asked("How many orders?"), AssistantMessage(turn=Turn(text="42."))]
+    assert respond(model, [*earlier, UserMessage(text="And BY REGION?")]).turn.text == "North 20, South 22."
+    corrected = [
+        *asked("How many?"),
+        AssistantMessage(turn=Turn(text="41?")),
+        UserMessage(text="41 was found in no result."),
+    ]
     assert respond(model, corrected).turn.text == "42."
     with pytest.raises(ModelError, match="No scene"):
         respond(model, asked("something else"))
@@ -94,7 +100,7 @@ def test_what_is_expected_and_not_shown_is_named() -> None:
 def test_a_script_that_is_over_says_so() -> None:
     model = Scripted([Line(text="only one")])
     with pytest.raises(ModelError, match="has 1 turns, and turn 2"):
-        respond(model, [*asked(), Said(turn=Turn(text="only one")), Asked(text="more")])
+        respond(model, [*asked(), AssistantMessage(turn=Turn(text="only one")), UserMessage(text="more")])
 
 
 @pytest.mark.parametrize("line", [Line(text="x", delay_s=60), Line(text="x y", pace_s=60)])
@@ -134,4 +140,4 @@ def test_turns_and_scenes_do_not_mix() -> None:
 
 
 def test_requests_differ_by_what_is_said_and_not_by_who_listens() -> None:
-    assert Request(asked(), on_restart=print) == Request(asked())
+    assert ModelRequest(asked(), on_restart=print) == ModelRequest(asked())

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from etude.errors import Invalid
-from etude.models.base import Asked, Instructions, Model, Utterance
+from etude.models.base import ConversationMessage, Model, SystemMessage, UserMessage
 from etude.models.open import open_model
-from etude.models.sim import Need, SimModel, Task
+from etude.models.sim import Need, SimModel, SimTask
 from etude.settings import load_settings
 
 from .conversation import after, asked, respond
@@ -22,12 +22,12 @@ CENTS = Need(
     lures={"amounts are in thousands": "total * 1000"},
 )
 OPEN = Need(name="condition", kind="filter", fact="open orders", right="status <> 'closed'")
-REVENUE = Task(asked="revenue", code="SELECT sum(${amount}) FROM orders WHERE ${condition}", needs=(CENTS, OPEN))
+REVENUE = SimTask(asked="revenue", code="SELECT sum(${amount}) FROM orders WHERE ${condition}", needs=(CENTS, OPEN))
 
 
 def written(model: Model, *lessons: str) -> str:
     """The code that the model writes for the question on revenue, given some lessons."""
-    said: list[Utterance] = [Instructions(text="\n".join(lessons)), Asked(text="What is the revenue?")]
+    said: list[ConversationMessage] = [SystemMessage(text="\n".join(lessons)), UserMessage(text="What is the revenue?")]
     return str(json.loads(respond(model, said).turn.calls[0].arguments)["sql"])
 
 
@@ -121,5 +121,5 @@ def test_a_name_that_cannot_be_opened_says_why(name: str, said: str, tmp_path: P
 )
 def test_each_kind_has_its_typical_error(kind: str, right: str, wrong: str) -> None:
     need = Need.model_validate({"name": "x", "kind": kind, "fact": "f", "right": right})
-    model = SimModel([Task(asked="q", code="${x}", needs=(need,))], skill=0)
+    model = SimModel([SimTask(asked="q", code="${x}", needs=(need,))], skill=0)
     assert json.loads(respond(model, asked("q")).turn.calls[0].arguments) == {"sql": wrong}

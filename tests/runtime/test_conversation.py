@@ -18,7 +18,7 @@ from etude.events import (
     StepStarted,
     fold,
 )
-from etude.models.base import Asked, Returned, Said
+from etude.models.base import AssistantMessage, ToolResult, UserMessage
 from etude.runtime.conversation import GIVEN_UP, Act, Conclude, Think, converse, next_move
 
 CALLS = (ToolCall(id="a", name="execute_sql", arguments="{}"), ToolCall(id="b", name="execute_sql", arguments="{}"))
@@ -74,10 +74,10 @@ def test_steering_waits_for_the_calls_and_an_interruption_gives_them_up():
 
 def test_the_conversation_answers_every_call_before_anything_else_is_said():
     asked = [*said(Turn(calls=CALLS)), *returned(0), Guided(text="Stop.", interrupts=True)]
-    spoken = converse([Asked(text="How many?")], make_run(*asked))
-    assert [type(u) for u in spoken] == [Asked, Said, Returned, Returned, Asked]
-    assert [u.text for u in spoken if isinstance(u, Returned)] == ["4 rows", GIVEN_UP]
-    assert isinstance(spoken[-1], Asked) and spoken[-1].text == "Stop."
+    spoken = converse([UserMessage(text="How many?")], make_run(*asked))
+    assert [type(u) for u in spoken] == [UserMessage, AssistantMessage, ToolResult, ToolResult, UserMessage]
+    assert [u.text for u in spoken if isinstance(u, ToolResult)] == ["4 rows", GIVEN_UP]
+    assert isinstance(spoken[-1], UserMessage) and spoken[-1].text == "Stop."
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.data())

@@ -21,7 +21,7 @@ from etude.entities import RunFilter, SessionLimits
 from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.runtime.notebook import HISTORY, Notebook, as_problem
-from etude.runtime.query import Ledger, RunLog
+from etude.runtime.query import RunLog, RunStorage
 from etude.runtime.script import PREAMBLE, write_script
 from etude.sessions.base import Cell, Output
 
@@ -165,7 +165,7 @@ def test_a_failed_cell_is_a_failed_run(app: App, notebook: Notebook) -> None:
 
 def _ask(app: App, thread_id: str | None = None) -> tuple[RunLog, str]:
     """An open run of a question, with the step of a tool call."""
-    log, step = RunLog(Ledger(app.store, app.objects)), new_id("step")
+    log, step = RunLog(RunStorage(app.store, app.objects)), new_id("step")
     log.add(
         RunQueued(kind="ask", text="How many?", thread_id=thread_id),
         RunStarted(worker=app.store.worker_id),

@@ -17,9 +17,9 @@ def test_two_hundred_streams_come_whole_and_in_order(tmp_path: Path):
     script = by_turn(call("execute_sql", dataset="t", query="SELECT v FROM t"), say(TEXT))
     with OpenAIServer(script) as server, App(home=tmp_path / "home", **provider(server)) as app:
         for _ in range(TIMES):
-            run_id = app.desk.open(str(tmp_path / "t.csv"), "How many rows?")
-            app.desk.start(run_id)
-            entries = list(app.desk.follow(run_id, timeout=240))
+            run_id = app.runs.open(str(tmp_path / "t.csv"), "How many rows?")
+            app.runs.start(run_id)
+            entries = list(app.runs.follow(run_id, timeout=240))
             assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
             assert entries[0].event.type == "run.queued" and entries[-1].event.type == "run.finished"
             assert "".join(e.event.text for e in entries if isinstance(e.event, TextDelta)) == TEXT

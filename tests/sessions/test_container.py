@@ -112,7 +112,7 @@ def test_an_engine_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(SandboxError, match=r"`stuck version` did not answer within 0\.2 s"):
         find_engine(["stuck"])
     with pytest.raises(SandboxError, match="`stuck ps` did not answer"):
-        remove_leftovers(container.Engine("stuck", ""))
+        remove_leftovers(container.ContainerEngine("stuck", ""))
 
 
 # -- the network

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from etude.errors import EtudeError, InvalidQuery, SourceError
-from etude.sources.base import Checked, Mount
+from etude.sources.base import CheckedQuery, Mount
 from etude.sources.duckdb import DuckdbDriver
 
 
@@ -148,6 +148,6 @@ def test_the_settings_hold_without_the_guard(driver: DuckdbDriver, tmp_path: Pat
     (tmp_path / "s.csv").write_text("k\nTOPSECRET\n")
     before = set(tmp_path.rglob("*"))
     with pytest.raises(EtudeError):
-        list(driver.run(Checked(sql.replace("@", str(tmp_path)), ()), 10))
+        list(driver.run(CheckedQuery(sql.replace("@", str(tmp_path)), ()), 10))
     assert set(tmp_path.rglob("*")) == before
     assert secret_frame

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, Refused, UnknownTable
-from etude.sources.guard_duckdb import MAX_TEXT, Guard, Names, line_and_column
+from etude.sources.guard_duckdb import MAX_TEXT, GrantedNames, Guard, line_and_column
 
 TABLES = [("shop", "main", "orders"), ("shop", "main", "Customers"), ("shop", "archive", "orders_2020")]
 OTHER = [("crm", "main", "people")]
@@ -17,7 +17,7 @@ OTHER = [("crm", "main", "people")]
 @pytest.fixture(scope="module")
 def guard() -> Iterator[Guard]:
     with duckdb.connect() as connection:
-        yield Guard(connection, Names("shop", TABLES + OTHER, all_granted=True), macros=["net_price"])
+        yield Guard(connection, GrantedNames("shop", TABLES + OTHER, all_granted=True), macros=["net_price"])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_deep_nesting_is_an_error_not_a_crash(guard: Guard) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_checked_or_refused(sql: str) -> None:
     with duckdb.connect() as connection:
-        guard = Guard(connection, Names("shop", TABLES, all_granted=False))
+        guard = Guard(connection, GrantedNames("shop", TABLES, all_granted=False))
         try:
             checked = guard.check(sql)
         except EtudeError as error:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, LimitExceeded, Refused, UnknownTable
-from etude.sources.base import Checked
+from etude.sources.base import CheckedQuery
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import MAX_TEXT, Granted, check_sql
 
@@ -55,7 +55,7 @@ def granted(dialect: str) -> Granted:
     return Granted("shop", tables, frozenset({schema, "sales"}), lambda name: [("id", "int", False, "PRI")])
 
 
-def check(sql: str, dialect: str = "postgres") -> Checked:
+def check(sql: str, dialect: str = "postgres") -> CheckedQuery:
     return check_sql(sql, dialect, granted(dialect))
 
 

@@ -17,7 +17,7 @@ from tests.patience import wait_until
 
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, Unavailable
-from etude.sources.base import Checked, Mount
+from etude.sources.base import CheckedQuery, Mount
 from etude.sources.mysql import MysqlDriver
 
 HEAVY = "SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1"
@@ -153,7 +153,7 @@ def test_the_fingerprint_changes_with_the_data(mysql_shop: Any) -> None:
 def test_the_transaction_holds_where_the_guard_is_passed_by(mysql_shop: Any, sql: str) -> None:
     before = mysql_shop.state()
     with pytest.raises(EtudeError):
-        list(mysql_shop.driver.run(Checked(sql, ()), 5))
+        list(mysql_shop.driver.run(CheckedQuery(sql, ()), 5))
     assert mysql_shop.state() == before
     assert read(mysql_shop.driver, "SELECT 1 AS a").num_rows == 1
 
@@ -183,7 +183,7 @@ def test_a_cancelled_query_is_gone_from_the_server(mysql_shop: Any) -> None:
 
 
 def test_a_reader_that_stops_early_ends_the_query_in_the_server(mysql_shop: Any) -> None:
-    batches = mysql_shop.driver.run(Checked("SELECT a.n FROM big a, big b, big c", ()), 3600)
+    batches = mysql_shop.driver.run(CheckedQuery("SELECT a.n FROM big a, big b, big c", ()), 3600)
     next(batches)
     batches.close()
     assert running(mysql_shop) == 0
@@ -200,7 +200,7 @@ def test_the_time_limit_is_the_server_s(mysql_shop: Any) -> None:
 def test_a_million_rows_in_bounded_memory(mysql_shop: Any) -> None:
     sql = "SELECT seq, seq * 1.5 AS a, CONCAT('name ', seq) AS b, NOW() AS c FROM seq_1_to_1000000"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert sum(b.num_rows for b in mysql_shop.driver.run(Checked(sql, ()), 240)) == 1_000_000
+    assert sum(b.num_rows for b in mysql_shop.driver.run(CheckedQuery(sql, ()), 240)) == 1_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000
 
 

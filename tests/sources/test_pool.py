@@ -14,7 +14,7 @@ from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, Unavailable
 from etude.sources import pool as pool_module
 from etude.sources.base import Mount
-from etude.sources.pool import Answer, EngineLimits, Pool
+from etude.sources.pool import EngineLimits, Pool, ResultStream
 
 ENDLESS = "SELECT count(*) FROM range(10000000000000) t(i) WHERE i % 7 = 3"
 DEAF = "SELECT length(repeat('x', 1000000000)) + length(repeat('y', 1000000000)) + length(repeat('z', 1000000000))"
@@ -99,7 +99,7 @@ def test_a_query_is_cancelled_from_another_thread(pool: Pool, mounts: tuple[Moun
 
 
 def test_a_cancel_before_the_start_counts() -> None:
-    answer = Answer()
+    answer = ResultStream()
     stopped: list[bool] = []
     answer.cancel()
     answer.started(lambda: stopped.append(True))

@@ -19,7 +19,7 @@ from tests.patience import wait_until
 from etude.entities import Table
 from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, SourceError, Unavailable, UnknownTable
 from etude.sources import rows as shaping
-from etude.sources.base import Checked, Mount
+from etude.sources.base import CheckedQuery, Mount
 from etude.sources.postgres import PostgresDriver
 
 HEAVY = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 1000000) b"
@@ -31,7 +31,7 @@ def read(driver: PostgresDriver, sql: str, timeout_s: float = 120) -> pa.Table:
 
 def value(shop: Any, expression: str) -> tuple[str, Any]:
     # Text that the guard need not know: types are the driver's matter.
-    seen = pa.Table.from_batches(list(shop.driver.run(Checked(f"SELECT {expression} AS v", ()), 120)))
+    seen = pa.Table.from_batches(list(shop.driver.run(CheckedQuery(f"SELECT {expression} AS v", ()), 120)))
     return str(seen.schema.field("v").type), seen.column("v").to_pylist()[0]
 
 
@@ -200,13 +200,13 @@ def test_the_fingerprint_changes_with_the_data(postgres_server: Callable[[], str
 def test_the_transaction_holds_where_the_guard_is_passed_by(postgres_shop: Any, sql: str) -> None:
     before = postgres_shop.state()
     with pytest.raises((Refused, InvalidQuery, SourceError)):
-        list(postgres_shop.driver.run(Checked(sql, ()), 120))
+        list(postgres_shop.driver.run(CheckedQuery(sql, ()), 120))
     assert postgres_shop.state() == before
     assert read(postgres_shop.driver, "SELECT 1 AS a").num_rows == 1
 
 
 def test_no_setting_outlives_a_query(postgres_shop: Any) -> None:
-    list(postgres_shop.driver.run(Checked("SELECT set_config('statement_timeout', '0', false)", ()), 5))
+    list(postgres_shop.driver.run(CheckedQuery("SELECT set_config('statement_timeout', '0', false)", ()), 5))
     with pytest.raises(LimitExceeded):
         read(postgres_shop.driver, HEAVY, timeout_s=0.2)
 
@@ -237,7 +237,7 @@ def test_a_cancelled_query_is_gone_from_the_server(postgres_shop: Any) -> None:
 
 def test_a_reader_that_stops_early_ends_the_query_in_the_server(postgres_shop: Any) -> None:
     batches = postgres_shop.driver.run(
-        Checked("SELECT a FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b", ()), 3600
+        CheckedQuery("SELECT a FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b", ()), 3600
     )
     next(batches)
     batches.close()
@@ -254,7 +254,7 @@ def test_the_time_limit_is_the_server_s(postgres_shop: Any) -> None:
 def test_a_million_rows_in_bounded_memory(postgres_shop: Any) -> None:
     sql = "SELECT n, n * 1.5 AS a, 'name ' || n AS b, now() AS c FROM generate_series(1, 1000000) n"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert sum(b.num_rows for b in postgres_shop.driver.run(Checked(sql, ()), 240)) == 1_000_000
+    assert sum(b.num_rows for b in postgres_shop.driver.run(CheckedQuery(sql, ()), 240)) == 1_000_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000
 
 

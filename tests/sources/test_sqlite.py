@@ -15,7 +15,7 @@ import pytest
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
 from etude.sources import rows as shaping
-from etude.sources.base import Checked, Mount
+from etude.sources.base import CheckedQuery, Mount
 from etude.sources.sqlite import SqliteDriver
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
@@ -132,7 +132,7 @@ def test_estimate_and_fingerprint(sqlite_shop: Any) -> None:
 def test_the_authorizer_holds_where_the_guard_is_passed_by(sqlite_shop: Any, sql: str) -> None:
     before = sqlite_shop.state()
     with pytest.raises(EtudeError):
-        list(sqlite_shop.driver.run(Checked(sql, ()), 5))
+        list(sqlite_shop.driver.run(CheckedQuery(sql, ()), 5))
     assert sqlite_shop.state() == before
 
 

@@ -11,7 +11,7 @@ import pytest
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Unauthorized
 from etude.settings import ServerSettings
 from etude.store.base import Store
-from etude.store.identity import Identity, KeyLimits, Reply, Role, Spent
+from etude.store.identity import Identity, KeyLimits, Role, Spent, StoredResponse
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ def test_a_request_that_names_itself_is_done_once(identity: Identity) -> None:
     assert identity.claim("me", "a", "hash") is None
     with pytest.raises(Conflict, match="still"):
         identity.claim("me", "a", "hash")
-    identity.keep("me", "a", Reply(status=201, media="application/json", body='{"ä": 1}'))
-    assert identity.claim("me", "a", "hash") == Reply(status=201, media="application/json", body='{"ä": 1}')
+    identity.keep("me", "a", StoredResponse(status=201, media="application/json", body='{"ä": 1}'))
+    assert identity.claim("me", "a", "hash") == StoredResponse(status=201, media="application/json", body='{"ä": 1}')
     with pytest.raises(Invalid, match="another request"):
         identity.claim("me", "a", "other")
     assert identity.claim("somebody", "a", "other") is None

@@ -29,10 +29,10 @@ from tests.store.conftest import open_at
 
 from etude.errors import Conflict, NotFound
 from etude.store.action import Claim, Finish, NewAction, NewEvent, StepRecord, backoff
+from etude.store.agents import AgentStore
 from etude.store.base import Rows, Store
 from etude.store.queue import LOST, Queue
 from etude.store.queue_sqlite import SqliteDialect
-from etude.store.roster import Roster
 from etude.store.sqlite import SqliteStore
 
 TABLES = ("agents", "actions", "agent_steps", "control", "hub_events")
@@ -44,8 +44,8 @@ def queue(store: Store) -> Queue:
 
 
 @pytest.fixture
-def roster(queue: Queue) -> Roster:
-    return Roster(queue)
+def agent_store(queue: Queue) -> AgentStore:
+    return AgentStore(queue)
 
 
 def add_agents(queue: Queue, *ids: str) -> None:
@@ -76,7 +76,7 @@ def pass_time(queue: Queue) -> None:
 
 
 def state_of(queue: Queue, action: str) -> str:
-    found = Roster(queue).action(action)
+    found = AgentStore(queue).action(action)
     assert found is not None
     return found.state
 
@@ -109,11 +109,11 @@ def test_an_id_is_added_once(queue: Queue) -> None:
     assert claim_all(queue) == []
 
 
-def test_what_is_added_together_is_added_or_not(queue: Queue, roster: Roster) -> None:
+def test_what_is_added_together_is_added_or_not(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     with pytest.raises(NotFound, match="There is no agent `nobody`"):
         queue.enqueue(NewAction("a", id="1"), NewAction("nobody", id="2"))
-    assert roster.action("1") is None
+    assert agent_store.action("1") is None
 
 
 def test_what_is_delayed_waits(queue: Queue) -> None:
@@ -126,7 +126,7 @@ def test_what_is_delayed_waits(queue: Queue) -> None:
     assert claim_all(queue) == ["later"]
 
 
-def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queue, roster: Roster) -> None:
+def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="bad", attempts=2), NewAction("a", id="good"))
     (claim,) = queue.turn(claim=1).claimed
@@ -139,7 +139,7 @@ def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queu
     (claim,) = queue.turn(claim=1).claimed
     assert (claim.id, claim.attempts, claim.max_attempts) == ("bad", 2, 2)
     queue.turn([Finish(claim, "failed", error="still no")])
-    found = roster.action("bad")
+    found = agent_store.action("bad")
     assert found is not None and found.processed_at is not None
     assert (found.state, found.attempts, found.last_error) == ("failed", 2, "still no")
 
@@ -148,7 +148,7 @@ def test_waiting_doubles_up_to_a_minute() -> None:
     assert [backoff(n) for n in (1, 2, 3, 20)] == [0.4, 0.8, 1.6, 60.0]
 
 
-def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, roster: Roster) -> None:
+def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (claim,) = queue.turn(claim=1).claimed
@@ -159,15 +159,15 @@ def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, roster: Ro
     with queue.transaction() as work:
         work.do("UPDATE actions SET token = token + 1")
     assert queue.turn([late]).refused == [late]
-    assert roster.steps("a") == [] and roster.state("a") == {}
+    assert agent_store.steps("a") == [] and agent_store.state("a") == {}
     assert queue.read("SELECT count(*) FROM hub_events") == [(0,)]
     with queue.transaction() as work:
         work.do("UPDATE actions SET token = token - 1")
     assert queue.turn([late]).refused == []
-    (step,) = roster.steps("a")
+    (step,) = agent_store.steps("a")
     assert (step.step_no, step.action, step.output, step.outcome, step.tokens) == (1, "1", "hi", "ok", 7)
-    assert roster.state("a") == {"n": 1}
-    agent = roster.agent("a")
+    assert agent_store.state("a") == {"n": 1}
+    agent = agent_store.agent("a")
     assert (agent.step_no, agent.tokens, agent.cost_usd, agent.last_output) == (1, 7, 0.5, "hi")
     assert agent.activity == "waiting" and agent.next_at is not None
     assert queue.read("SELECT topic, agent FROM hub_events") == [("t", "a")]
@@ -187,12 +187,12 @@ def test_a_new_plan_takes_the_place_of_the_old_one(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("kind", ["start", "tick"])
-def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, roster: Roster, kind: str) -> None:
+def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, agent_store: AgentStore, kind: str) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", kind=kind, attempts=1))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "failed", error="no")])
-    assert roster.agent("a").activity == "waiting"
+    assert agent_store.agent("a").activity == "waiting"
 
 
 def test_a_value_that_no_column_takes_is_refused_and_not_tried_for_ever(queue: Queue) -> None:
@@ -202,8 +202,8 @@ def test_a_value_that_no_column_takes_is_refused_and_not_tried_for_ever(queue: Q
     with pytest.raises(ValueError, match="JSON compliant"):
         queue.turn([Finish(claim, "done", step=StepRecord("null", "ok", 0.0, cost_usd=float("nan")))])
     queue.turn([Finish(claim, "failed", "no\0\ud83d", step=StepRecord("null", "error", 0.0, error="no\0\ud83d"))])
-    assert Roster(queue).agent("a").last_error == "no\ufffd?"
-    assert Roster(queue).steps("a")[0].error == "no\ufffd?"
+    assert AgentStore(queue).agent("a").last_error == "no\ufffd?"
+    assert AgentStore(queue).steps("a")[0].error == "no\ufffd?"
 
 
 # Lost workers.
@@ -229,7 +229,7 @@ def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
     assert other.turn([Finish(taken, "done")]).refused == []
 
 
-def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, roster: Roster) -> None:
+def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (stale,) = queue.turn(claim=1).claimed
@@ -240,7 +240,7 @@ def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, roster: Ros
     late = Finish(stale, "failed", step=StepRecord("null", "ok", 0.0, output='"late"'))
     done = Finish(fresh, "done", step=StepRecord("null", "ok", 0.0, output='"in time"'))
     assert queue.turn([done, late]).refused == [late]
-    assert [s.output for s in roster.steps("a")] == ["in time"] and state_of(queue, "1") == "done"
+    assert [s.output for s in agent_store.steps("a")] == ["in time"] and state_of(queue, "1") == "done"
 
 
 def test_what_runs_here_is_not_lost_when_the_clock_is_put_forward(queue: Queue) -> None:
@@ -317,7 +317,7 @@ def test_what_a_worker_claimed_again_after_it_seemed_dead_is_its_own(
 
 
 def test_kill_9_frees_the_agent_at_once(
-    queue: Queue, start: Callable[[str], subprocess.Popen[str]], roster: Roster
+    queue: Queue, start: Callable[[str], subprocess.Popen[str]], agent_store: AgentStore
 ) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
@@ -338,7 +338,7 @@ time.sleep(60)
     while not taken:  # the server notices the end of a connection in its own time
         queue.sweep()
         taken = queue.turn(claim=1).claimed
-    found = roster.action("1")
+    found = agent_store.action("1")
     assert found is not None and found.last_error is not None and found.last_error.endswith("lost")
 
 
@@ -351,7 +351,7 @@ def test_an_action_that_kills_its_workers_ends_as_failed(queue: Queue, open_stor
         while state_of(queue, "bomb") == "running":
             queue.sweep()
     assert state_of(queue, "bomb") == "failed"
-    assert "lost" in (Roster(queue).agent("a").last_error or "")
+    assert "lost" in (AgentStore(queue).agent("a").last_error or "")
     assert claim_all(queue) == ["next"]
 
 
@@ -419,17 +419,17 @@ def test_many_rings_at_once_are_each_heard(tmp_path: Path) -> None:
     assert told == rings
 
 
-def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, roster: Roster) -> None:
+def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, agent_store: AgentStore) -> None:
     rings: list[str] = []
     queue.listen(lambda kind, _: rings.append(kind))
     add_agents(queue, "busy", "paused")
-    roster.pause("paused")
+    agent_store.pause("paused")
     queue.enqueue(NewAction("busy"))
     queue.turn(claim=1)
     rings.clear()
     queue.enqueue(NewAction("busy"), NewAction("paused"))
     assert "run" not in rings
-    roster.resume("paused")
+    agent_store.resume("paused")
     assert "run" in rings
     queue.close()
 
@@ -502,9 +502,9 @@ def test_what_is_said_while_a_step_is_about_to_end_wakes_the_agent_again(
     (claim,) = queue.turn(claim=1).claimed
     other = Queue(open_store())
     with other.transaction() as work:
-        no, *_ = Roster(other)._lock(work, "a")
+        no, *_ = AgentStore(other)._lock(work, "a")
         thread = start_waiting(other, lambda: queue.turn([Finish(claim, "done")]))
-        Roster(other)._say(work, no, "interrupt", "listen")
+        AgentStore(other)._say(work, no, "interrupt", "listen")
     thread.join()
     (woken,) = queue.turn(claim=1).claimed
     assert (woken.kind, woken.told) == ("wake", True)
@@ -544,72 +544,72 @@ def test_tenants_do_not_see_each_others_agents(store: Store) -> None:
     add_agents(ours, "a")
     add_agents(theirs, "a")
     assert ours.enqueue(NewAction("a", id="1")) == theirs.enqueue(NewAction("a", id="1"))
-    Roster(ours).destroy("a", grace=0)
-    assert Roster(theirs).agent("a").status == "active"
+    AgentStore(ours).destroy("a", grace=0)
+    assert AgentStore(theirs).agent("a").status == "active"
     with pytest.raises(NotFound):
         Queue(store).enqueue(NewAction("a"))
 
 
-# Verbs of the roster.
+# Verbs of the agent store.
 
 
-def test_destroying_cancels_what_waits_and_takes_nothing_more(queue: Queue, roster: Roster) -> None:
+def test_destroying_cancels_what_waits_and_takes_nothing_more(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"), NewAction("a", id="2", delay=60))
-    roster.destroy("a", grace=30)
+    agent_store.destroy("a", grace=30)
     assert (state_of(queue, "1"), state_of(queue, "2")) == ("cancelled", "cancelled")
-    assert roster.agent("a").status == "destroyed"
+    assert agent_store.agent("a").status == "destroyed"
     with pytest.raises(Conflict, match="Agent `a` is destroyed"):
         queue.enqueue(NewAction("a"))
-    roster.destroy("a", grace=30)
-    assert [a.id for a in roster.agents().items] == []
-    assert [a.id for a in roster.agents(status="destroyed").items] == ["a"]
+    agent_store.destroy("a", grace=30)
+    assert [a.id for a in agent_store.agents().items] == []
+    assert [a.id for a in agent_store.agents(status="destroyed").items] == ["a"]
 
 
-def test_a_step_that_ignores_its_end_is_fenced(queue: Queue, roster: Roster) -> None:
+def test_a_step_that_ignores_its_end_is_fenced(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (claim,) = queue.turn(claim=1).claimed
-    roster.destroy("a", grace=0)
+    agent_store.destroy("a", grace=0)
     queue.sweep(fence=60)
-    assert roster.agent("a").status == "destroying"
+    assert agent_store.agent("a").status == "destroying"
     queue.sweep(fence=-1)
-    assert roster.agent("a").status == "destroyed" and state_of(queue, "1") == "cancelled"
+    assert agent_store.agent("a").status == "destroyed" and state_of(queue, "1") == "cancelled"
     late = Finish(claim, "done")
     assert queue.turn([late]).refused == [late]
 
 
-def test_a_stale_interrupt_is_refused(queue: Queue, roster: Roster) -> None:
+def test_a_stale_interrupt_is_refused(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     with pytest.raises(Conflict, match="Agent `a` is at step 0, not at 7"):
-        roster.interrupt("a", "stop", step_no=7)
+        agent_store.interrupt("a", "stop", step_no=7)
 
 
-def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, roster: Roster) -> None:
+def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (claim,) = queue.turn(claim=1).claimed
-    roster.interrupt("a", "listen")
+    agent_store.interrupt("a", "listen")
     (again,) = queue.turn([Finish(claim, "done")], claim=1).claimed
     assert (again.kind, again.told) == ("wake", True)
-    ((_, seq, verb, body),) = roster.said([again.agent])
+    ((_, seq, verb, body),) = agent_store.said([again.agent])
     assert (verb, body) == ("interrupt", "listen")
     queue.turn([Finish(again, "done", applied=(seq,))])
-    assert roster.agent("a").activity == "idle" and roster.said([again.agent]) == []
+    assert agent_store.agent("a").activity == "idle" and agent_store.said([again.agent]) == []
 
 
-def test_what_comes_again_with_a_try_wakes_nobody_before(queue: Queue, roster: Roster) -> None:
+def test_what_comes_again_with_a_try_wakes_nobody_before(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
-    roster.interrupt("a", "first")
+    agent_store.interrupt("a", "first")
     (claim,) = queue.turn(claim=1).claimed
-    ((_, first, _, _),) = roster.said([claim.agent])
+    ((_, first, _, _),) = agent_store.said([claim.agent])
     assert queue.turn([Finish(claim, "delayed", delay=3600, again=(first,))], claim=1).claimed == []
-    roster.interrupt("a", "second")
+    agent_store.interrupt("a", "second")
     (woken,) = queue.turn(claim=1).claimed
-    assert [body for _, _, _, body in roster.said([woken.agent])] == ["first", "second"]
+    assert [body for _, _, _, body in agent_store.said([woken.agent])] == ["first", "second"]
 
 
-def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, roster: Roster) -> None:
+def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="done"))
     claim_all(queue)
@@ -618,29 +618,29 @@ def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, roster: Rost
         work.do("UPDATE actions SET created_at = created_at - 864000, processed_at = processed_at - 864000")
     assert queue.prune(days=30) == 0
     assert queue.prune(days=7) == 1
-    assert roster.action("done") is None and roster.action("waits") is not None
+    assert agent_store.action("done") is None and agent_store.action("waits") is not None
 
 
-def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, roster: Roster) -> None:
+def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a", "gone")
-    roster.steer("a", "heard")
-    ((no, seq, _, _),) = roster.said([1])
+    agent_store.steer("a", "heard")
+    ((no, seq, _, _),) = agent_store.said([1])
     queue.enqueue(NewAction("a"))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "done", applied=(seq,))])
-    roster.steer("a", "not yet")
-    roster.steer("gone", "never")
-    roster.destroy("gone", grace=0)
+    agent_store.steer("a", "not yet")
+    agent_store.steer("gone", "never")
+    agent_store.destroy("gone", grace=0)
     with queue.transaction() as work:
         work.do("UPDATE control SET created_at = created_at - 864000")
     queue.prune(days=30)
     assert queue.read("SELECT count(*) FROM control") == [(3,)]
     queue.prune(days=7)
-    assert [body for *_, body in roster.said([no])] == ["not yet"]
+    assert [body for *_, body in agent_store.said([no])] == ["not yet"]
     assert queue.read("SELECT count(*) FROM control") == [(1,)]
 
 
-def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, roster: Roster) -> None:
+def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "busy", "calm")
     with queue.transaction() as work:
         for agent, steps in ((1, 2500), (2, 10)):
@@ -655,7 +655,7 @@ def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, roster: Roster) 
             work.do("UPDATE agents SET step_no = ? WHERE no = ?", steps, agent)
     assert queue.prune(days=30) == 0
     assert queue.prune(days=7) == 1500
-    assert [roster.steps(name)[0].step_no for name in ("busy", "calm")] == [1501, 1]
+    assert [agent_store.steps(name)[0].step_no for name in ("busy", "calm")] == [1501, 1]
 
 
 # Whatever happens, in any order.
@@ -704,7 +704,7 @@ class Life(RuleBasedStateMachine):
             for table in TABLES:
                 work.do(f"DELETE FROM {table}")
         add_agents(self.queue, *AGENTS)
-        self.roster = Roster(self.queue)
+        self.agent_store = AgentStore(self.queue)
         self.actions: dict[str, Model] = {}
         self.status = dict.fromkeys(AGENTS, "active")
 
@@ -820,19 +820,19 @@ class Life(RuleBasedStateMachine):
     @rule(agent=st.sampled_from(AGENTS))
     def pause(self, agent: str) -> None:
         if self.status[agent] in ("active", "paused"):
-            self.roster.pause(agent)
+            self.agent_store.pause(agent)
             self.status[agent] = "paused"
 
     @rule(agent=st.sampled_from(AGENTS))
     def resume(self, agent: str) -> None:
         if self.status[agent] in ("active", "paused"):
-            self.roster.resume(agent)
+            self.agent_store.resume(agent)
             self.status[agent] = "active"
 
     @precondition(lambda self: len(self.actions) > 8)
     @rule(agent=st.sampled_from(AGENTS))
     def destroy(self, agent: str) -> None:
-        self.roster.destroy(agent, grace=3600)
+        self.agent_store.destroy(agent, grace=3600)
         if self.status[agent] == "destroyed":
             return
         self.status[agent] = "destroying" if self.running(agent) else "destroyed"

@@ -26,7 +26,7 @@ Told = Literal["start", "tick", "message", "guidance"]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class InboxItem:
     """One thing that a step is about: the agent's start, its own tick, a message, or guidance."""
 
     kind: Told
@@ -50,7 +50,7 @@ NOW = Next(after=0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepResult:
     """What came of a step."""
 
     state: Mapping[str, Any] | None = None
@@ -67,10 +67,10 @@ class Step:
     cost_usd: float = 0.0
 
 
-def check_step(step: Any) -> Step:
+def check_step(step: Any) -> StepResult:
     """What a step returned, where it is one; nothing else can be recorded."""
-    if not isinstance(step, Step):
-        raise Invalid(f"The step returned a `{type(step).__name__}`.", hint="Return a `Step`.")
+    if not isinstance(step, StepResult):
+        raise Invalid(f"The step returned a `{type(step).__name__}`.", hint="Return a `StepResult`.")
     after = step.next.after if isinstance(step.next, Next) else None
     for name, value, fits in (
         ("state", step.state, step.state is None or isinstance(step.state, Mapping)),
@@ -81,7 +81,9 @@ def check_step(step: Any) -> Step:
         ("events", step.events, isinstance(step.events, tuple | list) and all(map(_is_event, step.events))),
     ):
         if not fits:
-            raise Invalid(f"The step returned `{str(value)[:80]}` as `{name}`.", hint="See `etude.agents.base.Step`.")
+            raise Invalid(
+                f"The step returned `{str(value)[:80]}` as `{name}`.", hint="See `etude.agents.base.StepResult`."
+            )
     return step
 
 
@@ -94,7 +96,7 @@ def _is_event(value: Any) -> bool:
 
 
 @dataclass
-class Context:
+class StepContext:
     """What a step can use."""
 
     agent_id: str
@@ -161,5 +163,5 @@ class Kind(ABC, Generic[C]):
         self.config = config
 
     @abstractmethod
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Make one step."""

@@ -23,10 +23,10 @@ from etude.entities import Entity
 from etude.errors import Conflict, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
 from etude.settings import is_secret, redact
+from etude.store.agents import ActionInfo, AgentInfo, AgentStep, AgentStore
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
-from etude.store.roster import ActionInfo, AgentInfo, AgentStep, Roster
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
@@ -48,29 +48,29 @@ class Agents:
 
     def __init__(self, store: Store, queue: Queue | None = None) -> None:
         self.queue = queue or Queue(store)
-        self.roster = Roster(self.queue)
+        self.agent_store = AgentStore(self.queue)
 
     # Looking.
 
     def get(self, agent_id: str) -> AgentInfo:
         """The agent."""
-        return self.roster.agent(agent_id)
+        return self.agent_store.agent(agent_id)
 
     def list(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
         """Agents, the newest first; those that were destroyed only where asked for."""
-        return self.roster.agents(status, limit, cursor)
+        return self.agent_store.agents(status, limit, cursor)
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> Sequence[AgentStep]:
         """The steps of an agent above `after`, in order."""
-        return self.roster.steps(agent_id, after, limit)
+        return self.agent_store.steps(agent_id, after, limit)
 
     def state(self, agent_id: str) -> dict[str, Any]:
         """What the agent remembers."""
-        return self.roster.state(agent_id)
+        return self.agent_store.state(agent_id)
 
     def config(self, agent_id: str) -> dict[str, Any]:
         """The agent's configuration in full, secrets included."""
-        return self.roster.config(agent_id)
+        return self.agent_store.config(agent_id)
 
     def wait(self, action_id: str, timeout: float = 60.0) -> ActionInfo:
         """Wait until an action has ended, and return it."""
@@ -80,7 +80,7 @@ class Agents:
         try:
             while True:
                 rung.clear()
-                found = self.roster.action(action_id)
+                found = self.agent_store.action(action_id)
                 if found is None:
                     raise NotFound(f"There is no action `{action_id}`.", hint="It may have ended long ago.")
                 if found.state in ENDED:
@@ -108,7 +108,7 @@ class Agents:
                 hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
             )
         checked = check_config(kind, config or {})
-        self.roster.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens)
+        self.agent_store.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens)
         return self.get(agent_id)
 
     def message(
@@ -122,8 +122,8 @@ class Agents:
             raise Invalid(f"A delay of {delay:g} s is not possible.", hint=f"Give at most {LONGEST_DELAY_S:g} s.")
         if id is not None and not 0 < len(id) <= 128:
             raise Invalid(f"An id of {len(id):,} characters is not possible.", hint="Give 1 to 128.")
-        name = self.roster.message(agent_id, body, urgency=urgency, delay=delay, id=id)
-        if id is not None and (known := self.roster.action(id)) is not None and known.agent != agent_id:
+        name = self.agent_store.message(agent_id, body, urgency=urgency, delay=delay, id=id)
+        if id is not None and (known := self.agent_store.action(id)) is not None and known.agent != agent_id:
             raise Conflict(f"Message `{id}` went to agent `{known.agent}`.", hint="Choose another id.")
         return name
 
@@ -131,13 +131,13 @@ class Agents:
         """Make no further step; `now` also breaks off the one that runs, which begins anew after `resume`."""
         if mode not in ("after_step", "now"):
             raise Invalid(f"`{mode}` is no way to pause.", hint="Give `after_step` or `now`.")
-        self.roster.pause(agent_id, mode == "now")
+        self.agent_store.pause(agent_id, mode == "now")
         return self.get(agent_id)
 
     def resume(self, agent_id: str, guidance: Any = None) -> AgentInfo:
         """Go on; where guidance is given, a step begins with it at once."""
         _check_body(guidance)
-        self.roster.resume(agent_id, guidance)
+        self.agent_store.resume(agent_id, guidance)
         return self.get(agent_id)
 
     def steer(self, agent_id: str, guidance: Any) -> AgentInfo:
@@ -145,7 +145,7 @@ class Agents:
         if guidance is None:
             raise Invalid("There is no guidance.", hint="Say what the agent should do.")
         _check_body(guidance)
-        self.roster.steer(agent_id, guidance)
+        self.agent_store.steer(agent_id, guidance)
         return self.get(agent_id)
 
     def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> AgentInfo:
@@ -154,20 +154,20 @@ class Agents:
         With `step_no`, only where the agent has made so many steps: a late interrupt hits nothing that it did not mean.
         """
         _check_body(guidance)
-        self.roster.interrupt(agent_id, guidance, step_no)
+        self.agent_store.interrupt(agent_id, guidance, step_no)
         return self.get(agent_id)
 
     def destroy(self, agent_id: str, grace: float = 30.0) -> AgentInfo:
         """End the agent: nothing more is begun, a step that runs has `grace` seconds. What it did stays on record."""
         if not 0 <= grace <= 86_400:
             raise Invalid(f"A grace of {grace:g} s is not possible.", hint="Give seconds between 0 and 86400.")
-        self.roster.destroy(agent_id, grace)
+        self.agent_store.destroy(agent_id, grace)
         return self.get(agent_id)
 
     def reload(self, agent_id: str, config: Mapping[str, Any] | None = None) -> AgentInfo:
         """Have the next step see settings, sources and configuration as they are now, in a fresh session."""
         kind = self.get(agent_id).kind
-        self.roster.reload(agent_id, None if config is None else check_config(kind, config))
+        self.agent_store.reload(agent_id, None if config is None else check_config(kind, config))
         return self.get(agent_id)
 
 

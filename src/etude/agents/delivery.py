@@ -10,8 +10,8 @@ import time
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar
 
-from etude.agents.base import IDLE, NOW, Context, Item, Kind, Next, Step
-from etude.agents.hub import Interest
+from etude.agents.base import IDLE, NOW, InboxItem, Kind, Next, StepContext, StepResult
+from etude.agents.hub import EventFilter
 from etude.entities import Entity
 from etude.errors import Cancelled, Unavailable
 from etude.store.action import backoff
@@ -41,10 +41,10 @@ class Delivery(Kind[C]):
     admin: ClassVar[bool] = True
 
     @abstractmethod
-    def deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: StepContext, event: HubEvent) -> None:
         """Pass an event on; `Unavailable` where it did not arrive."""
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Deliver until there is nothing more, something does not arrive, or it was much: then on in the next step.
 
         What arrived is kept also where the step is broken off, so that it is not sent again.
@@ -52,9 +52,9 @@ class Delivery(Kind[C]):
         only_news = all(item.kind == "message" and item.body is None for item in inbox)
         if only_news and time.time() < state.get("retry_at", 0.0):
             # The next try is planned: whoever is down is not tried for each event.
-            return Step(output={"sent": 0, "lost": state["lost"], "error": state["error"]})
+            return StepResult(output={"sent": 0, "lost": state["lost"], "error": state["error"]})
         topics = Topics(Queue(ctx.app.store))
-        wanted = Interest(ctx.tenant, self.config.topics, self.config.agent)
+        wanted = EventFilter(ctx.tenant, self.config.topics, self.config.agent)
         at = int(state["at"]) if "at" in state else topics.bounds(ctx.tenant, ctx.agent_id)[0]
         failures, since, sent, lost = int(state.get("failures", 0)), state.get("since"), 0, int(state.get("lost", 0))
         error = None
@@ -81,4 +81,4 @@ class Delivery(Kind[C]):
         memory |= {"error": error, "retry_at": time.time() + backoff(failures) if error else 0.0}
         output = {"sent": sent, "lost": lost} | ({"error": error} if error else {})
         later = Next(after=backoff(failures)) if error else NOW if stopped or sent >= AT_ONCE else IDLE
-        return Step(state=memory, output=output, next=later)
+        return StepResult(state=memory, output=output, next=later)

@@ -18,8 +18,8 @@ from itertools import takewhile
 from typing import Any, Self
 
 from etude.errors import Conflict, Unavailable
+from etude.store.agents import AgentStore
 from etude.store.queue import Queue
-from etude.store.roster import Roster
 from etude.store.topics import HubEvent, Topics
 
 log = logging.getLogger("etude.agents")
@@ -123,7 +123,7 @@ class Hub:
     ) -> Subscription:
         """Events whose topic fits one of the patterns, such as `agent.*`; after an id, or from now on."""
         owner = self._queue.tenant if tenant is None else tenant
-        return Subscription(self, Interest(owner, tuple(topics), agent), self._at if after is None else after)
+        return Subscription(self, EventFilter(owner, tuple(topics), agent), self._at if after is None else after)
 
     def on_news(self, ready: Callable[[], None]) -> Callable[[], None]:
         """Have `ready` called, from another thread, whenever there is news; call what it returns to stop that."""
@@ -154,7 +154,7 @@ class Hub:
 
 
 @dataclass(frozen=True)
-class Interest:
+class EventFilter:
     """Which events somebody asks for."""
 
     tenant: str
@@ -173,7 +173,7 @@ class Interest:
 class Subscription:
     """A place in the stream of events. `at` is the last id that was read: give it as `after` to go on later."""
 
-    def __init__(self, hub: Hub, interest: Interest, after: int) -> None:
+    def __init__(self, hub: Hub, interest: EventFilter, after: int) -> None:
         self._hub = hub
         self._interest = interest
         self.at = after
@@ -200,17 +200,17 @@ class Subscription:
             yield from self.read(timeout=1.0)
 
 
-class Usher:
+class Waker:
     """Wakes the agents of all tenants that an event is for."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-        self._topics = Topics(roster.queue)
+    def __init__(self, agent_store: AgentStore) -> None:
+        self._agent_store = agent_store
+        self._topics = Topics(agent_store.queue)
         self._at: int | None = None
 
     def wake(self) -> None:
         """Look at the news; the first time, wake all: something may have come while nobody looked."""
-        listening = self._roster.listening()
+        listening = self._agent_store.listening()
         if not listening:
             self._at = None  # what comes meanwhile is read for nobody
             return
@@ -223,11 +223,11 @@ class Usher:
         while events := self._topics.read(self._at, AT_ONCE):
             at = events[-1].id
             # Asked again: one that came after the first look may have missed what was read since.
-            for tenant, agent_id, config, ahead in self._roster.listening():
+            for tenant, agent_id, config, ahead in self._agent_store.listening():
                 if ahead:  # its next step looks at all of them
                     continue
-                asked = Interest(tenant, tuple(config.get("topics", ("*",))), config.get("agent"))
-                own = Interest(tenant, GOES_ON, agent_id)
+                asked = EventFilter(tenant, tuple(config.get("topics", ("*",))), config.get("agent"))
+                own = EventFilter(tenant, GOES_ON, agent_id)
                 if any(asked.fits(event) or own.fits(event) for event in events):
                     self._send(tenant, agent_id, f"deliver:{agent_id}:{at}")
             # Only now: where the store was away, they are woken again.
@@ -235,4 +235,4 @@ class Usher:
 
     def _send(self, tenant: str, agent_id: str, name: str | None) -> None:
         with suppress(Conflict):  # it is destroyed meanwhile, which is no reason not to wake the others
-            self._roster.of(tenant).message(agent_id, None, id=name)
+            self._agent_store.of(tenant).message(agent_id, None, id=name)

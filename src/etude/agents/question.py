@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from etude.agents.base import Context
-from etude.desk import parse_direct
+from etude.agents.base import StepContext
 from etude.entities import ENDED, Run
 from etude.errors import Conflict, EtudeError, Invalid
+from etude.runs import parse_direct
 from etude.runtime.answer import Answer
 from etude.runtime.control import Control
 from etude.runtime.thread import thread_runs
@@ -19,7 +19,12 @@ LOOK_S = 0.5
 
 
 def ask(
-    ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None, noted: str | None = None
+    ctx: StepContext,
+    source: str | None,
+    question: str,
+    model: str,
+    on_move: Steer | None = None,
+    noted: str | None = None,
 ) -> Answer:
     """Ask in the agent's own thread. Where a step that was cut short had asked the same, its run is gone on with.
 
@@ -30,7 +35,7 @@ def ask(
     left = find_left(ctx, thread_id, direct[1] if direct else question, noted)
     if left is not None and left.status in ("succeeded", "waiting"):
         # Only its end was not heard of. A cell that ran has changed what the session holds: it must not run twice.
-        found: Answer = ctx.app.desk.answer_of(left)
+        found: Answer = ctx.app.runs.answer_of(left)
         return found
     if direct is not None:
         control = Control()
@@ -40,22 +45,22 @@ def ask(
         return answer
     if left is not None and left.status in ("queued", "paused", "running"):
         return work(ctx, left.id, on_move)
-    return work(ctx, ctx.app.desk.open(source, question, model=model, thread_id=thread_id), on_move)
+    return work(ctx, ctx.app.runs.open(source, question, model=model, thread_id=thread_id), on_move)
 
 
-def ask_aside(ctx: Context, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
+def ask_aside(ctx: StepContext, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
     """Ask in a thread that nobody needs afterwards: nothing said before has a part in the answer."""
     store = ctx.app.store
     thread_id = store.create_thread(f"agent {ctx.agent_id}", source).id
     try:
-        return work(ctx, ctx.app.desk.open(source, question, model=model, thread_id=thread_id), on_move)
+        return work(ctx, ctx.app.runs.open(source, question, model=model, thread_id=thread_id), on_move)
     finally:
         store.delete_thread(thread_id)
 
 
-def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
+def work(ctx: StepContext, run_id: str, on_move: Steer | None = None) -> Answer:
     """Work at a run until it ends or waits; when the step must end, so must the run."""
-    desk, store, control = ctx.app.desk, ctx.app.store, Control()
+    runs, store, control = ctx.app.runs, ctx.app.store, Control()
 
     def moved(_: Any) -> None:
         if on_move is not None:
@@ -64,18 +69,18 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
     def stop() -> None:
         control.cancel()
         with contextlib.suppress(EtudeError):  # it has ended meanwhile
-            desk.cancel(run_id)
+            runs.cancel(run_id)
 
     before = store.run(run_id).usage
     with ctx.cancel.stopping(stop):
         while True:
             try:
-                run: Run = desk.work(run_id, control=control, on_entry=moved)
+                run: Run = runs.work(run_id, control=control, on_entry=moved)
                 break
             except Conflict:
                 # It was taken up elsewhere, as a server does with what an earlier one left behind; or by somebody who
                 # died just now, which shows a moment later.
-                for _ in desk.follow(run_id, timeout=LOOK_S):
+                for _ in runs.follow(run_id, timeout=LOOK_S):
                     pass
                 store.recover()
                 run = store.run(run_id)
@@ -87,11 +92,11 @@ def work(ctx: Context, run_id: str, on_move: Steer | None = None) -> Answer:
     ctx.check()
     if run.status not in ENDED and run.status != "waiting":
         raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step is tried again.")
-    answer: Answer = desk.answer_of(run)
+    answer: Answer = runs.answer_of(run)
     return answer
 
 
-def find_left(ctx: Context, thread_id: str, text: str, noted: str | None) -> Run | None:
+def find_left(ctx: StepContext, thread_id: str, text: str, noted: str | None) -> Run | None:
     """The run of this text that a step which was cut short left behind: the last of the thread, if it was not noted."""
     store = ctx.app.store
     runs = thread_runs(store, thread_id)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from etude.agents.running import Running
+from etude.agents.running_step import RunningStep
 from etude.cancellation import Cancellation
 from etude.errors import EtudeError
 
@@ -39,7 +39,7 @@ class Sessions:
         self,
         app: Any,
         find_thread: Callable[[str | None], str],
-        running: Running,
+        running: RunningStep,
         source: str | None,
         options: dict[str, Any],
     ) -> Notebook:

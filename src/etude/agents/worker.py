@@ -19,14 +19,14 @@ from itertools import takewhile
 from typing import Any, Self
 
 from etude.agents.base import Kind
-from etude.agents.hub import BREATH_S, Usher
-from etude.agents.performer import Performer, tell
-from etude.agents.running import Running
+from etude.agents.hub import BREATH_S, Waker
+from etude.agents.running_step import RunningStep
+from etude.agents.step_runner import StepRunner, tell
 from etude.errors import EtudeError, Unavailable
 from etude.store.action import Finish, StepRecord
+from etude.store.agents import AgentStore
 from etude.store.identity import Identity
 from etude.store.queue import LEASE_S, Queue
-from etude.store.roster import Roster
 
 log = logging.getLogger("etude.agents")
 
@@ -63,15 +63,15 @@ class Worker:
         self.app = app
         self.queue = queue or Queue(app.store)
         self._owns_queue = queue is None
-        self.roster = Roster(self.queue)
+        self.agent_store = AgentStore(self.queue)
         self._identity = identity or Identity(app.store)
-        self._performer = Performer(app, self.roster, self._identity, kinds or {})
-        self._sessions = self._performer.sessions
+        self._step_runner = StepRunner(app, self.agent_store, self._identity, kinds or {})
+        self._sessions = self._step_runner.sessions
         self.slots = slots
         self.lease = lease
-        self._running: dict[tuple[int, int], Running] = {}
+        self._running: dict[tuple[int, int], RunningStep] = {}
         self._lock = threading.Lock()
-        self._work: queues.SimpleQueue[Running | None] = queues.SimpleQueue()
+        self._work: queues.SimpleQueue[RunningStep | None] = queues.SimpleQueue()
         self._ended: list[Finish] = []
         self._bell = threading.Event()
         self._pulse_bell = threading.Event()
@@ -88,7 +88,7 @@ class Worker:
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._unlisten: Callable[[], None] | None = None
-        self._usher = Usher(self.roster)
+        self._waker = Waker(self.agent_store)
         self._news = threading.Event()
         self._said = threading.Event()
 
@@ -170,7 +170,7 @@ class Worker:
             self._bell.set()
             time.sleep(0.01)
 
-    def _snapshot(self) -> list[Running]:
+    def _snapshot(self) -> list[RunningStep]:
         with self._lock:
             return list(self._running.values())
 
@@ -179,7 +179,7 @@ class Worker:
             self._look = True
             self._bell.set()
         if kind in ("reload", "all"):  # what rang while nobody listened may have been that
-            self._performer.environment.outdated.set()
+            self._step_runner.environment.outdated.set()
         if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
             self._said.set()
             self._pulse_bell.set()
@@ -264,7 +264,7 @@ class Worker:
 
     def _turn(self, finished: list[Finish], claim: int) -> int:
         turn = self.queue.turn(finished, claim, self.lease)
-        started = [Running(c) for c in turn.claimed]
+        started = [RunningStep(c) for c in turn.claimed]
         with self._lock:
             for finish in finished:
                 self._running.pop(finish.claim.key, None)
@@ -316,11 +316,11 @@ class Worker:
                 running.begun = True
             began = time.monotonic()
             try:
-                finish = self._performer.perform(running)
+                finish = self._step_runner.perform(running)
             except BaseException as error:
                 log.exception("agent %s", running.claim.agent_id)
                 record = StepRecord("null", "error", 0.0, error=tell(error))
-                finish = self._performer.fail(running, error, record)
+                finish = self._step_runner.fail(running, error, record)
             with self._lock:
                 running.over = True
                 if running.abandoned:
@@ -363,7 +363,7 @@ class Worker:
 
     def _wake_listeners(self) -> None:
         try:
-            self._usher.wake()
+            self._waker.wake()
         except Unavailable:
             raise
         except Exception:
@@ -373,7 +373,7 @@ class Worker:
     def _hear(self) -> None:
         """Take in what was said to agents whose steps run here."""
         running = {r.claim.agent: r for r in self._snapshot() if r.listens}
-        for no, seq, verb, body in self.roster.said(sorted(running)) if running else ():
+        for no, seq, verb, body in self.agent_store.said(sorted(running)) if running else ():
             step = running[no]
             if seq <= step.heard:
                 continue
@@ -391,7 +391,7 @@ class Worker:
             if step.doomed_at is not None and time.monotonic() >= step.doomed_at:
                 step.stop("destroy")
         idle = self._sessions.agents() - set(running)
-        for no in self.roster.gone(idle) if idle else ():
+        for no in self.agent_store.gone(idle) if idle else ():
             self._sessions.drop(no)
 
     def _keep_lock(self) -> None:
@@ -418,7 +418,7 @@ class Worker:
             else:  # it was told to end, and is another's or nobody's by now
                 self._abandon(each)
 
-    def _abandon(self, running: Running) -> None:
+    def _abandon(self, running: RunningStep) -> None:
         """Leave a step to itself that was cut off and does not end, so that it keeps no other from running."""
         with self._lock:
             if running.over:

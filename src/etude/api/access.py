@@ -57,7 +57,7 @@ OWNER = Caller(MAIN, "admin")
 """Who sent a request where keys are off: whoever sits at the machine."""
 
 
-class Gate:
+class AccessControl:
     """Lets requests in, one decision after another. What it counts lives in this process."""
 
     def __init__(self, identity: Identity, settings: ServerSettings, keys: bool, anyone: bool = False) -> None:

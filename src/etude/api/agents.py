@@ -13,16 +13,16 @@ from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_room
-from etude.api.shapes import Body, Listing
+from etude.api.schemas import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
 from etude.errors import Invalid
 from etude.store.action import URGENCY
-from etude.store.roster import AgentInfo, AgentStep
+from etude.store.agents import AgentInfo, AgentStep
 from etude.store.topics import TOPIC, Topics
 
 if TYPE_CHECKING:
     from etude.agents.hub import Subscription
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 NEWS = "hub"
 """What those who wait for events of agents listen to, in the place of a run's id."""
@@ -146,7 +146,7 @@ async def agent_steps(
 # Verbs.
 
 
-def _hold(call: Call, agent_id: str) -> Agents:
+def _hold(call: ApiCall, agent_id: str) -> Agents:
     return require_hold(call.app.agents, agent_id, call.caller.require)
 
 
@@ -219,7 +219,7 @@ async def agent_events(
     start = parse_seq(last_event_id) if last_event_id else after
 
     def open_place() -> Subscription | None:
-        hub, tenant = call.house.hub, call.app.tenant
+        hub, tenant = call.server.hub, call.app.tenant
         status = call.app.agents.get(agent_id).status
         first, last = hub.topics.bounds(tenant, agent_id)
         place = hub.subscribe(agent=agent_id, tenant=tenant, after=first - 1 if start is None else start)
@@ -257,14 +257,14 @@ async def topic_events(
 ) -> Response:
     """Events of a topic as they happen; from now on where no id is given."""
     start = parse_seq(last_event_id) if last_event_id else after
-    place = call.house.hub.subscribe([topic], tenant=call.app.tenant, after=start)
+    place = call.server.hub.subscribe([topic], tenant=call.app.tenant, after=start)
     return EventStream(call, send_events(call, place))
 
 
-async def send_events(call: Call, place: Subscription, agent_id: str | None = None) -> AsyncGenerator[bytes, None]:
+async def send_events(call: ApiCall, place: Subscription, agent_id: str | None = None) -> AsyncGenerator[bytes, None]:
     """The events from a place on, until the agent that they are of is destroyed."""
     yield b"retry: 1000\n\n"
-    hub, watch, changed = call.house.hub, call.house.watch, True
+    hub, watch, changed = call.server.hub, call.server.watch, True
     with watch.listening(call.app.store, {NEWS: 0}) as listener:
         while not watch.closed:
             listener.woken.clear()
@@ -286,8 +286,8 @@ async def send_events(call: Call, place: Subscription, agent_id: str | None = No
                 yield b": still here\n\n"
 
 
-def last_event(call: Call, agent_id: str) -> int | None:
+def last_event(call: ApiCall, agent_id: str) -> int | None:
     """The last event of an agent that was destroyed; None where more may come."""
     if call.app.agents.get(agent_id).status != "destroyed":
         return None
-    return call.house.hub.topics.bounds(call.app.tenant, agent_id)[1]
+    return call.server.hub.topics.bounds(call.app.tenant, agent_id)[1]

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from etude.api.access import Caller, Gate
-from etude.api.results import Orders
-from etude.api.watch import Watch
+from etude.api.access import AccessControl, Caller
+from etude.api.results import SortCache
+from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
 from etude.errors import Invalid
 from etude.store.identity import ApiKey, Identity, Role
@@ -32,13 +32,13 @@ READERS = 16
 
 
 @dataclass
-class House:
+class ServerState:
     """What all requests share while the server runs."""
 
     app: App
     identity: Identity
-    gate: Gate
-    watch: Watch
+    access_control: AccessControl
+    watch: RunWatcher
     metrics: Metrics
     hub: Hub
     """Hands out what agents tell."""
@@ -55,7 +55,7 @@ class House:
         self.queries = asyncio.Semaphore(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
         """Whose key began a run that is still open."""
-        self.orders = Orders()
+        self.orders = SortCache()
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
         # Agents of a tenant work also where nobody of it has called yet.
@@ -67,14 +67,14 @@ class House:
         self.metrics.run_ended(run, self.app.settings.sandbox)
         key = self.owners.pop(run.id, None)
         if key is not None:
-            self.gate.charge(key, run)
+            self.access_control.charge(key, run)
         if self.traces is not None:
             self.traces.send(run, key.name if key else None)
 
     @property
     def at_work(self) -> int:
         """How many runs of all tenants are being worked at, and steps of agents."""
-        return sum(app.desk.at_work for app in self.app.views()) + (self.worker.at_work if self.worker else 0)
+        return sum(app.runs.at_work for app in self.app.views()) + (self.worker.at_work if self.worker else 0)
 
     def write_down(self) -> None:
         """Write what was done and spent: to the store, and to the log."""
@@ -99,10 +99,10 @@ class House:
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiCall:
     """A request of a caller."""
 
-    house: House
+    server: ServerState
     caller: Caller
     app: App
     """etude as the caller's tenant sees it."""
@@ -114,11 +114,11 @@ class Call:
 
     async def do(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run what may take long in a thread."""
-        return await self.house.do(work, *arguments, **keywords)
+        return await self.server.do(work, *arguments, **keywords)
 
     async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a look into the store in a thread."""
-        return await self.house.look(work, *arguments, **keywords)
+        return await self.server.look(work, *arguments, **keywords)
 
     def dataset(self, name: str | None) -> str:
         """The name of a dataset of the tenant, or of its only one."""
@@ -142,29 +142,29 @@ class Call:
         key = self.caller.key
         if key is None:
             return
-        self.house.owners[run_id] = key
+        self.server.owners[run_id] = key
         run = self.app.store.run(run_id)
         # It may have ended before it was known whose it is.
-        if run.status in ENDED and self.house.owners.pop(run_id, None) is not None:
-            self.house.gate.charge(key, run)
+        if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
+            self.server.access_control.charge(key, run)
 
 
 def _needs(role: Role) -> Any:
-    async def check(request: Request) -> Call:
-        call: Call = request.scope["state"]["call"]
+    async def check(request: Request) -> ApiCall:
+        call: ApiCall = request.scope["state"]["call"]
         call.caller.require(role)
         return call
 
     return Depends(check)
 
 
-async def _any(request: Request) -> Call:
-    call: Call = request.scope["state"]["call"]
+async def _any(request: Request) -> ApiCall:
+    call: ApiCall = request.scope["state"]["call"]
     return call
 
 
-AnyCall = Annotated[Call, Depends(_any)]
+AnyCall = Annotated[ApiCall, Depends(_any)]
 """A call to a route that is open to all."""
-ReaderCall = Annotated[Call, _needs("reader")]
-AnalystCall = Annotated[Call, _needs("analyst")]
-AdminCall = Annotated[Call, _needs("admin")]
+ReaderCall = Annotated[ApiCall, _needs("reader")]
+AnalystCall = Annotated[ApiCall, _needs("analyst")]
+AdminCall = Annotated[ApiCall, _needs("admin")]

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_room, state_of
-from etude.api.shapes import RunState
-from etude.catalog.annotations import Annotations
+from etude.api.schemas import RunState
+from etude.catalog.storage.annotations import Annotations
 from etude.entities import Entity
 
 router = APIRouter(tags=["catalogs"])

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.results import View, as_json
+from etude.api.results import RowSelection, as_json
 from etude.api.runs import check_room, lower
-from etude.api.shapes import Answered, AskedBudget, ChatMessage, Rows
+from etude.api.schemas import Answered, AskedBudget, ChatMessage, RowPage
 from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, to_event
 from etude.entities import ENDED, Run
 from etude.errors import EtudeError, Invalid, from_problem
@@ -34,7 +34,7 @@ from etude.events import (
 )
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 SHOWN_ROWS = 100
 """Rows of the result that come with an answer; the run has all of them."""
@@ -80,7 +80,7 @@ async def chat_again(
 
 
 async def begin_answer(
-    call: Call,
+    call: ApiCall,
     dataset: str | None,
     text: str,
     thread_id: str | None,
@@ -91,35 +91,35 @@ async def begin_answer(
     await call.look(check_room, call)
 
     def begin() -> str:
-        from etude.desk import parse_direct
+        from etude.runs import parse_direct
 
-        desk, thread = call.app.desk, call.thread(thread_id)
+        runs, thread = call.app.runs, call.thread(thread_id)
         known = call.app.sources()
         chosen = dataset
         if chosen is None and thread is None and len(known) == 1:
             chosen = next(iter(known))
         source = call.dataset(chosen) if chosen is not None else None
         if parse_direct(text) is not None:
-            run_id = desk.ask(source, text, thread_id=thread).run_id
+            run_id = runs.ask(source, text, thread_id=thread).run_id
             call.own(run_id)
             return run_id
         bounds = lower(call.app.settings.budget, budget)
-        run_id = desk.open(source, text, model=call.model(model), thread_id=thread, budget=bounds)
+        run_id = runs.open(source, text, model=call.model(model), thread_id=thread, budget=bounds)
         call.own(run_id)
-        desk.start(run_id)
+        runs.start(run_id)
         return run_id
 
     return await call.do(begin)
 
 
-async def wait_for(call: Call, run_id: str, beyond: int = 0) -> Run:
+async def wait_for(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
     """The run once it has stopped; its own budget of time says how long that can take."""
     longest = call.app.settings.budget.wall_s + WAIT_S
-    return await call.house.watch.stopped(call.app.store, run_id, call.look, longest, beyond)
+    return await call.server.watch.stopped(call.app.store, run_id, call.look, longest, beyond)
 
 
 @contextlib.contextmanager
-def cancelling(call: Call, run_id: str, wanted: bool) -> Iterator[None]:
+def cancelling(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
     """Where wanted, cancel the run if the client leaves while the block runs; else the run goes on without it."""
     if not wanted:
         yield
@@ -128,7 +128,7 @@ def cancelling(call: Call, run_id: str, wanted: bool) -> Iterator[None]:
     async def wait() -> None:
         await call.disconnected()
         with contextlib.suppress(EtudeError):
-            await call.do(call.app.desk.cancel, run_id)
+            await call.do(call.app.runs.cancel, run_id)
 
     watcher = asyncio.create_task(wait())
     try:
@@ -137,12 +137,12 @@ def cancelling(call: Call, run_id: str, wanted: bool) -> Iterator[None]:
         watcher.cancel()
 
 
-def leaving(call: Call, run_id: str) -> Callable[[], None]:
+def leaving(call: ApiCall, run_id: str) -> Callable[[], None]:
     """What cancels a run whose only listener left: in a thread, for the task of the listener may be ending itself."""
 
     def cancel() -> None:
         with contextlib.suppress(EtudeError):
-            call.app.desk.cancel(run_id)
+            call.app.runs.cancel(run_id)
 
     def leave() -> None:
         asyncio.get_running_loop().run_in_executor(None, cancel)
@@ -150,7 +150,7 @@ def leaving(call: Call, run_id: str) -> Callable[[], None]:
     return leave
 
 
-def answer_of(call: Call, run: Run) -> Answered:
+def answer_of(call: ApiCall, run: Run) -> Answered:
     """What came of a question; the error of a run that failed is raised."""
     if run.error is not None:
         raise from_problem(run.error | {"run_id": run.id})
@@ -170,18 +170,18 @@ def answer_of(call: Call, run: Run) -> Answered:
     )
 
 
-def first_rows(call: Call, run: Run) -> Rows | None:
+def first_rows(call: ApiCall, run: Run) -> RowPage | None:
     """The first rows of a run's result."""
     if run.result is None or run.result_artifact is None:
         return None
     result = call.app.read_result(run.result, run.result_artifact, run.id)
-    return Rows.model_validate_json(as_json(result, View(limit=SHOWN_ROWS), None))
+    return RowPage.model_validate_json(as_json(result, RowSelection(limit=SHOWN_ROWS), None))
 
 
 # The stream.
 
 
-async def send_chat(call: Call, run_id: str, after: int, skip: int) -> AsyncGenerator[bytes, None]:
+async def send_chat(call: ApiCall, run_id: str, after: int, skip: int) -> AsyncGenerator[bytes, None]:
     """The events of an answer beyond a place, until the run ends, waits or is paused."""
     yield b"retry: 1000\n\n"
     async for name, event in chat_events(call, run_id, after, skip):
@@ -189,12 +189,12 @@ async def send_chat(call: Call, run_id: str, after: int, skip: int) -> AsyncGene
 
 
 async def chat_events(
-    call: Call, run_id: str, after: int = 0, skip: int = 0
+    call: ApiCall, run_id: str, after: int = 0, skip: int = 0
 ) -> AsyncGenerator[tuple[str, dict[str, Any] | None], None]:
     """Events with their ids, and None for a while without any; the first `skip` of the next entry were seen."""
     run = await call.look(call.app.store.run, run_id)
     tools = {step.id: step.code for step in run.steps if step.kind == "tool"}
-    follow = call.house.watch.follow(call.app.store, {run_id: after}, call.look, HEARTBEAT_S)
+    follow = call.server.watch.follow(call.app.store, {run_id: after}, call.look, HEARTBEAT_S)
     async with contextlib.aclosing(follow) as news:  # type: ignore[type-var]
         async for entries in news:
             if entries is None:
@@ -210,7 +210,7 @@ async def chat_events(
                     return
 
 
-def to_chat(call: Call, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
+def to_chat(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
     """What an entry of the log is in a chat; most are one event, many are none."""
     match entry.event:
         case RunQueued(thread_id=thread_id):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import ReaderCall
-from etude.api.results import View, as_json
+from etude.api.results import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, unless_known
-from etude.api.shapes import Dataset, Listing, Rows
+from etude.api.schemas import Dataset, Listing, RowPage
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, Limits, Table
 from etude.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 _WHOLE = ("INT", "HUGEINT", "SERIAL")
 _PARTS = ("DECIMAL", "NUMERIC", "DOUBLE", "FLOAT", "REAL")
@@ -28,7 +28,7 @@ async def list_datasets(call: ReaderCall) -> Listing[Dataset]:
     return Listing(items=await call.look(datasets_of, call))
 
 
-def datasets_of(call: Call) -> list[Dataset]:
+def datasets_of(call: ApiCall) -> list[Dataset]:
     """The datasets of the tenant; where they are kept is not told."""
     return [
         Dataset(id=name, kind=call.app.source(name).kind, tables=list(spec.tables) if spec.tables is not None else None)
@@ -50,19 +50,19 @@ async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
     return Response(await call.do(profile_of, call, dataset), media_type="application/json")
 
 
-def catalog_of(call: Call, dataset: str) -> Catalog:
+def catalog_of(call: ApiCall, dataset: str) -> Catalog:
     """What a dataset holds."""
     return call.app.catalog(call.dataset(dataset))
 
 
-def profile_of(call: Call, dataset: str) -> bytes:
+def profile_of(call: ApiCall, dataset: str) -> bytes:
     """The profile of a dataset as JSON."""
     return call.app.profile(call.dataset(dataset)).model_dump_json().encode()
 
 
 @router.get(
     "/rows/{dataset}/{table}/{key:path}",
-    response_model=Rows,
+    response_model=RowPage,
 )
 async def row_by_key(
     call: ReaderCall,
@@ -77,7 +77,7 @@ async def row_by_key(
     return Response(await call.do(rows_by_key, call, dataset, table, key, by), media_type="application/json")
 
 
-def rows_by_key(call: Call, dataset: str, table: str, key: str, by: list[str]) -> bytes:
+def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]) -> bytes:
     """The rows with a key, as JSON."""
     name = call.dataset(dataset)
     found = call.app.catalog(name).table(table)
@@ -94,7 +94,7 @@ def rows_by_key(call: Call, dataset: str, table: str, key: str, by: list[str]) -
     result = call.app.plan(name, {"from": found.name, "where": where}, limits=Limits(**dict(limits)), record=False)
     if not result.row_count:
         raise NotFound(f"There is no row `{key[:200]}` in `{found.name}`.", hint="Check the key.")
-    return as_json(result, View(), None)
+    return as_json(result, RowSelection(), None)
 
 
 def _value(table: Table, column: str, text: str) -> Any:

@@ -9,24 +9,24 @@ from fastapi import APIRouter, Query, Response
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import answer_of, begin_answer, wait_for
 from etude.api.queries import run_query
-from etude.api.shapes import Answered, Listing, PlaybookSummary, Question, ReportRequest, Rows, SqlRequest
+from etude.api.schemas import Answered, Listing, PlaybookSummary, QuestionRequest, ReportRequest, RowPage, SqlRequest
 from etude.playbook import read_playbooks
 from etude.store.identity import Report
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 router = APIRouter(tags=["gateway"])
 
 
-@router.post("/sql", response_model=Rows)
+@router.post("/sql", response_model=RowPage)
 async def sql(call: AnalystCall, body: SqlRequest) -> Response:
     """Run a query and have its first rows. Where it is not recorded, it ends with its client."""
     return Response(await run_query(call, body), media_type="application/json")
 
 
 @router.post("/ask", response_model=Answered)
-async def ask(call: AnalystCall, body: Question) -> Answered:
+async def ask(call: AnalystCall, body: QuestionRequest) -> Answered:
     """Have a question answered and wait for it."""
     run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget)
     run = await wait_for(call, run_id)
@@ -39,13 +39,13 @@ async def log(call: AnalystCall, body: ReportRequest) -> Report:
     return await call.look(add_report, call, body)
 
 
-def add_report(call: Call, body: ReportRequest) -> Report:
+def add_report(call: ApiCall, body: ReportRequest) -> Report:
     """Keep a report; the dataset and the run that it names must be there."""
     if body.dataset is not None:
         call.dataset(body.dataset)
     if body.run_id is not None:
         call.app.store.run(body.run_id)
-    return call.house.identity.add_report(call.caller.tenant, body.model_dump())
+    return call.server.identity.add_report(call.caller.tenant, body.model_dump())
 
 
 @router.get("/log", response_model=Listing[Report])
@@ -53,7 +53,7 @@ async def list_reports(
     call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[Report]:
     """What was told, newest first."""
-    page = await call.look(call.house.identity.reports, call.caller.tenant, limit, cursor)
+    page = await call.look(call.server.identity.reports, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 

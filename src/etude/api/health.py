@@ -14,12 +14,12 @@ from fastapi.responses import PlainTextResponse
 
 from etude import __version__
 from etude.api.call import AdminCall, AnyCall, ReaderCall
-from etude.api.shapes import Gpu, Health, LocalModel, Part, Vram
+from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
 from etude.errors import EtudeError, Forbidden
 from etude.store.base import MAIN
 
 if TYPE_CHECKING:
-    from etude.api.call import Call, House
+    from etude.api.call import ApiCall, ServerState
 
 OLLAMA = "http://localhost:11434"
 router = APIRouter(tags=["health"])
@@ -35,15 +35,15 @@ async def healthz(call: AnyCall) -> Health:
 @probes.get("/readyz", response_model=Health, responses={503: {"model": Health, "description": "Not ready."}})
 async def readyz(call: AnyCall, response: Response) -> Health:
     """Whether the parts it needs can be used: store, objects, fork server, model."""
-    parts = await call.do(look_at_parts, call.house)
-    ok = all(part.ok for part in parts.values()) and not call.house.draining
+    parts = await call.do(look_at_parts, call.server)
+    ok = all(part.ok for part in parts.values()) and not call.server.draining
     response.status_code = 200 if ok else 503
     return Health(ok=ok, version=__version__, parts=parts)
 
 
-def look_at_parts(house: House) -> dict[str, Part]:
+def look_at_parts(server: ServerState) -> dict[str, PartStatus]:
     """Each part and how it is; reasons are for those who run the server, so addresses are left out."""
-    app = house.app
+    app = server.app
     checks: dict[str, Callable[[], str]] = {
         "store": lambda: str(app.store.check()["kind"]),
         "objects": lambda: "writes" if app.objects.check()["create"] else "no conditional writes",
@@ -51,18 +51,18 @@ def look_at_parts(house: House) -> dict[str, Part]:
         "model": lambda: app.settings.model,
     }
     found = {name: _look(check) for name, check in checks.items()}
-    if house.draining:
-        found["server"] = Part(ok=False, detail="going down")
+    if server.draining:
+        found["server"] = PartStatus(ok=False, detail="going down")
     return found
 
 
-def _look(check: Callable[[], str]) -> Part:
+def _look(check: Callable[[], str]) -> PartStatus:
     try:
-        return Part(ok=True, detail=check())
+        return PartStatus(ok=True, detail=check())
     except EtudeError as error:
-        return Part(ok=False, detail=error.title)
+        return PartStatus(ok=False, detail=error.title)
     except Exception as error:
-        return Part(ok=False, detail=type(error).__name__)
+        return PartStatus(ok=False, detail=type(error).__name__)
 
 
 def _sandbox(app: Any) -> str:
@@ -74,14 +74,14 @@ async def metrics(call: AdminCall) -> PlainTextResponse:
     """Counts of this process for Prometheus; for admins of the first tenant, because they are everyone's."""
     if call.caller.tenant != MAIN:
         raise Forbidden("Metrics are those of all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
-    text = await call.look(measure, call.house)
+    text = await call.look(measure, call.server)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def measure(house: House) -> bytes:
+def measure(server: ServerState) -> bytes:
     """All counts as they stand now."""
-    house.metrics.measure(house.watch.count, house.app.store.count_open())
-    return house.metrics.text()
+    server.metrics.measure(server.watch.count, server.app.store.count_open())
+    return server.metrics.text()
 
 
 @router.get("/vram", response_model=Vram)
@@ -90,7 +90,7 @@ async def vram(call: ReaderCall) -> Vram:
     return await call.do(look_at_vram, call)
 
 
-def look_at_vram(call: Call) -> Vram:
+def look_at_vram(call: ApiCall) -> Vram:
     """What local models use, or that there are none."""
     gpus, models = _gpus(), _models(call)
     missing = ([] if gpus else ["no graphics card"]) + ([] if models else ["no local model in memory"])
@@ -109,7 +109,7 @@ def _gpus() -> list[Gpu]:
         return []
 
 
-def _models(call: Call) -> list[LocalModel]:
+def _models(call: ApiCall) -> list[LocalModelStatus]:
     provider = call.app.settings.models.get("ollama")
     base = (provider.base_url if provider and provider.base_url else OLLAMA).rstrip("/").removesuffix("/v1")
     if not base.startswith(("http://", "https://")):
@@ -117,6 +117,6 @@ def _models(call: Call) -> list[LocalModel]:
     try:
         with urlopen(f"{base}/api/ps", timeout=2) as answer:  # noqa: S310 - the address is a setting of the server
             found = json.load(answer)["models"]
-        return [LocalModel(name=m["name"], bytes=m["size"], vram_bytes=m.get("size_vram", 0)) for m in found]
+        return [LocalModelStatus(name=m["name"], bytes=m["size"], vram_bytes=m.get("size_vram", 0)) for m in found]
     except (OSError, ValueError, KeyError, TypeError):
         return []

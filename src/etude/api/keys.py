@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from etude.api.access import COOKIE, csrf_token
 from etude.api.call import AdminCall, AnyCall, ReaderCall
-from etude.api.shapes import KeyRequest, Listing, Login, LoginRequest, NewKey
-from etude.store.identity import LOGIN_S, Act, ApiKey, Spent
+from etude.api.schemas import KeyRequest, Listing, Login, LoginRequest, NewKey
+from etude.store.identity import LOGIN_S, ApiKey, AuditEntry, Spent
 
 router = APIRouter(tags=["keys"])
 sessions = APIRouter(tags=["keys"])
@@ -19,14 +19,14 @@ sessions = APIRouter(tags=["keys"])
 @router.get("/keys", response_model=Listing[ApiKey])
 async def list_keys(call: AdminCall) -> Listing[ApiKey]:
     """The keys of the tenant, never their secrets."""
-    return Listing(items=await call.look(call.house.identity.keys, call.caller.tenant))
+    return Listing(items=await call.look(call.server.identity.keys, call.caller.tenant))
 
 
 @router.post("/keys", status_code=201, response_model=NewKey)
 async def create_key(call: AdminCall, body: KeyRequest) -> NewKey:
     """A new key of the tenant; its secret is told this once."""
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
-    make = call.house.identity.create_key
+    make = call.server.identity.create_key
     key, secret = await call.look(make, body.name, body.role, call.caller.tenant, body.limits, expires)
     return NewKey(id=key.id, tenant=key.tenant, name=key.name, role=key.role, key=secret)
 
@@ -34,25 +34,25 @@ async def create_key(call: AdminCall, body: KeyRequest) -> NewKey:
 @router.delete("/keys/{key_id}", status_code=204, response_class=Response)
 async def revoke_key(call: AdminCall, key_id: str) -> Response:
     """End a key of the tenant."""
-    await call.look(call.house.identity.revoke_key, key_id, call.caller.tenant)
-    call.house.gate.forget()
+    await call.look(call.server.identity.revoke_key, key_id, call.caller.tenant)
+    call.server.access_control.forget()
     return Response(status_code=204)
 
 
-@router.get("/audit", response_model=Listing[Act])
+@router.get("/audit", response_model=Listing[AuditEntry])
 async def list_acts(
     call: AdminCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
-) -> Listing[Act]:
+) -> Listing[AuditEntry]:
     """Who did what in the tenant, newest first."""
-    await call.look(call.house.identity.write_down)
-    page = await call.look(call.house.identity.acts, call.caller.tenant, limit, cursor)
+    await call.look(call.server.identity.write_down)
+    page = await call.look(call.server.identity.acts, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 
 @router.get("/spending", response_model=Spent)
 async def show_spending(call: ReaderCall) -> Spent:
     """What the caller's key has used today (UTC)."""
-    return await call.look(call.house.identity.spent, call.caller.name)
+    return await call.look(call.server.identity.spent, call.caller.name)
 
 
 @sessions.get("/session", response_model=Login)
@@ -64,19 +64,21 @@ async def show_session(call: AnyCall) -> Login:
         role=caller.role,
         key=caller.key.name if caller.key else None,
         csrf=csrf_token(caller.cookie) if caller.cookie else None,
-        keys=call.house.gate.keys,
+        keys=call.server.access_control.keys,
     )
 
 
 @sessions.post("/session", response_model=Login)
 async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: Response) -> Login:
     """Open a session of a browser with a key; the cookie is out of reach for scripts."""
-    identity = call.house.identity
+    identity = call.server.identity
     key = await call.look(identity.authenticate, body.key)
     cookie = await call.look(identity.log_in, key)
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="lax", secure=secure)
-    return Login(tenant=key.tenant, role=key.role, key=key.name, csrf=csrf_token(cookie), keys=call.house.gate.keys)
+    return Login(
+        tenant=key.tenant, role=key.role, key=key.name, csrf=csrf_token(cookie), keys=call.server.access_control.keys
+    )
 
 
 @sessions.delete("/session", status_code=204, response_class=Response)
@@ -84,7 +86,7 @@ async def log_out(call: AnyCall) -> Response:
     """End the session."""
     response = Response(status_code=204)
     if call.caller.cookie is not None:
-        await call.look(call.house.identity.log_out, call.caller.cookie)
-        call.house.gate.forget()
+        await call.look(call.server.identity.log_out, call.caller.cookie)
+        call.server.access_control.forget()
         response.delete_cookie(COOKIE)
     return response

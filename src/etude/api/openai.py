@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from etude.api.answer_text import require_answer, speak
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import begin_answer, cancelling, leaving, wait_for
-from etude.api.shapes import TEXT
-from etude.api.speech import require_answer, speak
+from etude.api.schemas import TEXT
 from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
 from etude.errors import EtudeError, Invalid, problem
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 MODEL = "etude"
 Finish = Literal["stop", "length", "content_filter"]
@@ -87,7 +87,7 @@ class CompletionMessage(_Open):
     content: str
 
 
-class Choice(_Open):
+class CompletionChoice(_Open):
     """The one answer."""
 
     index: int = 0
@@ -110,7 +110,7 @@ class Completion(_Open):
     object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
-    choices: list[Choice]
+    choices: list[CompletionChoice]
     usage: CompletionUsage
 
 
@@ -146,7 +146,7 @@ class Incomplete(_Open):
     reason: Literal["max_output_tokens", "content_filter"]
 
 
-class Responded(_Open):
+class ResponseObject(_Open):
     """An answer in the shape of responses; `id` is the run's."""
 
     id: str
@@ -195,7 +195,7 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     return to_completion(body.model, await _wait(call, run_id))
 
 
-@router.post("/responses", response_model=Responded, responses=_STREAMED)
+@router.post("/responses", response_model=ResponseObject, responses=_STREAMED)
 async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     """Answer an input."""
     turns = [ChatTurn(role="user", content=body.input)] if isinstance(body.input, str) else body.input
@@ -208,7 +208,7 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     return to_response(body, await _wait(call, run_id))
 
 
-async def _begin(call: Call, model: str, turns: list[ChatTurn], thread_id: str | None) -> str:
+async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: str | None) -> str:
     name, _, dataset = model.partition("/")
     if name != MODEL:
         raise Invalid(f"There is no model `{model[:100]}`.", hint="GET /v1/models lists them.")
@@ -220,7 +220,7 @@ async def _begin(call: Call, model: str, turns: list[ChatTurn], thread_id: str |
     return await begin_answer(call, dataset or None, asked, thread_id, None)
 
 
-def _recall(call: Call, dataset: str | None, turns: list[ChatTurn]) -> str:
+def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
     """A thread with what was said before, for the caller sends all of it each time."""
     store = call.app.store
     title = next((t.said for t in turns if t.role == "user"), "Conversation")[:80] or "Conversation"
@@ -231,18 +231,18 @@ def _recall(call: Call, dataset: str | None, turns: list[ChatTurn]) -> str:
     return thread.id
 
 
-async def _wait(call: Call, run_id: str) -> Run:
+async def _wait(call: ApiCall, run_id: str) -> Run:
     with cancelling(call, run_id, True):
         return require_answer(await wait_for(call, run_id))
 
 
 def to_completion(model: str, run: Run) -> Completion:
     """An answer in the shape of chat completions."""
-    choice = Choice(message=CompletionMessage(content=_text(run)), finish_reason=_finish(run))
+    choice = CompletionChoice(message=CompletionMessage(content=_text(run)), finish_reason=_finish(run))
     return Completion(id=run.id, created=int(time.time()), model=model, choices=[choice], usage=_usage(run))
 
 
-def to_response(body: ResponseRequest, run: Run) -> Responded:
+def to_response(body: ResponseRequest, run: Run) -> ResponseObject:
     """An answer in the shape of responses."""
     used, finish = _usage(run), _finish(run)
     status: Literal["completed", "incomplete"] = "completed" if finish == "stop" else "incomplete"
@@ -250,7 +250,7 @@ def to_response(body: ResponseRequest, run: Run) -> Responded:
     why = None
     if finish != "stop":
         why = Incomplete(reason="max_output_tokens" if finish == "length" else "content_filter")
-    return Responded(
+    return ResponseObject(
         id=run.id,
         created_at=int(time.time()),
         status=status,
@@ -283,7 +283,7 @@ def _finish(run: Run) -> Finish:
 # Streams.
 
 
-async def _stream_completion(call: Call, body: CompletionRequest, run_id: str) -> AsyncGenerator[bytes, None]:
+async def _stream_completion(call: ApiCall, body: CompletionRequest, run_id: str) -> AsyncGenerator[bytes, None]:
     counts = body.stream_options is not None and body.stream_options.include_usage
     head: dict[str, Any] = {"id": run_id, "object": "chat.completion.chunk", "created": int(time.time())}
     head |= {"model": body.model} | ({"usage": None} if counts else {})
@@ -310,7 +310,7 @@ async def _stream_completion(call: Call, body: CompletionRequest, run_id: str) -
         yield _data({"error": {"message": _explain(told), "type": kind, "param": None, "code": told["code"]}})
 
 
-async def _stream_response(call: Call, body: ResponseRequest, run_id: str) -> AsyncGenerator[bytes, None]:
+async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) -> AsyncGenerator[bytes, None]:
     number = 0
 
     def event(kind: str, **fields: Any) -> bytes:

@@ -25,7 +25,9 @@ ROUTES = (
 async def page(call: AnyCall) -> HTMLResponse:
     """What this server is and where to go."""
     rows = "".join(f"<tr><td><code>{escape(path)}</code></td><td>{escape(what)}</td></tr>" for path, what in ROUTES)
-    way_in = "Requests need a key." if call.house.gate.keys else "Keys are off: this machine alone can reach it."
+    way_in = (
+        "Requests need a key." if call.server.access_control.keys else "Keys are off: this machine alone can reach it."
+    )
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>etude</title></head><body>'
         f"<h1>etude {escape(__version__)}</h1><p>The server runs. {way_in}</p>"

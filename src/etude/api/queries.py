@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
-from etude.api.results import View, as_json
+from etude.api.results import RowSelection, as_json
 from etude.api.runs import lower
 from etude.errors import Cancelled
 from etude.store.identity import Spent
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
-    from etude.api.shapes import SqlRequest
-    from etude.sources.source import Begun
+    from etude.api.call import ApiCall
+    from etude.api.schemas import SqlRequest
+    from etude.sources.source import StartedQuery
 
 PATIENCE_S = 0.2
 """How long a moment is."""
@@ -25,19 +25,19 @@ SHORT = 8192
 """A longer query might not be sent in a moment."""
 
 
-async def run_query(call: Call, body: SqlRequest) -> bytes:
+async def run_query(call: ApiCall, body: SqlRequest) -> bytes:
     """The first rows of a query, as JSON. Where it is not recorded, it ends with its client."""
-    with Wait(call) as wait:
-        async with call.house.queries:
+    with ClientWait(call) as wait:
+        async with call.server.queries:
             wait.check()
             rows = await run_at_once(call, body, wait)
             return rows if rows is not None else await call.do(run_in_thread, call, body, wait)
 
 
-class Wait:
+class ClientWait:
     """A request that waits for its answer. Most have it in a moment; others are watched for whether they still wait."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ApiCall) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
         self._watcher: asyncio.Task[None] | None = None
@@ -83,9 +83,14 @@ class Wait:
             self.on_left()
 
 
-async def run_at_once(call: Call, body: SqlRequest, wait: Wait) -> bytes | None:
+async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes | None:
     """Run a query without a thread, which costs more than a small query; None where something must be looked up."""
-    if _is_recorded(call, body) or body.dataset is None or body.thread_id or call.house.gate.has_budget(call.caller):
+    if (
+        _is_recorded(call, body)
+        or body.dataset is None
+        or body.thread_id
+        or call.server.access_control.has_budget(call.caller)
+    ):
         return None
     if len(body.query) > SHORT:
         return None
@@ -100,7 +105,7 @@ async def run_at_once(call: Call, body: SqlRequest, wait: Wait) -> bytes | None:
         if not taken.acquire(blocking=False):
             raise Cancelled("The request was cancelled.")
         with contextlib.closing(query.answer.batches):  # type: ignore[type-var]
-            return as_json(finish(), View(limit=body.limit), None)
+            return as_json(finish(), RowSelection(limit=body.limit), None)
 
     wait.on_left = query.answer.cancel
     with charged(call):
@@ -113,7 +118,7 @@ async def run_at_once(call: Call, body: SqlRequest, wait: Wait) -> bytes | None:
             raise
 
 
-async def has_small_answer(query: Begun, wait: Wait) -> bool:
+async def has_small_answer(query: StartedQuery, wait: ClientWait) -> bool:
     """Wait for an answer, but not for long; whether it is there and can be read in a moment."""
     loop = asyncio.get_running_loop()
     there, place = loop.create_future(), query.engine.fileno()
@@ -132,9 +137,9 @@ async def has_small_answer(query: Begun, wait: Wait) -> bool:
     return query.engine.has_small_answer()
 
 
-def run_in_thread(call: Call, body: SqlRequest, wait: Wait) -> bytes:
+def run_in_thread(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
     """Run a query and wait for whatever it takes."""
-    call.house.gate.check_budget(call.caller)
+    call.server.access_control.check_budget(call.caller)
     recorded = _is_recorded(call, body)
     with charged(call):
         result = call.app.sql(
@@ -145,19 +150,19 @@ def run_in_thread(call: Call, body: SqlRequest, wait: Wait) -> bytes:
             record=recorded,
             on_progress=None if recorded else wait.check,
         )
-        return as_json(result, View(limit=body.limit), None)
+        return as_json(result, RowSelection(limit=body.limit), None)
 
 
-def _is_recorded(call: Call, body: SqlRequest) -> bool:
+def _is_recorded(call: ApiCall, body: SqlRequest) -> bool:
     return body.record and call.app.settings.record
 
 
 @contextlib.contextmanager
-def charged(call: Call) -> Iterator[None]:
+def charged(call: ApiCall) -> Iterator[None]:
     """Add the time that the block takes to the day of the caller's key."""
     started = time.perf_counter()
     try:
         yield
     finally:
         if call.caller.key is not None:
-            call.house.identity.spend(call.caller.key.id, Spent(seconds=time.perf_counter() - started))
+            call.server.identity.spend(call.caller.key.id, Spent(seconds=time.perf_counter() - started))

@@ -29,7 +29,7 @@ _FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?
 
 
 @dataclass(frozen=True)
-class View:
+class RowSelection:
     """Which rows of a result to give, in which order."""
 
     sort: tuple[str, ...] = ()
@@ -45,14 +45,14 @@ class View:
         return not (self.sort or self.filter or self.offset) and self.limit is None
 
 
-class Orders:
+class SortCache:
     """Positions of rows by result, sort and filter: the last few that were asked for. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def positions(self, name: str, result: Result, view: View) -> Any:
+    def positions(self, name: str, result: Result, view: RowSelection) -> Any:
         """The positions of the rows that pass, in order; None where that is all of them as they are."""
         if not view.sort and not view.filter:
             return None
@@ -87,7 +87,7 @@ def choose_media(accept: str) -> str | None:
 # Which rows.
 
 
-def find_rows(result: Result, view: View) -> Any:
+def find_rows(result: Result, view: RowSelection) -> Any:
     """The positions of the rows that pass the filters, sorted; only the columns that are named are read."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -186,7 +186,7 @@ def count_rows(result: Result, positions: Any) -> int:
     return result.row_count if positions is None else len(positions)
 
 
-def read_batches(result: Result, view: View, positions: Any) -> Iterator[Any]:
+def read_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
     """The rows of a view as Arrow batches; at least one, so that the columns are known."""
     start = view.offset
     end = count_rows(result, positions) if view.limit is None else start + view.limit
@@ -230,7 +230,7 @@ def _take(result: Result, wanted: Any) -> Iterator[Any]:
     yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)
 
 
-def as_json(result: Result, view: View, positions: Any) -> bytes:
+def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
     """A page of a result in the shape of `Rows`."""
     part = Result(result.info, list(read_batches(result, view, positions)))
     rows = [[json_value(v) for v in row] for row in part.iter_rows()]
@@ -249,7 +249,7 @@ def as_json(result: Result, view: View, positions: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def as_csv(result: Result, view: View, positions: Any) -> Iterator[bytes]:
+def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
     """A result as CSV, in pieces."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
@@ -266,7 +266,7 @@ def _safe(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def as_arrow(result: Result, view: View, positions: Any) -> Iterator[bytes]:
+def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
     """A result as an Arrow stream, in pieces."""
     import pyarrow as pa
 
@@ -282,7 +282,7 @@ def as_arrow(result: Result, view: View, positions: Any) -> Iterator[bytes]:
     yield sink.getvalue()
 
 
-def as_parquet(result: Result, view: View, positions: Any) -> bytes:
+def as_parquet(result: Result, view: RowSelection, positions: Any) -> bytes:
     """A result as Parquet."""
     import pyarrow as pa
 

@@ -10,13 +10,13 @@ from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.problems import HttpError
-from etude.api.results import View
-from etude.api.shapes import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, Rows, RunRequest, RunState
+from etude.api.results import RowSelection
+from etude.api.schemas import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, RowPage, RunRequest, RunState
 from etude.entities import Artifact, Budget, Limits, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
     from etude.result import Result
 
 Bounds = TypeVar("Bounds", Limits, Budget)
@@ -39,34 +39,34 @@ async def begin_run(call: AnalystCall, body: RunRequest, response: Response) -> 
     return state_of(await call.look(call.app.store.run, run_id))
 
 
-async def begin(call: Call, wanted: RunRequest) -> str:
+async def begin(call: ApiCall, wanted: RunRequest) -> str:
     """Begin a run in the background; its id."""
     await call.look(check_room, call)
     limits = lower(call.app.settings.limits, wanted.limits)
 
     def start() -> str:
-        desk, thread_id = call.app.desk, call.thread(wanted.thread_id)
+        runs, thread_id = call.app.runs, call.thread(wanted.thread_id)
         if wanted.kind == "ask":
             source = call.dataset(wanted.dataset) if wanted.dataset is not None else None
             budget = lower(call.app.settings.budget, wanted.budget)
-            run_id = desk.open(source, wanted.text, model=call.model(wanted.model), thread_id=thread_id, budget=budget)
+            run_id = runs.open(source, wanted.text, model=call.model(wanted.model), thread_id=thread_id, budget=budget)
             call.own(run_id)
-            desk.start(run_id)
+            runs.start(run_id)
             return run_id
-        run_id = desk.start_code(wanted.kind, call.dataset(wanted.dataset), wanted.text, limits, thread_id)
+        run_id = runs.start_code(wanted.kind, call.dataset(wanted.dataset), wanted.text, limits, thread_id)
         call.own(run_id)
         return run_id
 
     return await call.do(start)
 
 
-def check_room(call: Call) -> None:
+def check_room(call: ApiCall) -> None:
     """Refuse work where the key has used up its day, or the server has all hands full."""
-    call.house.gate.check_budget(call.caller)
+    call.server.access_control.check_budget(call.caller)
     limit = call.app.settings.server.runs
-    if call.house.draining:
+    if call.server.draining:
         raise Unavailable("The server is going down.", hint="Ask again in a moment.")
-    if call.app.desk.at_work >= limit:
+    if call.app.runs.at_work >= limit:
         raise Unavailable(
             f"{limit} runs are being worked at.", hint="Wait for one to end, or raise `server.runs`.", retry_after_s=2
         )
@@ -171,7 +171,7 @@ def script_of(run: Run) -> str:
 
 @router.get(
     "/runs/{run_id}/result",
-    response_model=Rows,
+    response_model=RowPage,
     responses=SAME
     | {
         200: {
@@ -200,7 +200,7 @@ async def run_result(
         raise HttpError(406, "The result cannot be given like that.", f"Accept one of {', '.join(results.MEDIA)}.")
     if limit is None and media == results.JSON:
         limit = PAGE
-    view = View(tuple(sort), tuple(filter), offset, limit)
+    view = RowSelection(tuple(sort), tuple(filter), offset, limit)
     run = await call.look(call.app.store.run, run_id)
     if run.result is None or run.result_artifact is None:
         raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="Look at its status.")
@@ -212,7 +212,7 @@ async def run_result(
     return response
 
 
-def give_result(call: Call, run: Run, artifact: Artifact, view: View, media: str) -> Response:
+def give_result(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection, media: str) -> Response:
     """The rows of a result in a media type."""
     result: Result = call.app.result(run.id)
     name = f'attachment; filename="{run.id}.'
@@ -222,7 +222,7 @@ def give_result(call: Call, run: Run, artifact: Artifact, view: View, media: str
         if path is not None:
             return FileResponse(path, headers=headers, media_type=media)
         return Response(call.app.objects.get(artifact.hash), headers=headers, media_type=media)
-    positions = call.house.orders.positions(artifact.hash, result, view)
+    positions = call.server.orders.positions(artifact.hash, result, view)
     match media:
         case results.JSON:
             return Response(results.as_json(result, view, positions), media_type=media)
@@ -260,7 +260,7 @@ async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
 async def cancel_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
     """End a run at once."""
     await _find(call, run_id, if_match)
-    await call.do(lambda: call.app.desk.cancel(run_id))
+    await call.do(lambda: call.app.runs.cancel(run_id))
     return state_of(await call.look(call.app.store.run, run_id))
 
 
@@ -268,7 +268,7 @@ async def cancel_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
 async def pause_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
     """Stop a run before its next move; it keeps its place."""
     await _find(call, run_id, if_match)
-    await call.do(lambda: call.app.desk.pause(run_id))
+    await call.do(lambda: call.app.runs.pause(run_id))
     return state_of(await call.look(call.app.store.run, run_id))
 
 
@@ -280,7 +280,7 @@ async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
         raise Conflict(f"Run `{run_id}` is {run.status} and cannot be resumed.", hint="Only paused runs can.")
     await call.look(check_room, call)
     await call.look(call.own, run_id)
-    await call.look(call.app.desk.start, run_id)
+    await call.look(call.app.runs.start, run_id)
     return state_of(await call.look(call.app.store.run, run_id))
 
 
@@ -293,17 +293,17 @@ async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_mat
     return state_of(await call.look(call.app.store.run, run_id))
 
 
-def answer(call: Call, run_id: str, text: str) -> int:
+def answer(call: ApiCall, run_id: str, text: str) -> int:
     """Answer what a run asked and have it go on; how far it had come then."""
-    desk = call.app.desk
-    desk.answer(run_id, text)
+    runs = call.app.runs
+    runs.answer(run_id, text)
     seq = call.app.store.run(run_id).seq
     call.own(run_id)
-    desk.start(run_id)
+    runs.start(run_id)
     return seq
 
 
-async def _find(call: Call, run_id: str, wanted: str | None) -> Run:
+async def _find(call: ApiCall, run_id: str, wanted: str | None) -> Run:
     """The run, where it is still at the ETag that the caller named."""
     run = await call.look(call.app.store.run, run_id)
     if wanted is not None and wanted.strip() not in ("*", f'"{run.seq}"'):

@@ -15,13 +15,13 @@ from etude import __version__
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
 from etude.api import agents, catalogs, chat, datasets, gateway, health, keys, openai, page, runs, streams, threads
-from etude.api.access import Gate
-from etude.api.call import Call, House
-from etude.api.edge import Edge
+from etude.api.access import AccessControl
+from etude.api.call import ApiCall, ServerState
+from etude.api.middleware import Middleware
 from etude.api.problems import Problem, add_handlers, documented
-from etude.api.watch import Watch
+from etude.api.run_watcher import RunWatcher
 from etude.errors import EtudeError
-from etude.mcp_server import Guest, http_handler
+from etude.mcp_server import McpCaller, http_handler
 from etude.store.identity import Identity
 from etude.telemetry import Metrics, Traces
 
@@ -55,9 +55,9 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
     """
     identity = Identity(app.store)
     traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
-    gate, hub = Gate(identity, app.settings.server, keys_required, anyone), Hub(app.agents.queue)
+    access_control, hub = AccessControl(identity, app.settings.server, keys_required, anyone), Hub(app.agents.queue)
     worker = Worker(app, app.agents.queue, identity=identity) if runs_agents else None
-    house = House(app, identity, gate, Watch(), Metrics(), hub, traces, worker=worker)
+    server = ServerState(app, identity, access_control, RunWatcher(), Metrics(), hub, traces, worker=worker)
     api = FastAPI(
         title="etude",
         version=__version__,
@@ -65,36 +65,36 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=lambda made: _living(house, made),
+        lifespan=lambda made: _living(server, made),
         responses=documented(),
         separate_input_output_schemas=False,
     )
-    api.state.house = house
+    api.state.server = server
     for router in NOUNS:
         api.include_router(router, prefix="/api")
     api.include_router(keys.sessions, prefix="/api")
     for router in (health.probes, openai.router, page.router):
         api.include_router(router)
     _add_openapi(api)
-    _add_mcp(api, house)
+    _add_mcp(api, server)
     add_handlers(api)
-    api.add_middleware(Edge, house=house)
+    api.add_middleware(Middleware, server=server)
     return api
 
 
-def _add_mcp(api: FastAPI, house: House) -> None:
-    def guest(context: Any) -> Guest:
-        call: Call = context.request_context.request.scope["state"]["call"]
-        return Guest(
+def _add_mcp(api: FastAPI, server: ServerState) -> None:
+    def caller(context: Any) -> McpCaller:
+        call: ApiCall = context.request_context.request.scope["state"]["call"]
+        return McpCaller(
             call.app,
-            lambda fields: house.identity.add_report(call.caller.tenant, fields),
+            lambda fields: server.identity.add_report(call.caller.tenant, fields),
             call.caller.require,
             lambda: runs.check_room(call),
             call.own,
             call.caller.key.id if call.caller.key else None,
         )
 
-    handler, api.state.mcp_running = http_handler(guest, house.app.settings.server.body)
+    handler, api.state.mcp_running = http_handler(caller, server.app.settings.server.body)
     api.router.routes.append(Route("/mcp", endpoint=handler, methods=["GET", "POST", "DELETE"]))
 
 
@@ -118,39 +118,39 @@ def _add_openapi(api: FastAPI) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _living(house: House, api: FastAPI) -> AsyncIterator[None]:
+async def _living(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
     """What runs beside the requests while the server does."""
-    writer = asyncio.create_task(_write_down(house))
+    writer = asyncio.create_task(_write_down(server))
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(house.watch.running(house.app.store, house.look))
+        await stack.enter_async_context(server.watch.running(server.app.store, server.look))
         await stack.enter_async_context(api.state.mcp_running())
-        await house.do(stack.enter_context, _telling(house))
+        await server.do(stack.enter_context, _telling(server))
         try:
             yield
         finally:
             writer.cancel()
-            await house.do(house.close)
+            await server.do(server.close)
 
 
 @contextlib.contextmanager
-def _telling(house: House) -> Iterator[None]:
+def _telling(server: ServerState) -> Iterator[None]:
     """Hand out what agents tell, and run them, while the block runs."""
-    with house.hub:
-        stop = house.hub.on_news(lambda: house.watch.tell(agents.NEWS, 0))
-        if house.worker is not None:
-            house.worker.start()
+    with server.hub:
+        stop = server.hub.on_news(lambda: server.watch.tell(agents.NEWS, 0))
+        if server.worker is not None:
+            server.worker.start()
         try:
             yield
         finally:
             stop()
-            if house.worker is not None:
+            if server.worker is not None:
                 # Steps have had their time; those that run still are run again.
-                house.worker.stop(drain=0.0)
+                server.worker.stop(drain=0.0)
 
 
-async def _write_down(house: House) -> None:
+async def _write_down(server: ServerState) -> None:
     while True:
         await asyncio.sleep(WRITE_S)
         # A store that is gone for a moment keeps nothing from being written later.
         with contextlib.suppress(EtudeError):
-            await house.look(house.write_down)
+            await server.look(server.write_down)

@@ -16,7 +16,7 @@ from etude.errors import Invalid
 from etude.events import Entry
 
 if TYPE_CHECKING:
-    from etude.api.call import Call
+    from etude.api.call import ApiCall
 
 HEARTBEAT_S = 15.0
 RUNS = 50
@@ -42,10 +42,12 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, call: Call, events: AsyncGenerator[bytes, None], left: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, call: ApiCall, events: AsyncGenerator[bytes, None], left: Callable[[], None] | None = None
+    ) -> None:
         self._held = ExitStack()
         call.slot.close()
-        self._held.enter_context(call.house.gate.inside(call.caller, "stream"))
+        self._held.enter_context(call.server.access_control.inside(call.caller, "stream"))
         self._events = events
         self._left = left
         super().__init__(events, headers=HEADERS)
@@ -77,11 +79,11 @@ def to_line(entry: Entry) -> str:
     return head + entry.event.model_dump_json()[1:]
 
 
-async def send_entries(call: Call, after: dict[str, int], many: bool) -> AsyncGenerator[bytes, None]:
+async def send_entries(call: ApiCall, after: dict[str, int], many: bool) -> AsyncGenerator[bytes, None]:
     """The entries of runs after those places, until all have ended."""
     yield b"retry: 1000\n\n"
     sent = dict(after)
-    async for entries in call.house.watch.follow(call.app.store, after, call.look, HEARTBEAT_S):
+    async for entries in call.server.watch.follow(call.app.store, after, call.look, HEARTBEAT_S):
         if entries is None:
             yield b": still here\n\n"
             continue
@@ -112,7 +114,7 @@ def parse_seq(text: str) -> int:
     return int(text)
 
 
-async def open_stream(call: Call, after: dict[str, int], many: bool) -> Response:
+async def open_stream(call: ApiCall, after: dict[str, int], many: bool) -> Response:
     """The stream of those runs that are not over; 204 where all are, and all of it was read."""
     left: dict[str, int] = {}
     for run_id, seq in after.items():

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.shapes import ForkRequest, Listing, ThreadRequest
+from etude.api.schemas import ForkRequest, Listing, ThreadRequest
 from etude.entities import Message, Thread
 
 router = APIRouter(tags=["threads"])

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etude import plugins
-from etude.catalog.scripts import SUMMARY_SCRIPT, Pattern
+from etude.catalog.scripts import SUMMARY_SCRIPT, TablePattern
 from etude.entities import Limits, Run, Turn
 from etude.errors import Invalid
 from etude.events import Guided, RunFinished, RunQueued, RunStarted
-from etude.models.base import Asked, Instructions, Model, Utterance
+from etude.models.base import ConversationMessage, Model, SystemMessage, UserMessage
 from etude.runtime.control import Control
-from etude.runtime.loop import Agent, work
+from etude.runtime.loop import RunSetup, work
 from etude.runtime.prompt import describe_catalog
-from etude.runtime.query import Ledger, RunLog
-from etude.runtime.workbench import Workbench
+from etude.runtime.query import RunLog, RunStorage
+from etude.runtime.tool_context import RunResources
 from etude.tools.shown import cut
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.runtime.notebook import Notebook
-    from etude.sources.pool import Answer
+    from etude.sources.pool import ResultStream
     from etude.sources.source import Source
 
 TOOLS = ("execute_python", "execute_sql", "get_dataset_schema")
@@ -46,16 +46,17 @@ RULES = """You keep the catalog of a database: what is in it, told by its own da
 
 _CATALOG_OUTPUT = """`profile` is a SourceProfile (etude.catalog.model). Useful are
   `profile_source(db, [names], exact_rows=...)` (a smaller number samples large tables),
-  `put_tables(profile, *other.tables)` and `save_catalog(profile)` of etude.catalog.history, and
-  `annotate(profile, {"tables": {name: {"description": ..., "columns": {name: ...}}}})` of etude.catalog.annotations to
-  say what a table or column means, where the data shows it. End with `save_catalog(profile)`."""
-_SUMMARY_OUTPUT = """`changes` is a list of Change (etude.catalog.drift) between `history[-1]` and `profile`. Look into
-  the recent rows; leave out what is no news, put first what matters, add what you can show. End with
-  `save_summary(profile, changes, history)` of etude.catalog.history."""
+  `put_tables(profile, *other.tables)` and `save_catalog(profile)` of etude.catalog.storage.history, and
+  `annotate(profile, {"tables": {name: {"description": ..., "columns": {name: ...}}}})` of
+  etude.catalog.storage.annotations to say what a table or column means, if the data shows it. End with
+  `save_catalog(profile)`."""
+_SUMMARY_OUTPUT = """`changes` is a list of Change (etude.catalog.drift.compare) between `history[-1]` and
+  `profile`. Look into the recent rows; leave out what is not news, put first what matters, add what you can show.
+  End with `save_summary(profile, changes, history)` of etude.catalog.storage.history."""
 
 
 @dataclass(frozen=True)
-class Task:
+class ScriptTask:
     """What a model is to do about a script."""
 
     name: str
@@ -64,7 +65,7 @@ class Task:
     failure: str
     """Why it broke off; empty where it did not."""
     wanted: str = ""
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[TablePattern, ...] = ()
     """What worked for tables like those that need work."""
 
 
@@ -73,7 +74,7 @@ def improve(
     source: Source,
     model: Model,
     notebook: Notebook,
-    task: Task,
+    task: ScriptTask,
     parent: str,
     control: Control,
     complaint: Callable[[], str | None],
@@ -82,7 +83,7 @@ def improve(
 
     `complaint` says what is missing of the result; None where nothing is.
     """
-    log = RunLog(Ledger(app.store, app.objects))
+    log = RunLog(RunStorage(app.store, app.objects))
     log.add(
         RunQueued(
             kind="catalog",
@@ -95,7 +96,7 @@ def improve(
     )
     log.claim(RunStarted(worker=app.store.worker_id))
     log.commit()
-    workbench = _workbench(app, source, notebook)
+    resources = _resources(app, source, notebook)
     corrections = 0
 
     def conclude(run: Run, turn: Turn) -> RunFinished | Guided:
@@ -108,21 +109,21 @@ def improve(
             raise Invalid(missing, hint="Use another model.")
         return Guided(text=f"That is not complete: {missing}", by="gate")
 
-    agent = Agent(
+    agent = RunSetup(
         model=model,
         tools={name: plugins.load("tool", name)() for name in TOOLS},
-        opening=open_task(app, source, task, workbench),
+        opening=open_task(app, source, task, resources),
         budget=app.settings.budget,
-        workbench=workbench,
+        resources=resources,
         conclude=conclude,
     )
     return work(lambda: agent, control, log)
 
 
-def open_task(app: App, source: Source, task: Task, workbench: Workbench) -> tuple[Utterance, ...]:
+def open_task(app: App, source: Source, task: ScriptTask, resources: RunResources) -> tuple[ConversationMessage, ...]:
     """What the model is told: its rules, the script, what is wrong with it, and what worked elsewhere."""
     output = _SUMMARY_OUTPUT if task.name == SUMMARY_SCRIPT else _CATALOG_OUTPUT
-    data, mark = workbench.quote, workbench.mark
+    data, mark = resources.quote, resources.mark
     outcome = f"It broke off:\n{data(task.failure)}" if task.failure else "It ran to its end."
     schema = describe_catalog(app.catalog(source), task.wanted or task.failure, SCHEMA_CHARS)
     parts = [
@@ -133,19 +134,19 @@ def open_task(app: App, source: Source, task: Task, workbench: Workbench) -> tup
     if task.wanted:
         parts.append(f"What needs work:\n{data(task.wanted)}")
     parts += [f"For `{p.table}`, which looks like `{p.like}`, this may work:\n{data(p.code)}" for p in task.patterns]
-    return Instructions(text=RULES.format(mark=mark, output=output)), Asked(text="\n\n".join(parts))
+    return SystemMessage(text=RULES.format(mark=mark, output=output)), UserMessage(text="\n\n".join(parts))
 
 
-def _workbench(app: App, source: Source, notebook: Notebook) -> Workbench:
+def _resources(app: App, source: Source, notebook: Notebook) -> RunResources:
     limits = app.settings.limits
 
-    def ask(dataset: str, sql: str, asked: Limits, describe: bool) -> Answer:
+    def ask(dataset: str, sql: str, asked: Limits, describe: bool) -> ResultStream:
         return source.query(sql, asked, describe)
 
     def compile_plan(name: str, plan: dict[str, Any] | str) -> Any:
         return app.compile(source, plan)
 
-    return Workbench(
+    return RunResources(
         names=(source.name,),
         places={source.name: source.url},
         find_catalog=lambda _: source.catalog(limits),

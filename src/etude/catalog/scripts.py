@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from etude.catalog.measure.profile import EXACT_ROWS
 from etude.catalog.model import SourceProfile, TableProfile
-from etude.catalog.profile import EXACT_ROWS
 from etude.runtime.script import PREAMBLE
 
 CATALOG_SCRIPT = "catalog_script.py"
@@ -35,7 +35,7 @@ TABLES = None
 EXACT_ROWS = {exact_rows}
 
 # %% measure
-from etude.catalog.profile import profile_source
+from etude.catalog.measure.profile import profile_source
 
 
 def show(done, total, name):
@@ -45,12 +45,12 @@ def show(done, total, name):
 profile = profile_source(db, TABLES, on_progress=show, exact_rows=EXACT_ROWS)
 
 # %% what people say of it
-from etude.catalog.annotations import annotate
+from etude.catalog.storage.annotations import annotate
 
 profile = annotate(profile, db.annotations())
 
 # %% hand out
-from etude.catalog.history import save_catalog
+from etude.catalog.storage.history import save_catalog
 
 save_catalog(profile)
 '''
@@ -65,18 +65,18 @@ import etude
 db = etude.connect()
 
 # %% this catalog and the earlier ones
-from etude.catalog.history import load_catalog, load_history
+from etude.catalog.storage.history import load_catalog, load_history
 
 profile = load_catalog(db)
 history = load_history()
 
 # %% what changed
-from etude.catalog.history import find_changes
+from etude.catalog.storage.history import find_changes
 
 changes = list(find_changes(profile, history))
 
 # %% hand out
-from etude.catalog.history import save_summary
+from etude.catalog.storage.history import save_summary
 
 save_summary(profile, changes, history)
 '''
@@ -142,7 +142,7 @@ def _names(cell: str, table: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class TablePattern:
     """Code that worked for a table, offered for another that looks like it."""
 
     table: str
@@ -150,19 +150,19 @@ class Pattern:
     code: str
 
 
-def find_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[Pattern]:
+def find_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[TablePattern]:
     """For each table that needs work, the cells that name the table it resembles most."""
     return [p for table in wanted for p in _patterns_for(script, known, table)]
 
 
-def _patterns_for(script: str, known: SourceProfile, table: TableProfile) -> Iterator[Pattern]:
+def _patterns_for(script: str, known: SourceProfile, table: TableProfile) -> Iterator[TablePattern]:
     others = [(likeness(table, t), t.name) for t in known.tables if t.name != table.name]
     for score, name in sorted(others, reverse=True):
         if score < ALIKE:
             return
         cells = [c for c in split_cells(script) if _names(c, name)]
         if cells:
-            yield Pattern(table.name, name, "\n\n".join(cells)[:PATTERN_CHARS])
+            yield TablePattern(table.name, name, "\n\n".join(cells)[:PATTERN_CHARS])
             return
 
 

@@ -19,9 +19,23 @@ from pydantic import ValidationError
 
 from etude import __version__
 from etude.catalog import scripts
-from etude.catalog.annotations import annotate
-from etude.catalog.drift import Change
-from etude.catalog.history import (
+from etude.catalog.drift.compare import Change
+from etude.catalog.improve import ScriptTask, improve
+from etude.catalog.model import SourceProfile, TableProfile, from_json
+from etude.catalog.page.report import render_catalog
+from etude.catalog.page.summary import render_summary
+from etude.catalog.scripts import (
+    CATALOG_SCRIPT,
+    SUMMARY_SCRIPT,
+    TablePattern,
+    find_patterns,
+    generalise,
+    make_script,
+    set_tables,
+)
+from etude.catalog.storage.annotations import annotate
+from etude.catalog.storage.catalog_store import HISTORY, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.history import (
     CATALOG,
     CHANGE_LIST,
     CHANGES,
@@ -32,21 +46,7 @@ from etude.catalog.history import (
     read_history,
     to_line,
 )
-from etude.catalog.improve import Task, improve
-from etude.catalog.model import SourceProfile, TableProfile, from_json
-from etude.catalog.profiles import data_mark_of, keep_profile, open_root, place_of
-from etude.catalog.report import render_catalog
-from etude.catalog.scripts import (
-    CATALOG_SCRIPT,
-    SUMMARY_SCRIPT,
-    Pattern,
-    find_patterns,
-    generalise,
-    make_script,
-    set_tables,
-)
-from etude.catalog.shelf import HISTORY, Shelf, Shelved, run_name
-from etude.catalog.summary import render_summary
+from etude.catalog.storage.profiles import data_mark_of, keep_profile, open_root, place_of
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError, Invalid, NotFound, SandboxError, Unavailable
 from etude.events import (
@@ -62,7 +62,7 @@ from etude.events import (
 from etude.ids import new_id
 from etude.runtime.control import Control
 from etude.runtime.notebook import Notebook, as_problem
-from etude.runtime.query import Ledger, RunLog
+from etude.runtime.query import RunLog, RunStorage
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -96,10 +96,10 @@ class Lineage(Entity):
     agent_run: str | None = None
 
 
-class Metrics(Entity):
+class CatalogMetrics(Entity):
     """What a run took and gave: `metrics.json`."""
 
-    shelved: Shelved
+    stored: StoredCatalog
     started_at: datetime
     seconds: float
     model: str
@@ -120,7 +120,7 @@ class Metrics(Entity):
 
 
 @dataclass(frozen=True)
-class Cataloged:
+class CatalogResult:
     """A catalog that was made."""
 
     run_id: str
@@ -128,7 +128,7 @@ class Cataloged:
     """Where its files are."""
     profile: SourceProfile
     changes: tuple[Change, ...]
-    metrics: Metrics
+    metrics: CatalogMetrics
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Job:
     catalog: Catalog
     """What the source held when the run began."""
     tables: tuple[str, ...] | None
-    shelf: Shelf
+    catalog_store: CatalogStore
     model: Model | None
     log: RunLog
     control: Control
@@ -157,7 +157,7 @@ class _Job:
 class _Before:
     """What is known from earlier."""
 
-    latest: Shelved | None
+    latest: StoredCatalog | None
     lines: bytes
     history: list[SourceProfile]
 
@@ -169,7 +169,7 @@ class _Part(Generic[T]):
     script: str
     output: str
     read: Callable[[bytes], T]
-    task: Callable[[T, str], Task | None]
+    task: Callable[[T, str], ScriptTask | None]
     """What a model has to do, given what the script made; None where there is nothing."""
 
 
@@ -201,7 +201,7 @@ class Cataloger:
         model: str | Model | None = None,
         on_progress: Tell | None = None,
         control: Control | None = None,
-    ) -> Cataloged:
+    ) -> CatalogResult:
         """Make the catalog of a source and keep it; `on_progress` is told what is being done.
 
         A catalog has no place to go on from: a wish of `control` to pause ends it before the next table.
@@ -259,16 +259,25 @@ class Cataloger:
         catalog = app.catalog(opened)
         chosen = check_tables(catalog, tables)
         objects, root = open_root(app, store)
-        log, tell = RunLog(Ledger(app.store, app.objects)), on_progress or (lambda _: None)
+        log, tell = RunLog(RunStorage(app.store, app.objects)), on_progress or (lambda _: None)
 
         def note(text: str) -> None:
             log.add(Note(text=text))
             tell(text)
 
-        shelf = Shelf(objects, prefix or place_of(app, opened), root, note)
+        catalog_store = CatalogStore(objects, prefix or place_of(app, opened), root, note)
         own = _open_model(model, app)
         job = _Job(
-            opened, catalog, chosen, shelf, own, log, control or Control(), tell, note, not isinstance(model, str)
+            opened,
+            catalog,
+            chosen,
+            catalog_store,
+            own,
+            log,
+            control or Control(),
+            tell,
+            note,
+            not isinstance(model, str),
         )
         log.add(
             RunQueued(
@@ -289,7 +298,7 @@ class Cataloger:
         finally:
             self._room.release()
 
-    def _work(self, job: _Job) -> Cataloged:
+    def _work(self, job: _Job) -> CatalogResult:
         """The whole flow; its end is on record, whatever it is."""
         with self._living(job), job.log.closing():
             job.log.claim(RunStarted(worker=self._app.store.worker_id))
@@ -303,7 +312,7 @@ class Cataloger:
                 notebook.reset()
                 summary = self._summarise(job, notebook, before, profile)
             made = self._keep(job, before, catalog, profile, summary)
-            failed = len(made.metrics.shelved.failed)
+            failed = len(made.metrics.stored.failed)
             told = f", {failed} of them could not be read" if failed else ""
             answer = f"{len(profile.tables)} tables{told}, {len(made.changes)} changes: {made.url}"
             job.log.add(RunFinished(answer=answer, code=catalog.script))
@@ -341,11 +350,11 @@ class Cataloger:
 
     def _look_back(self, job: _Job) -> _Before:
         """The newest complete run and the catalogs before this one, as far as they asked for the same tables."""
-        latest = job.shelf.latest()
+        latest = job.catalog_store.latest()
         if latest is None or latest.tables != job.tables:
             return _Before(latest, b"", [])
         lines: list[bytes] = []
-        for data in job.shelf.history(latest):
+        for data in job.catalog_store.history(latest):
             with contextlib.suppress(ValidationError):
                 lines.insert(0, to_line(from_json(data)))
             if sum(map(len, lines)) > EARLIER_BYTES:
@@ -361,7 +370,7 @@ class Cataloger:
             script, origin = found
             yield set_tables(script, job.tables), Lineage(origin="run", previous=origin, previous_sha256=_hash(script))
         else:
-            shared = job.shelf.script_of(dialect, name)
+            shared = job.catalog_store.script_of(dialect, name)
             if shared is not None:
                 yield set_tables(shared, job.tables), Lineage(origin="dialect", previous_sha256=_hash(shared))
         own = make_script(name, dialect)
@@ -371,9 +380,9 @@ class Cataloger:
         """The script of the latest run, or of one of the last ten where that one cannot be read."""
         if before.latest is None:
             return None
-        for run in _first_then(before.latest, job.shelf.recent):
+        for run in _first_then(before.latest, job.catalog_store.recent):
             try:
-                return job.shelf.read(run, name).decode(), run.name
+                return job.catalog_store.read(run, name).decode(), run.name
             except (NotFound, Invalid, UnicodeDecodeError) as error:
                 job.note(f"The script of `{run.name}` cannot be used: {error}")
         return None
@@ -398,7 +407,7 @@ class Cataloger:
                 failure = f"`{part.script}` ({lineage.origin}): {error.message}"
                 job.errors.append(failure)
             if job.model is not None and not number:
-                better = self._improve(job, notebook, part, Task(part.script, script, failure), lineage)
+                better = self._improve(job, notebook, part, ScriptTask(part.script, script, failure), lineage)
                 if better is not None:
                     return better
             notebook.reset()
@@ -438,7 +447,9 @@ class Cataloger:
         except (ValidationError, ValueError) as error:
             raise Invalid(f"`{part.output}` is not what it should be: {str(error)[:500]}") from None
 
-    def _improve(self, job: _Job, notebook: Notebook, part: _Part[T], task: Task, lineage: Lineage) -> _Made[T] | None:
+    def _improve(
+        self, job: _Job, notebook: Notebook, part: _Part[T], task: ScriptTask, lineage: Lineage
+    ) -> _Made[T] | None:
         """Have the model improve the script; what it made is taken once it has run from its beginning."""
         assert job.model is not None  # noqa: S101 - the caller looked
         job.tell(f"{job.model.name} works at {part.script}")
@@ -508,11 +519,11 @@ class Cataloger:
     ) -> _Made[tuple[Change, ...]]:
         """What changed; where no script can tell, etude itself does."""
 
-        def task(changes: tuple[Change, ...], script: str) -> Task | None:
+        def task(changes: tuple[Change, ...], script: str) -> ScriptTask | None:
             if not changes:
                 return None
             told = "\n".join(f"- {c.text}" for c in changes[:40])
-            return Task(SUMMARY_SCRIPT, script, "", f"These changes were found since the last run:\n{told}")
+            return ScriptTask(SUMMARY_SCRIPT, script, "", f"These changes were found since the last run:\n{told}")
 
         part = _Part(SUMMARY_SCRIPT, CHANGES, CHANGE_LIST.validate_json, task)
         try:
@@ -531,7 +542,7 @@ class Cataloger:
         catalog: _Made[SourceProfile],
         profile: SourceProfile,
         summary: _Made[tuple[Change, ...]],
-    ) -> Cataloged:
+    ) -> CatalogResult:
         """Write the run to the shelf: its files, its metrics, then the pointer to it."""
         name = run_name(job.started, before.latest)
         made = {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
@@ -545,7 +556,7 @@ class Cataloger:
         }
         same = before.latest is not None and before.latest.tables == job.tables
         earlier = (before.latest.name, *before.latest.history)[:HISTORY] if before.latest and same else ()
-        shelved = Shelved(
+        stored = StoredCatalog(
             name=name,
             run_id=job.log.run_id,
             source=profile.source,
@@ -557,9 +568,9 @@ class Cataloger:
             tried_by=job.model.name if job.model else before.latest.tried_by if before.latest else None,
             history=earlier,
         )
-        metrics: list[Metrics] = []
+        metrics: list[CatalogMetrics] = []
 
-        def measure(run: Shelved) -> bytes:
+        def measure(run: StoredCatalog) -> bytes:
             metrics.append(self._measure(job, run, profile, summary.value, made))
             return metrics[0].model_dump_json(indent=1).encode()
 
@@ -567,9 +578,9 @@ class Cataloger:
         for page in (files[PAGE], files[SUMMARY]):
             job.log.add(ArtifactCreated(artifact=self._app.objects.put(page, "text/html")))
         job.control.step.check()
-        job.shelf.publish(shelved, files, measure)
+        job.catalog_store.publish(stored, files, measure)
         self._keep_for_others(job, catalog, summary, profile)
-        return Cataloged(job.log.run_id, f"{job.shelf.url}/{name}", profile, summary.value, metrics[0])
+        return CatalogResult(job.log.run_id, f"{job.catalog_store.url}/{name}", profile, summary.value, metrics[0])
 
     def _keep_for_others(
         self, job: _Job, catalog: _Made[SourceProfile], summary: _Made[Any], profile: SourceProfile
@@ -577,7 +588,9 @@ class Cataloger:
         """Keep the scripts for other databases of the kind, and the profile for those who ask for it."""
         try:
             for name, script in ((CATALOG_SCRIPT, catalog.script), (SUMMARY_SCRIPT, summary.script)):
-                job.shelf.keep_script(profile.dialect, name, generalise(script, [t.name for t in job.catalog.tables]))
+                job.catalog_store.keep_script(
+                    profile.dialect, name, generalise(script, [t.name for t in job.catalog.tables])
+                )
         except Unavailable as error:  # the run itself is kept
             job.note(error.message)
         if job.tables is None:
@@ -586,17 +599,17 @@ class Cataloger:
     def _measure(
         self,
         job: _Job,
-        shelved: Shelved,
+        stored: StoredCatalog,
         profile: SourceProfile,
         changes: tuple[Change, ...],
         lineage: dict[str, Lineage],
-    ) -> Metrics:
+    ) -> CatalogMetrics:
         job.log.commit()
         run = job.log.run
         helpers = [s.params["run"] for s in run.steps if s.kind == "model"]
         steps = [*run.steps, *(step for helper in helpers for step in self._app.store.run(helper).steps)]
-        return Metrics(
-            shelved=shelved,
+        return CatalogMetrics(
+            stored=stored,
             started_at=job.started,
             seconds=round(time.monotonic() - job.clock, 3),
             model=job.model.name if job.model else "offline",
@@ -626,7 +639,7 @@ def check_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, .
     return tuple(found)
 
 
-def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> Task | None:
+def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> ScriptTask | None:
     """What a model should do about the catalog: what fails anew, what is new; None where all is as it was."""
     last = before.history[-1] if before.history else None
     # What a model could not mend before, it is not asked for again.
@@ -638,15 +651,15 @@ def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> Task 
     lines = [f"- `{t.name}` could not be profiled: {t.error}" for t in failed]
     said = "is there for the first time, or has other columns than before"
     lines += [f"- `{t.name}` {said}" for t in new[:200] if t not in failed]
-    patterns: Sequence[Pattern] = find_patterns(script, last or profile, [*failed, *new][:50])
-    return Task(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))
+    patterns: Sequence[TablePattern] = find_patterns(script, last or profile, [*failed, *new][:50])
+    return ScriptTask(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))
 
 
 def _columns(table: TableProfile | None) -> tuple[tuple[str, str], ...] | None:
     return None if table is None else tuple((c.name, c.type) for c in table.columns)
 
 
-def _first_then(first: Shelved, others: Callable[[], list[Shelved]]) -> Iterator[Shelved]:
+def _first_then(first: StoredCatalog, others: Callable[[], list[StoredCatalog]]) -> Iterator[StoredCatalog]:
     yield first
     yield from (run for run in others() if run.name != first.name)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from etude.agents.control import Agents
     from etude.app import App
-    from etude.store.roster import AgentInfo
+    from etude.store.agents import AgentInfo
 
 SHOWN = 60
 TEXT = (str, str | None)

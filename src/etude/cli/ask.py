@@ -52,8 +52,8 @@ def answer_question(
         app.pool.warm()
         return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
     run_id = app.store.resolve_run(reply)
-    app.desk.answer(run_id, question)
-    return app.desk.answer_of(app.desk.work(run_id, on_entry=show))
+    app.runs.answer(run_id, question)
+    return app.runs.answer_of(app.runs.work(run_id, on_entry=show))
 
 
 class Steps:

@@ -11,7 +11,7 @@ from etude.cli.output import printable
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
-    from etude.catalog.workflow import Cataloged
+    from etude.catalog.workflow import CatalogResult
 
 SHOWN = 10
 WIDTH = 100
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(body) + "\n")
     else:
         print_catalog(made, sys.stdout)
-    return 1 if made.metrics.shelved.failed else 0
+    return 1 if made.metrics.stored.failed else 0
 
 
 def split_place(store: str, prefix: str) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def split_place(store: str, prefix: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", below
 
 
-def print_catalog(made: Cataloged, out: IO[str]) -> None:
+def print_catalog(made: CatalogResult, out: IO[str]) -> None:
     """Where the catalog is, what changed, and what could not be read."""
     metrics = made.metrics
     out.write(f"{len(made.profile.tables)} tables in {metrics.seconds:.1f} s, {len(made.changes)} changes\n")

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     import os
 
     try:
-        from etude.api.listener import is_loopback, log_as_json, serve
+        from etude.api.http_server import is_loopback, log_as_json, serve
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
@@ -64,7 +64,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
     """Whether keys are asked for; refuses to be open to the network by accident."""
-    from etude.api.listener import is_loopback
+    from etude.api.http_server import is_loopback
     from etude.store.identity import Identity
 
     keys: bool = options.keys or (not is_loopback(host) and not options.no_keys)

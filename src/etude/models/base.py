@@ -14,28 +14,28 @@ from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn, Usage
 
 
-class Instructions(Entity):
+class SystemMessage(Entity):
     """What the model is told before all else, by etude alone: never text from data or from users."""
 
     role: Literal["system"] = "system"
     text: str
 
 
-class Asked(Entity):
+class UserMessage(Entity):
     """What a person, or etude on its behalf, says."""
 
     role: Literal["user"] = "user"
     text: str
 
 
-class Said(Entity):
+class AssistantMessage(Entity):
     """An earlier turn of the model itself."""
 
     role: Literal["assistant"] = "assistant"
     turn: Turn
 
 
-class Returned(Entity):
+class ToolResult(Entity):
     """What came of a tool call."""
 
     role: Literal["tool"] = "tool"
@@ -44,7 +44,9 @@ class Returned(Entity):
     text: str
 
 
-Utterance = Annotated[Instructions | Asked | Said | Returned, Field(discriminator="role")]
+ConversationMessage = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolResult, Field(discriminator="role")
+]
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class ToolSpec:
 
 
 @dataclass(frozen=True)
-class Request:
+class ModelRequest:
     """What a model is asked: a conversation that ends with a user or a tool, and the tools it may call."""
 
-    conversation: Sequence[Utterance]
+    conversation: Sequence[ConversationMessage]
     tools: Sequence[ToolSpec] = ()
     max_tokens: int = 4096
     on_restart: Callable[[], None] | None = field(default=None, compare=False)
@@ -71,7 +73,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """The model's turn and what it cost. `usage.cost_usd` is 0 where the price is not known."""
 
     turn: Turn
@@ -85,7 +87,7 @@ class Model(ABC):
     name: str
 
     @abstractmethod
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """The next turn. Text goes to `on_text` as it arrives.
 
         Raises `ModelError` where the provider fails for good, `Cancelled` soon after `cancel` is asked for.
@@ -95,9 +97,9 @@ class Model(ABC):
         """Let go of connections."""
 
 
-def measure(request: Request, turn: Turn) -> Usage:
+def measure(request: ModelRequest, turn: Turn) -> Usage:
     """The usage of a turn by the length of its texts, for models that do not count: four characters are a token."""
-    said = [u.turn.model_dump_json() if isinstance(u, Said) else u.text for u in request.conversation]
+    said = [u.turn.model_dump_json() if isinstance(u, AssistantMessage) else u.text for u in request.conversation]
     told = [t.name + t.description + json.dumps(t.parameters) for t in request.tools]
     read = sum(map(len, said)) + sum(map(len, told))
     written = len(turn.text) + sum(len(c.name) + len(c.arguments) for c in turn.calls)
@@ -105,16 +107,16 @@ def measure(request: Request, turn: Turn) -> Usage:
 
 
 __all__ = [
-    "Asked",
-    "Instructions",
+    "AssistantMessage",
+    "ConversationMessage",
     "Model",
-    "Reply",
-    "Request",
-    "Returned",
-    "Said",
+    "ModelReply",
+    "ModelRequest",
+    "SystemMessage",
     "ToolCall",
+    "ToolResult",
     "ToolSpec",
     "Turn",
-    "Utterance",
+    "UserMessage",
     "measure",
 ]

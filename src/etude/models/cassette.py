@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from etude.cancellation import Cancellation
 from etude.entities import Entity, Turn, Usage
 from etude.errors import Invalid, ModelError
-from etude.models.base import Model, Reply, Request
+from etude.models.base import Model, ModelReply, ModelRequest
 from etude.settings import Settings
 
 
@@ -55,7 +55,7 @@ class Cassette(Model):
         except OSError as error:
             raise Invalid(f"The cassette `{path}` cannot be used: {error.strerror}.", hint="Check the path.") from None
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """The recorded turn; raises `ModelError` with the reason `not_recorded` where there is none."""
         cancel.check()
         key = digest(request)
@@ -63,7 +63,7 @@ class Cassette(Model):
         if found is not None:
             for piece in found.pieces:
                 on_text(piece)
-            return Reply(found.turn, found.usage, found.price_known)
+            return ModelReply(found.turn, found.usage, found.price_known)
         if self._model is None:
             message = f"The cassette `{self._path}` holds no answer to this conversation."
             hint = "The conversation or the tools differ from what was recorded; record it anew with `?model=NAME`."
@@ -76,8 +76,8 @@ class Cassette(Model):
             self._model.close()
 
     def _record(
-        self, key: str, model: Model, request: Request, on_text: Callable[[str], None], cancel: Cancellation
-    ) -> Reply:
+        self, key: str, model: Model, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation
+    ) -> ModelReply:
         pieces: list[str] = []
 
         def listen(text: str) -> None:
@@ -105,7 +105,7 @@ class Cassette(Model):
         return reply
 
 
-def digest(request: Request) -> str:
+def digest(request: ModelRequest) -> str:
     """What a turn depends on, in 64 digits: the conversation, the tools and the length allowed."""
     content = {
         "conversation": [u.model_dump() for u in request.conversation],

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator
 from etude.cancellation import Cancellation
 from etude.check import CheckResult, Failed, run_checks
 from etude.errors import Cancelled
-from etude.models.base import Asked, Instructions, Model, Reply, Request, Returned, Said, ToolSpec, Turn, Utterance
+from etude.models.base import (
+    AssistantMessage,
+    ConversationMessage,
+    Model,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolResult,
+    ToolSpec,
+    Turn,
+    UserMessage,
+)
 
 _NUMBER = {"type": "integer"}
 _ADD = ToolSpec(
@@ -17,7 +28,7 @@ _ADD = ToolSpec(
     "Add two numbers.",
     {"type": "object", "properties": {"a": _NUMBER, "b": _NUMBER}, "required": ["a", "b"]},
 )
-_CALM = Instructions(text="You are being tried out. Do exactly what is asked, and be brief.")
+_CALM = SystemMessage(text="You are being tried out. Do exactly what is asked, and be brief.")
 _ADD_ONCE = "Use the tool `add` to add 19 and 23."
 _ADD_TWICE = "Use the tool `add` twice, at once: add 1 and 2, and add 3 and 4."
 _COUNT = "Count from one to thirty in words."
@@ -30,14 +41,14 @@ def check_model(model: Model) -> Iterator[CheckResult]:
     yield from run_checks(CHECKS, model)
 
 
-def _ask(model: Model, *said: Utterance, tools: tuple[ToolSpec, ...] = ()) -> tuple[Reply, list[str]]:
+def _ask(model: Model, *said: ConversationMessage, tools: tuple[ToolSpec, ...] = ()) -> tuple[ModelReply, list[str]]:
     pieces: list[str] = []
-    request = Request([_CALM, *said], tools, max_tokens=400, on_restart=pieces.clear)
+    request = ModelRequest([_CALM, *said], tools, max_tokens=400, on_restart=pieces.clear)
     return model.respond(request, pieces.append, Cancellation()), pieces
 
 
 def _text(model: Model) -> str:
-    reply, pieces = _ask(model, Asked(text="Reply with the word: ready"))
+    reply, pieces = _ask(model, UserMessage(text="Reply with the word: ready"))
     if not reply.turn.text or reply.turn.calls:
         raise Failed(f"expected text alone, saw {reply.turn!r}")
     if "".join(pieces) != reply.turn.text:
@@ -48,7 +59,7 @@ def _text(model: Model) -> str:
 def _streaming(model: Model) -> str:
     started = time.perf_counter()
     first: list[float] = []
-    request = Request([_CALM, Asked(text=_COUNT)], max_tokens=400)
+    request = ModelRequest([_CALM, UserMessage(text=_COUNT)], max_tokens=400)
     model.respond(request, lambda _: first.append(time.perf_counter() - started), Cancellation())
     if len(first) < 2:
         raise Failed("the text came in one piece")
@@ -56,7 +67,7 @@ def _streaming(model: Model) -> str:
 
 
 def _usage(model: Model) -> str:
-    reply, _ = _ask(model, Asked(text="Reply with the word: ready"))
+    reply, _ = _ask(model, UserMessage(text="Reply with the word: ready"))
     spent = reply.usage
     if not (spent.tokens_in and spent.tokens_out and spent.model_calls):
         raise Failed(f"the usage is not told: {spent!r}")
@@ -78,18 +89,18 @@ def _read_sums(turn: Turn) -> list[int]:
 
 
 def _tool_call(model: Model) -> str:
-    asked = Asked(text=_ADD_ONCE)
+    asked = UserMessage(text=_ADD_ONCE)
     turn = _ask(model, asked, tools=(_ADD,))[0].turn
     sums = _read_sums(turn)
-    returned = [Returned(call_id=c.id, name=c.name, text=str(s)) for c, s in zip(turn.calls, sums, strict=True)]
-    after = _ask(model, asked, Said(turn=turn), *returned, tools=(_ADD,))[0].turn
+    returned = [ToolResult(call_id=c.id, name=c.name, text=str(s)) for c, s in zip(turn.calls, sums, strict=True)]
+    after = _ask(model, asked, AssistantMessage(turn=turn), *returned, tools=(_ADD,))[0].turn
     if not after.text and not after.calls:
         raise Failed("nothing was said to the result of the call")
     return f"called with {turn.calls[0].arguments}, then: {after.text[:60] or 'another call'}"
 
 
 def _parallel_calls(model: Model) -> str:
-    turn = _ask(model, Asked(text=_ADD_TWICE), tools=(_ADD,))[0].turn
+    turn = _ask(model, UserMessage(text=_ADD_TWICE), tools=(_ADD,))[0].turn
     sums = _read_sums(turn)
     if len({c.id for c in turn.calls}) != len(turn.calls):
         raise Failed("two calls have the same id")
@@ -106,14 +117,14 @@ def _cancel(model: Model) -> str:
             cancel.cancel()
 
     try:
-        model.respond(Request([_CALM, Asked(text=_COUNT)], max_tokens=400), stop, cancel)
+        model.respond(ModelRequest([_CALM, UserMessage(text=_COUNT)], max_tokens=400), stop, cancel)
     except Cancelled:
         took = time.perf_counter() - asked_at[0]
     else:
         raise Failed("a turn that was cancelled at its first word came to its end")
     if took > LATE_S:
         raise Failed(f"cancel took {took:.1f} s")
-    _ask(model, Asked(text="Reply with the word: ready"))
+    _ask(model, UserMessage(text="Reply with the word: ready"))
     return f"{took * 1000:.0f} ms after the cancel, and the next turn came"
 
 

@@ -14,7 +14,17 @@ from typing import Any, Literal
 from etude.cancellation import Cancellation
 from etude.entities import ToolCall, Turn, Usage
 from etude.errors import Invalid, ModelError, Unavailable
-from etude.models.base import Asked, Instructions, Model, Reply, Request, Returned, Said, ToolSpec, Utterance
+from etude.models.base import (
+    AssistantMessage,
+    ConversationMessage,
+    Model,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolResult,
+    ToolSpec,
+    UserMessage,
+)
 from etude.settings import Settings
 
 _CONTEXT = 4096
@@ -57,7 +67,7 @@ class LocalModel(Model):
             message = f"The weights `{weights}` cannot be loaded."
             raise Invalid(message, hint="They must be a GGUF file of a chat model.") from None
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """The next turn. Text is streamed where no tools are given; with tools it comes at the end."""
         written, usage, finish = "", Usage(model_calls=1), ""
         for chunk in self._chunks(_body(request), cancel):
@@ -73,7 +83,7 @@ class LocalModel(Model):
         turn = _turn(written, finish, request)
         if request.tools and turn.text:
             on_text(turn.text)
-        return Reply(turn, usage, price_known=True)
+        return ModelReply(turn, usage, price_known=True)
 
     def _chunks(self, body: dict[str, Any], cancel: Cancellation) -> Iterator[dict[str, Any]]:
         """The parts of an answer as they come; a thread waits for them, so that a cancel need not."""
@@ -122,7 +132,7 @@ def _smollm2() -> Path:
     return next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")
 
 
-def _body(request: Request) -> dict[str, Any]:
+def _body(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "messages": [_message(u, request.tools) for u in request.conversation],
         "max_tokens": min(request.max_tokens, _LONGEST),
@@ -136,16 +146,16 @@ def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _message(said: Utterance, tools: Sequence[ToolSpec]) -> dict[str, str]:
+def _message(said: ConversationMessage, tools: Sequence[ToolSpec]) -> dict[str, str]:
     """The template of a small model knows no tools: calls are what it wrote, results are what it is told."""
     match said:
-        case Instructions():
+        case SystemMessage():
             return {"role": "system", "content": said.text + _manual(tools)}
-        case Asked():
+        case UserMessage():
             return {"role": "user", "content": said.text}
-        case Returned():
+        case ToolResult():
             return {"role": "user", "content": f"Result of {said.name}:\n{said.text}"}
-        case Said():
+        case AssistantMessage():
             turn = said.turn
             calls = [json.dumps({"tool": c.name, "arguments": _read(c.arguments)}) for c in turn.calls]
             text = json.dumps({"answer": turn.text}) if tools else turn.text
@@ -168,14 +178,14 @@ def _schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     return {"anyOf": [*calls, one({"answer": {"type": "string"}})]}
 
 
-def _turn(written: str, finish: str, request: Request) -> Turn:
+def _turn(written: str, finish: str, request: ModelRequest) -> Turn:
     stop: Literal["end", "length"] = "length" if finish == "length" else "end"
     reply = _read(written) if request.tools else None
     if not isinstance(reply, dict):
         return Turn(text=written, stop=stop)
     if "tool" not in reply:
         return Turn(text=str(reply.get("answer", "")), stop=stop)
-    number = sum(isinstance(u, Said) for u in request.conversation) + 1
+    number = sum(isinstance(u, AssistantMessage) for u in request.conversation) + 1
     call = ToolCall(id=f"call_{number}", name=str(reply["tool"]), arguments=json.dumps(reply.get("arguments", {})))
     return Turn(calls=(call,), stop="calls")
 

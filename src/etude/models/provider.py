@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from etude.cancellation import Cancellation
 from etude.entities import Turn, Usage
 from etude.errors import Cancelled
-from etude.models.base import Model, Reply, Request, measure
+from etude.models.base import Model, ModelReply, ModelRequest, measure
 from etude.models.client import find_settings, open_client, read_key
+from etude.models.provider_failure import BrokenOff, explain, read_trouble
 from etude.models.transcript import read_turn, write_messages, write_tools
-from etude.models.trouble import BrokenOff, explain, read_trouble
 from etude.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ProviderModel(Model):
         # record of a run, so it is remembered while this object lives, and left out after a restart.
         self._originals: OrderedDict[Turn, ModelResponse] = OrderedDict()
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """The next turn; tried again where the provider has trouble, as the settings allow."""
         todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         with cancel.stopping(lambda: todo.put(None)):
@@ -73,8 +73,8 @@ class ProviderModel(Model):
         self._loop.close()
 
     async def _converse(
-        self, request: Request, say: Callable[[str], None], do: Callable[[Callable[[], None]], None]
-    ) -> Reply:
+        self, request: ModelRequest, say: Callable[[str], None], do: Callable[[Callable[[], None]], None]
+    ) -> ModelReply:
         """Try until a turn is whole, or the settings allow no more."""
         waited, spoken = 0.0, 0
         wanted = {"max_tokens": request.max_tokens, "timeout": self._settings.timeout_s, "max_retries": 0}
@@ -133,7 +133,7 @@ class ProviderModel(Model):
             told = (response.provider_details or {}).get("finish_reason") or response.finish_reason == "content_filter"
         return bool(told)
 
-    def _reply(self, request: Request, response: ModelResponse, tried: int) -> Reply:
+    def _reply(self, request: ModelRequest, response: ModelResponse, tried: int) -> ModelReply:
         turn = read_turn(response)
         if turn.calls:
             self._originals[turn] = response
@@ -146,7 +146,7 @@ class ProviderModel(Model):
             usage = measure(request, turn)
         cost = _price(response, usage, self._settings)
         usage = usage.model_copy(update={"model_calls": tried, "cost_usd": cost or 0.0})
-        return Reply(turn, usage, price_known=cost is not None)
+        return ModelReply(turn, usage, price_known=cost is not None)
 
 
 class _Loop:

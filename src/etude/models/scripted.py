@@ -15,14 +15,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn, Usage
 from etude.errors import Invalid, ModelError
-from etude.models.base import Asked, Model, Reply, Request, Said, measure
+from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, UserMessage, measure
 from etude.settings import Settings
 
 _FORM = 'Write a JSON list of turns, such as `[{"text": "Hello"}]`.'
 _WORDS = re.compile(r"\s*\S+\s*")
 
 
-class Call(Entity):
+class ScriptedCall(Entity):
     """A tool that a scripted turn calls; arguments as text are sent as they are, valid or not."""
 
     name: str
@@ -34,7 +34,7 @@ class Line(Entity):
     """One turn of a script."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     stop: Literal["end", "calls", "length", "refused"] | None = None
     error: str = ""
     """Fail with this message, after the text was streamed."""
@@ -55,7 +55,7 @@ class Scene(Entity):
     turns: tuple[Line, ...]
 
 
-Part = Line | Callable[[Request], Line]
+Part = Line | Callable[[ModelRequest], Line]
 """A turn, or a function that makes it of what the model is shown."""
 
 
@@ -73,7 +73,7 @@ class Scripted(Model):
 
     def __init__(self, script: Sequence[Part] | Sequence[Scene], *, name: str = "scripted") -> None:
         self.name = name
-        self.seen: deque[Request] = deque(maxlen=1000)
+        self.seen: deque[ModelRequest] = deque(maxlen=1000)
         """The latest requests, for tests to look at."""
         self._scenes = [part for part in script if isinstance(part, Scene)]
         self._turns = [part for part in script if not isinstance(part, Scene)]
@@ -98,7 +98,7 @@ class Scripted(Model):
             raise Invalid(f"The script `{path}` is no JSON: {error}.", hint=_FORM) from None
         return cls(script, name=f"scripted:{path}")
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """The turn that is due."""
         self.seen.append(request)
         number, part = self._due(request)
@@ -111,22 +111,22 @@ class Scripted(Model):
         if line.error:
             raise ModelError(line.error, hint="The script says so.", model=self.name)
         turn = _turn(number, line)
-        return Reply(turn, line.usage or measure(request, turn), price_known=line.usage is not None)
+        return ModelReply(turn, line.usage or measure(request, turn), price_known=line.usage is not None)
 
-    def _due(self, request: Request) -> tuple[int, Part]:
+    def _due(self, request: ModelRequest) -> tuple[int, Part]:
         turns, start = self._turns, 0
         if self._scenes:
             turns, start = self._scene(request)
-        played = sum(isinstance(u, Said) for u in request.conversation[start:])
+        played = sum(isinstance(u, AssistantMessage) for u in request.conversation[start:])
         if played >= len(turns):
             message = f"The script has {len(turns)} turns, and turn {played + 1} was asked for."
             raise ModelError(message, hint="Add a turn to the script.", model=self.name)
         return played, turns[played]
 
-    def _scene(self, request: Request) -> tuple[list[Part], int]:
+    def _scene(self, request: ModelRequest) -> tuple[list[Part], int]:
         for n in range(len(request.conversation) - 1, -1, -1):
             said = request.conversation[n]
-            if isinstance(said, Asked):
+            if isinstance(said, UserMessage):
                 for scene in self._scenes:
                     if scene.asked.lower() in said.text.lower():
                         return list(scene.turns), n
@@ -145,8 +145,8 @@ def _turn(number: int, line: Line) -> Turn:
     return Turn(text=line.text, calls=calls, stop=line.stop or ("calls" if calls else "end"))
 
 
-def _check_shown(number: int, line: Line, request: Request) -> None:
-    shown = "\n".join(u.turn.text if isinstance(u, Said) else u.text for u in request.conversation)
+def _check_shown(number: int, line: Line, request: ModelRequest) -> None:
+    shown = "\n".join(u.turn.text if isinstance(u, AssistantMessage) else u.text for u in request.conversation)
     for text in line.expect:
         if text not in shown:
             message = f"Turn {number + 1} of the script expects to be shown `{text}`, and was not."

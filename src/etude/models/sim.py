@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn
 from etude.errors import Invalid
-from etude.models.base import Asked, Model, Reply, Request, Returned, Said, measure
+from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, ToolResult, UserMessage, measure
 from etude.settings import Settings
 
 _ERRORS: dict[str, Callable[[str], str]] = {
@@ -51,7 +51,7 @@ class Need(Entity):
     """Texts of wrong lessons, and what an obedient model then writes."""
 
 
-class Task(Entity):
+class SimTask(Entity):
     """A question, the code that answers it, and what must be known for it."""
 
     asked: str
@@ -62,7 +62,7 @@ class Task(Entity):
     argument: str = "sql"
 
     @model_validator(mode="after")
-    def _fits(self) -> Task:
+    def _fits(self) -> SimTask:
         if not Template(self.code).is_valid():
             raise ValueError("a `$` in the code that is no place must be written `$$`")
         if sorted(set(Template(self.code).get_identifiers())) != sorted(n.name for n in self.needs):
@@ -79,7 +79,7 @@ def open_sim(name: str, settings: Settings) -> Model:
     try:
         if unknown:
             raise ValueError(f"`{unknown[0]}` is not known")
-        tasks = TypeAdapter(tuple[Task, ...]).validate_json(path.read_bytes())
+        tasks = TypeAdapter(tuple[SimTask, ...]).validate_json(path.read_bytes())
         return SimModel(tasks, float(skill), int(options.get("seed", 0)), float(options.get("obedience", 0.5)))
     except OSError as error:
         raise Invalid(f"The tasks of `{name}` cannot be read: {error.strerror}.", hint=_HINT) from None
@@ -98,7 +98,7 @@ class SimModel(Model):
     """Knows a fact where a hash of seed, model and fact lies below its skill; an unknown one it must be shown."""
 
     def __init__(
-        self, tasks: Sequence[Task], skill: float, seed: int = 0, obedience: float = 0.5, label: str = "sim"
+        self, tasks: Sequence[SimTask], skill: float, seed: int = 0, obedience: float = 0.5, label: str = "sim"
     ) -> None:
         if not (0 <= skill <= 1 and 0 <= obedience <= 1):
             raise ValueError("skill and obedience lie between 0 and 1")
@@ -110,33 +110,33 @@ class SimModel(Model):
         """Whether the model knows it without being told."""
         return self._draw("fact", fact) < self._skill
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Code for the question; other code where what came back told more; else what came back."""
         cancel.check()
         turn = self._turn(request)
         if turn.text:
             on_text(turn.text)
-        return Reply(turn, measure(request, turn))
+        return ModelReply(turn, measure(request, turn))
 
-    def _turn(self, request: Request) -> Turn:
+    def _turn(self, request: ModelRequest) -> Turn:
         task, start = self._find(request)
         if task is None:
             return Turn(text="I do not know.")
         since = request.conversation[start:]
-        tried = [c.arguments for u in since if isinstance(u, Said) for c in u.turn.calls]
-        shown = "\n".join(u.text for u in request.conversation if not isinstance(u, Said))
+        tried = [c.arguments for u in since if isinstance(u, AssistantMessage) for c in u.turn.calls]
+        shown = "\n".join(u.text for u in request.conversation if not isinstance(u, AssistantMessage))
         code = Template(task.code).substitute({n.name: self._write(n, shown) for n in task.needs})
         arguments = json.dumps({task.argument: code})
         if arguments in tried:
-            results = [u.text for u in since if isinstance(u, Returned)]
+            results = [u.text for u in since if isinstance(u, ToolResult)]
             return Turn(text=results[-1] if results else "I do not know.")
         call = ToolCall(id=f"call_{len(tried) + 1}", name=task.tool, arguments=arguments)
         return Turn(calls=(call,), stop="calls")
 
-    def _find(self, request: Request) -> tuple[Task | None, int]:
+    def _find(self, request: ModelRequest) -> tuple[SimTask | None, int]:
         for n in range(len(request.conversation) - 1, -1, -1):
             said = request.conversation[n]
-            if isinstance(said, Asked):
+            if isinstance(said, UserMessage):
                 for task in self._tasks:
                     if task.asked.lower() in said.text.lower():
                         return task, n

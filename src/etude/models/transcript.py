@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from etude.entities import ToolCall, Turn
-from etude.models.base import Asked, Instructions, Returned, Said, ToolSpec, Utterance
+from etude.models.base import AssistantMessage, ConversationMessage, SystemMessage, ToolResult, ToolSpec, UserMessage
 
 if TYPE_CHECKING:
     from pydantic_ai import messages
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def write_messages(
-    conversation: Sequence[Utterance], original: Callable[[Turn], messages.ModelResponse | None]
+    conversation: Sequence[ConversationMessage], original: Callable[[Turn], messages.ModelResponse | None]
 ) -> list[messages.ModelMessage]:
     """The conversation for the library; `original` gives a turn as the provider sent it, where it is still known."""
     from pydantic_ai import messages
 
     written: list[messages.ModelMessage] = []
     for said in conversation:
-        if isinstance(said, Said):
+        if isinstance(said, AssistantMessage):
             written.append(original(said.turn) or messages.ModelResponse(parts=_said_parts(said.turn)))
             continue
         if not written or not isinstance(written[-1], messages.ModelRequest):
@@ -71,13 +71,13 @@ def _said_parts(turn: Turn) -> list[messages.ModelResponsePart]:
     return [*text, *(messages.ToolCallPart(c.name, c.arguments, tool_call_id=c.id) for c in turn.calls)]
 
 
-def _heard_part(said: Instructions | Asked | Returned) -> messages.ModelRequestPart:
+def _heard_part(said: SystemMessage | UserMessage | ToolResult) -> messages.ModelRequestPart:
     from pydantic_ai import messages
 
     match said:
-        case Instructions():
+        case SystemMessage():
             return messages.SystemPromptPart(said.text)
-        case Asked():
+        case UserMessage():
             return messages.UserPromptPart(said.text)
-        case Returned():
+        case ToolResult():
             return messages.ToolReturnPart(said.name, said.text, tool_call_id=said.call_id)

@@ -12,7 +12,7 @@ from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.parts import Condition, Measure, Name, Question, Rank
 from etude.offline.prepare import ADDING, prepare
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import Ambiguous, NotUnderstood, numeric
+from etude.offline.resolve import Ambiguous, Unresolved, numeric
 from etude.offline.tree import Tree, fit, ref, short
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.words import base_form
@@ -48,11 +48,11 @@ class Assembled:
 
 
 def assemble(question: Question, vocabulary: Vocabulary) -> Assembled:
-    """The plan for the question, or `NotUnderstood` or `Ambiguous`."""
+    """The plan for the question, or `Unresolved` or `Ambiguous`."""
     question = prepare(question, vocabulary)
     if question.unknown:
         shown = ", ".join(f"`{word}`" for word in dict.fromkeys(question.unknown))
-        raise NotUnderstood(f"It is not clear what {shown} means here.")
+        raise Unresolved(f"It is not clear what {shown} means here.")
     return _Builder(question, vocabulary).build()
 
 
@@ -68,7 +68,7 @@ class _Builder(Ratios):
         self._check_compounds()
         self._check_verbs()
         if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
-            raise NotUnderstood("A change is understood per period; say, for example, per month.")
+            raise Unresolved("A change is understood per period; say, for example, per month.")
         if question.ratio is not None:
             self._refuse(rank=question.rank, condition=question.thresholds)
             over = question.ratio.upper.thresholds or question.ratio.lower.thresholds
@@ -163,7 +163,7 @@ class _Builder(Ratios):
         counted = {m.table for m in asked if m.column is None}
         if question.groups and counted and any(m.table not in counted for m, _, _ in limits):
             # "How many customers per city have more than 5 orders" is no condition on the cities.
-            raise NotUnderstood("It is not clear whether the number is one of each or of the whole group.")
+            raise Unresolved("It is not clear whether the number is one of each or of the whole group.")
         base = self._base([*measures, *(m for m, _, _ in limits)])
         self._check_average(measures)
         self.resolver = replace(self.resolver, anchor=base)
@@ -171,7 +171,7 @@ class _Builder(Ratios):
         keys, hidden = self._keys()
         self._check_per(keys, measures)
         if limits and keys and all(numeric(key) for key in keys):
-            raise NotUnderstood(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
+            raise Unresolved(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
         for column in [*keys, *hidden]:
@@ -196,13 +196,13 @@ class _Builder(Ratios):
             aggregates.append(self._aggregate(measured, tree, alias))
         for measured, op, _ in limits:
             if op in ("<", "<=") and measured.column is None:
-                raise NotUnderstood(f"It is not clear whether those with no `{measured.table}` at all are meant too.")
+                raise Unresolved(f"It is not clear whether those with no `{measured.table}` at all are meant too.")
         having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
         if after is not None and ordering is None:
             order.append(Order(by=names[after], desc=True))
         if (rank or limits or limit) and not (keys or dates):
-            raise NotUnderstood("It is not clear among what to choose.")
+            raise Unresolved("It is not clear among what to choose.")
         if limit is not None:
             where.extend(NullTest(column=ref(key), op="is not null") for key in keys if key.nulls)
         select: tuple[Any, ...] = ()
@@ -211,7 +211,7 @@ class _Builder(Ratios):
             select = (*dates, *(ref(column) for column in keys), *(names[m] for m in names if m in visible))
         plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
         if (question.shares or question.change) and hidden:
-            raise NotUnderstood("It is not clear what to show besides the change.")
+            raise Unresolved("It is not clear what to show besides the change.")
         if question.shares:
             return self._share(plan, names, dates, keys)
         if question.change:
@@ -240,7 +240,7 @@ class _Builder(Ratios):
             names = {(m.table, m.column) for m in group.name.columns} if group.name else set()
             numbers = [key for key in keys if numeric(key) and (key.table, key.name) in names]
             if numbers and group.text.startswith("per ") and measures:
-                raise NotUnderstood(f"It is not clear what `{group.text}` means: for each, or divided by it.")
+                raise Unresolved(f"It is not clear what `{group.text}` means: for each, or divided by it.")
 
     def _check_average(self, measures: Sequence[Measured]) -> None:
         """`average rating of businesses`, where each has many: of all ratings, or of each one's average?"""
@@ -266,7 +266,7 @@ class _Builder(Ratios):
             adds = measured.column is not None and bool(ADDING & {*measured.column.words})
             unsure = measured.fn in ("avg", "median") or (measured.fn in ("min", "max") and adds)
             if unsure and apart and subject.name not in grouped | nouns:
-                raise NotUnderstood(
+                raise Unresolved(
                     f"It may be over all `{measured.table}`, or over what each `{subject.name}` has together."
                 )
 
@@ -277,7 +277,7 @@ class _Builder(Ratios):
         inner = plan.model_copy(update={"select": ()})
         columns = [*(d.alias for d in dates), *(key.name for key in keys), *shown]
         if len({c.lower() for c in columns}) < len(columns):
-            raise NotUnderstood("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have one name.")
         outer_order = [
             Order(by=o.by.column if isinstance(o.by, ColumnRef) else o.by, desc=o.desc)
             for o in plan.order_by
@@ -295,14 +295,14 @@ class _Builder(Ratios):
         """Each group's part of the whole."""
         self._refuse(condition=plan.having, number=plan.limit)
         if len(names) != 1:
-            raise NotUnderstood("It is not clear of which number the share is meant.")
+            raise Unresolved("It is not clear of which number the share is meant.")
         ((measured, alias),) = names.items()
         part: Expr = Arithmetic(op="/", args=(alias, Window(window="total", of=alias)))
         if self.question.shares != 1:
             part = Arithmetic(op="*", args=(part, self.question.shares))
         columns = (*(d.alias for d in dates), *(key.name for key in keys))
         if len({*columns}) < len(columns):
-            raise NotUnderstood("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have one name.")
         self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")
         inner = plan.model_copy(update={"order_by": (), "select": ()})
         return QueryPlan(
@@ -317,14 +317,12 @@ class _Builder(Ratios):
         """Each period beside the one before."""
         self._refuse(condition=plan.having, number=plan.limit)
         if len(names) != 1 or len(dates) != 1:
-            raise NotUnderstood(
-                "A change is understood for one number per period, such as the growth of sales per month."
-            )
+            raise Unresolved("A change is understood for one number per period, such as the growth of sales per month.")
         ((measured, alias),) = names.items()
         period = dates[0].alias
         columns = (period, *(key.name for key in keys))
         if len({*columns}) < len(columns):
-            raise NotUnderstood("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have one name.")
         before = Window(window="previous", of=alias, per=tuple(key.name for key in keys), by=period)
         value: Expr = Arithmetic(op="-", args=(alias, before))
         if self.question.change == "percent":
@@ -355,7 +353,7 @@ class _Builder(Ratios):
             ways = [find_paths(self.vocabulary, table, other)[1] for other in tables]
             if all(paths and any(to_one(path) for path in paths) for paths in ways):
                 return table
-        raise NotUnderstood("It measures things that do not share rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
+        raise Unresolved("It measures things that do not share rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
 
     def _order_groups(
         self, rank: Rank | None, ranked: Measured | None, ordered: Measured | None, keys: Sequence[KnownColumn],
@@ -397,9 +395,7 @@ class _Builder(Ratios):
         if self.question.plural and self.question.groups:
             return None
         if self.question.plural:
-            raise NotUnderstood(
-                f"It asks for several with `{rank.text}`, but not for how many; say, for example, top 5."
-            )
+            raise Unresolved(f"It asks for several with `{rank.text}`, but not for how many; say, for example, top 5.")
         return 1
 
     def _order_name(self, name: Name, keys: Sequence[KnownColumn], names: dict[Measured, str]) -> Any:
@@ -414,7 +410,7 @@ class _Builder(Ratios):
         for column in keys:
             if any(m.table == column.table for m in name.tables):
                 return ref(column)
-        raise NotUnderstood(f"The answer has no `{name.text}` to sort by.")
+        raise Unresolved(f"The answer has no `{name.text}` to sort by.")
 
     def _listing(self) -> QueryPlan:
         question, resolver = self.question, self.resolver
@@ -439,18 +435,18 @@ class _Builder(Ratios):
                 columns.extend(self._display(owner) or owner.columns)
         for group in question.groups:
             if group.name is None:
-                raise NotUnderstood("There is nothing to compute for each period.")
+                raise Unresolved("There is nothing to compute for each period.")
             keys = self._columns_of(group.name)[1]
             several = [c for c in columns if numeric(c)] if question.rank is None and not self._keyed_groups() else []
             if several:
-                raise NotUnderstood(
+                raise Unresolved(
                     f"There may be several `{several[0].name}` for each; say whether their sum or their average."
                 )
             columns = [*(key for key in keys if key not in columns), *columns]
         if not columns:
-            raise NotUnderstood("It is not clear what to show.")
+            raise Unresolved("It is not clear what to show.")
         if whole and question.rank is None and any(group.text.startswith(("per ", "by ")) for group in question.groups):
-            raise NotUnderstood("It is not clear whether to list or to count them for each.")
+            raise Unresolved("It is not clear whether to list or to count them for each.")
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
         explicit = question.listed or not whole
@@ -459,7 +455,7 @@ class _Builder(Ratios):
         for column in columns:
             tree.add(column.table)
         if sort is not None and not tree.reaches_one(sort[0].table):
-            raise NotUnderstood(
+            raise Unresolved(
                 f"There may be several `{sort[0].name}` for each; say whether their sum or the highest counts."
             )
         if sort is not None:
@@ -486,7 +482,7 @@ class _Builder(Ratios):
         names = {column.name.lower() for column in shown}
         groups = [c for group in self.question.groups if group.name for c in self._columns_of(group.name)[1]]
         if len(names) < len(shown) or tree.fans() or self.question.ordering is not None or self._keyed_groups():
-            raise NotUnderstood("It is not clear which one of each group is meant.")
+            raise Unresolved("It is not clear which one of each group is meant.")
         per = tuple(column.name for column in groups)
         top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1])
         self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
@@ -543,20 +539,20 @@ class _Builder(Ratios):
             # "Departments and their budgets, largest first".
             shown = sized if len(sized) == 1 else shown
             if not shown:
-                raise NotUnderstood("It is not clear what to sort by.")
+                raise Unresolved("It is not clear what to sort by.")
             column = shown[0]
         if rank is not None and limit is None and ordering is None:
             limit = self._one_or_ask(rank)
         if rank is not None and ordering is None:
             desc = rank.direction == "desc"
         if rank is not None and ordering is not None and limit is not None and ranked is not None and column != ranked:
-            raise NotUnderstood("It ranks by one thing and sorts by another.")
+            raise Unresolved("It ranks by one thing and sorts by another.")
         if limit is not None and column is None:
-            raise NotUnderstood("It is not clear by what the first ones are chosen.")
+            raise Unresolved("It is not clear by what the first ones are chosen.")
         if rank is not None and ordering is not None and limit is None and not question.plural:
             limit = 1
         if rank is not None and limit is not None and ordering is not None and desc != (rank.direction == "desc"):
-            raise NotUnderstood("It ranks one way and sorts the other.")
+            raise Unresolved("It ranks one way and sorts the other.")
         return (column, desc) if column is not None else None, limit
 
     def _order_column(self, name: Name, table: KnownTable) -> KnownColumn:
@@ -570,7 +566,7 @@ class _Builder(Ratios):
         if isinstance(rank.by, Name):
             column = self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
             if rank.text.lower().startswith(TEMPORAL) and numeric(column):
-                raise NotUnderstood(f"It is not clear by which date `{rank.text}` is chosen.")
+                raise Unresolved(f"It is not clear by which date `{rank.text}` is chosen.")
             return column
         if isinstance(rank.by, Measure):
             measured = self._measured(rank.by).column
@@ -586,7 +582,7 @@ class _Builder(Ratios):
                 return fitting[0]
             if len(fitting) > 1:
                 raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
-        raise NotUnderstood(f"It is not clear which column of `{table.name}` makes it the `{rank.text}`.")
+        raise Unresolved(f"It is not clear which column of `{table.name}` makes it the `{rank.text}`.")
 
     def _ratio_over(self) -> QueryPlan:
         """`authors with 3 or more papers to authors with less than 3`."""
@@ -598,7 +594,7 @@ class _Builder(Ratios):
         for alias, side in (("upper", ratio.upper), ("lower", ratio.lower)):
             name = side.subject.name if isinstance(side.subject, Measure) else side.subject
             if name is None or not name.tables or side.context or side.loose:
-                raise NotUnderstood("It is not clear what the ratio compares.")
+                raise Unresolved("It is not clear what the ratio compares.")
             if side.thresholds:
                 inner = self._over(name, side.thresholds, side.conditions)
                 count = Aggregate(fn="count", alias=alias)
@@ -608,7 +604,7 @@ class _Builder(Ratios):
                 assert table is not None  # noqa: S101 - for the type checker
                 plans.append(QueryPlan(source=table.name, aggregate=(Aggregate(fn="count", alias=alias),)))
             else:
-                raise NotUnderstood("It is not clear what the ratio compares.")
+                raise Unresolved("It is not clear what the ratio compares.")
         value = self._scaled(Arithmetic(op="/", args=("upper", Single(plan=plans[1]))))
         return QueryPlan(source=PlanRef(plan=plans[0], alias="parts"), select=(Named(expr=value, alias="ratio"),))
 
@@ -617,7 +613,7 @@ class _Builder(Ratios):
         question = self.question
         measures = [p for p in question.requested if isinstance(p, Measure)]
         if len(measures) != 1 or len(question.requested) != 1 or len(question.groups) != 1 or question.rank:
-            raise NotUnderstood("It is not clear for what the number is averaged; say, for example, per customer.")
+            raise Unresolved("It is not clear for what the number is averaged; say, for example, per customer.")
         self._refuse(condition=question.thresholds, order=question.ordering, number=question.top)
         counted = self._measured(Measure("count", measures[0].name, measures[0].distinct))
         self.resolver = replace(self.resolver, anchor=counted.table)

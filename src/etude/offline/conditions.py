@@ -13,8 +13,8 @@ from etude.offline.parts import Absence, Condition, Measure, Name, Question
 from etude.offline.resolve import (
     MONEY,
     TECHNICAL,
-    NotUnderstood,
     Resolver,
+    Unresolved,
     choose_anchor,
     countable,
     nouns_of,
@@ -77,7 +77,7 @@ class Conditions:
                 continue
             ways = [distance(self.vocabulary, o.table, m.table) for o in owner.tables for m in name.tables]
             if min(ways) > 1:
-                raise NotUnderstood(f"It is not clear what `{owner.text}` says of `{name.text}`.")
+                raise Unresolved(f"It is not clear what `{owner.text}` says of `{name.text}`.")
 
     def _check_verbs(self) -> None:
         """A verb that connects two nouns says no more than the keys do; one that restricts must not be passed over."""
@@ -85,13 +85,13 @@ class Conditions:
         anchor = self.vocabulary.table(self.resolver.anchor)
         shown = question.listed or len(question.requested) > 1
         if question.both and not (shown or question.conditions or question.context or question.loose):
-            raise NotUnderstood("It is not clear what both are.")
+            raise Unresolved("It is not clear what both are.")
         named = self.nouns | {hit.table for c in question.conditions for hit in c.hits} | {anchor.name}
         acted = question.alone.endswith("ed") or question.alone in PRESENT
         about = question.subject is not None and bool(question.subject.tables) and not question.ratio
         if acted and question.alone not in IDLE and about and len(named) == 1:
             # "How many cars were sold", where sales are a table of their own.
-            raise NotUnderstood(f"It is not clear which of them are `{question.alone}`.")
+            raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
         roots = {root(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
         for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):
@@ -99,13 +99,13 @@ class Conditions:
             for value in column.values if few else ():
                 if root(value.lower()) in roots:
                     verb = roots[root(value.lower())]
-                    raise NotUnderstood(f"It is not clear whether `{verb}` means `{column.name}` `{value}`.")
+                    raise Unresolved(f"It is not clear whether `{verb}` means `{column.name}` `{value}`.")
         if any(c.kind in ("span", "weekday") for c in question.conditions):
             return
         for column in anchor.columns:
             dated = column.kind in ("date", "timestamp") and column.nulls and column.name not in self._columns_asked()
             if dated and roots.keys() & {root(word) for word in column.words}:
-                raise NotUnderstood(f"It is not clear whether only rows with a `{column.name}` are meant.")
+                raise Unresolved(f"It is not clear whether only rows with a `{column.name}` are meant.")
 
     def _columns_asked(self) -> set[str]:
         return {m.column for name in nouns_of(self.question) for m in name.columns if m.column}
@@ -119,7 +119,7 @@ class Conditions:
             column, hit = self._condition_column(condition, tree)
             earlier, other = seen.setdefault(column, (condition, hit))
             if (earlier.said, other) != (condition.said, hit):
-                raise NotUnderstood(f"`{earlier.text}` and `{condition.text}` are both of `{column.name}`.")
+                raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both of `{column.name}`.")
 
     def _check_apart(self, condition: Condition, tree: Tree) -> None:
         """`average price of tea and coffee`: of both together, or of each?"""
@@ -129,13 +129,13 @@ class Conditions:
         column = self._condition_column(condition, tree)[0]
         grouped = {(m.table, m.column) for group in self.question.groups if group.name for m in group.name.columns}
         if (column.table, column.name) not in grouped:
-            raise NotUnderstood(f"It is not clear whether `{condition.text}` are meant together or each by itself.")
+            raise Unresolved(f"It is not clear whether `{condition.text}` are meant together or each by itself.")
 
     def _refuse(self, **parts: object) -> None:
         """What is there but has no place in this kind of answer."""
         for what, part in parts.items():
             if part:
-                raise NotUnderstood(f"It is not clear what the {what} is about here.")
+                raise Unresolved(f"It is not clear what the {what} is about here.")
 
     def _loose_table(self, name: Name) -> str | None:
         return min(name.tables, key=lambda m: m.cost).table if name.tables else None
@@ -169,15 +169,13 @@ class Conditions:
                     tree.add(table, self._near(condition), condition.said)
                 where.append(self._filter(condition, tree))
             elif condition.said == "counted":
-                raise NotUnderstood(
-                    f"It is not clear whether `{condition.text}` is meant of one row or of all together."
-                )
+                raise Unresolved(f"It is not clear whether `{condition.text}` is meant of one row or of all together.")
             elif any(self._kept_over_time(t, condition) for t in tables):
-                raise NotUnderstood(f"`{condition.text}` changes over time; it is not clear when it is meant.")
+                raise Unresolved(f"`{condition.text}` changes over time; it is not clear when it is meant.")
             elif condition.negated:
                 where.append(self._never(condition, tables, tree))
             elif condition.op == "and" and condition.either and not question.both:
-                raise NotUnderstood(f"It is not clear whether `{condition.text}` means one of them or all.")
+                raise Unresolved(f"It is not clear whether `{condition.text}` means one of them or all.")
             else:
                 far.append((condition, tables))
         if far or needed:
@@ -200,13 +198,13 @@ class Conditions:
         column = self.resolver.column(name, lambda c: c.flag is not None or countable(c))
         exact = any((m.table, m.column, m.cost) == (column.table, column.name, 0) for m in name.meanings)
         if column.flag is None and not (exact and countable(column) and column.low == 0):
-            raise NotUnderstood(f"It is not clear what `{name.text}` says here.")
+            raise Unresolved(f"It is not clear what `{name.text}` says here.")
         return column
 
     def _loose(self, name: Name, tree: Tree) -> Filter:
         column = self._flag_column(name)
         if not tree.reaches_one(column.table):
-            raise NotUnderstood(f"It is not clear what `{name.text}` says here.")
+            raise Unresolved(f"It is not clear what `{name.text}` says here.")
         tree.add(column.table)
         return self._one_filter(Condition("flag", name.text, name), tree)
 
@@ -226,7 +224,7 @@ class Conditions:
             self.question = whole
             return made
         if self.question.both:
-            raise NotUnderstood("It asks for things that have both.")
+            raise Unresolved("It asks for things that have both.")
         if len(base.key) != 1:
             # Without a key the rows are joined; a list of columns then shows each combination once.
             for table in needed:
@@ -250,7 +248,7 @@ class Conditions:
         key = ref(base.column(base.key[0]))
         for hop in tree.hops:
             if hop in inner.hops and not hop.to_one:
-                raise NotUnderstood("It restricts the same related rows twice.")
+                raise Unresolved("It restricts the same related rows twice.")
         self._check_ways(inner, exists=True)
         plan = QueryPlan(source=tree.base, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
         return [Member(column=key, op="in", plan=plan)]
@@ -259,14 +257,14 @@ class Conditions:
         """`customers who did not buy tea`: none of their rows, not one that is another."""
         (made,) = self._exists(tree, [(replace(condition, negated=False), list(tables))], [])
         if not isinstance(made, Member):
-            raise NotUnderstood(f"It is not clear what `{condition.text}` means here.")
+            raise Unresolved(f"It is not clear what `{condition.text}` means here.")
         return Member(column=made.column, op="not in", plan=made.plan)
 
     def _absent(self, absence: Absence, tree: Tree) -> Filter:
         base = self.vocabulary.table(self.resolver.anchor if self.resolver.anchor in tree.single else tree.base)
         table = self.resolver.table_of(absence.name)
         if table is None or len(base.key) != 1:
-            raise NotUnderstood(f"It is not clear what having no `{absence.name.text}` means.")
+            raise Unresolved(f"It is not clear what having no `{absence.name.text}` means.")
         inner = self._tree(table.name)
         inner.add(base.name)
         filters = []
@@ -306,11 +304,11 @@ class Conditions:
         if name is not None and condition.kind == "flag":
             return self._flag_column(name), None
         if name is None:
-            raise NotUnderstood(f"It is not clear which column `{condition.text}` is about.")
+            raise Unresolved(f"It is not clear which column `{condition.text}` is about.")
         if not name.columns:
             table = self.resolver.table_of(name)
             if table is None or not table.label:
-                raise NotUnderstood(f"It is not clear which column `{condition.text}` is about.")
+                raise Unresolved(f"It is not clear which column `{condition.text}` is about.")
             return table.column(table.label[0]), None
         return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
 
@@ -320,14 +318,14 @@ class Conditions:
         if tables and not any(
             distance(self.vocabulary, t, hit.table) <= 1 or self._refers_to(t, hit.table) for t in tables
         ):
-            raise NotUnderstood(f"It is not clear what `{condition.text}` says of `{tables[0]}`.")
+            raise Unresolved(f"It is not clear what `{condition.text}` says of `{tables[0]}`.")
 
     def _worth_column(self, condition: Condition) -> KnownColumn:
         """What a row is worth, if it has one number for that."""
         name = next(iter(self._near(condition)), self.resolver.anchor)
         money = [c for c in self.vocabulary.table(name).columns if numeric(c) and MONEY & {*c.words}]
         if len(money) != 1:
-            raise NotUnderstood(f"It is not clear which number of `{name}` is `{condition.text}`.")
+            raise Unresolved(f"It is not clear which number of `{name}` is `{condition.text}`.")
         self.notes.append(f"`{condition.text}` is read of `{name}.{money[0].name}`.")
         return money[0]
 
@@ -351,20 +349,20 @@ class Conditions:
         if condition.name is not None:
             column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
             if not _dated(column, span.year):
-                raise NotUnderstood(f"`{condition.name.text}` is no date.")
+                raise Unresolved(f"`{condition.name.text}` is no date.")
             return column
         try:
             column = self.resolver.date_column(tables, condition.near)
-        except NotUnderstood:
+        except Unresolved:
             year = self.resolver.year_column(tables) if span.year is not None else None
             if year is None:
                 raise
             return year
         acts = {near.lower() for near in condition.near} & LINKING - IDLE
         if acts and TECHNICAL & {*column.words} and not self._hinted(column, condition.near):
-            raise NotUnderstood(f"It is not clear which date says when it was `{min(acts)}`.")
+            raise Unresolved(f"It is not clear which date says when it was `{min(acts)}`.")
         if condition.said == "must" and not self._hinted(column, condition.near):
-            raise NotUnderstood(f"It is not clear what `{' '.join(condition.near)}` means here.")
+            raise Unresolved(f"It is not clear what `{' '.join(condition.near)}` means here.")
         if span.year is not None and column.table != tables[0]:
             year = self.resolver.year_column(tables[:1])
             return year or column
@@ -384,7 +382,7 @@ class Conditions:
             return self._one_filter(condition, tree)
         parts = [replace(condition, either=()), *condition.either]
         if condition.op == "and" and self.question.both:
-            raise NotUnderstood("It asks for things that have both.")
+            raise Unresolved("It asks for things that have both.")
         parts = [replace(part, op="=") if part.op == "and" else part for part in parts]
         parts = [replace(part, after=condition.after, negated=False) for part in parts]
         any_of = Or(filters=tuple(self._one_filter(part, tree) for part in parts))
@@ -410,11 +408,11 @@ class Conditions:
                 made = Between(column=place, op="between", value=condition.values)
             case "compare":
                 if column.kind != "number":
-                    raise NotUnderstood(f"`{column.name}` is no number to compare.")
+                    raise Unresolved(f"`{column.name}` is no number to compare.")
                 made = Compare(column=place, op=condition.op, value=condition.values[0])
             case "average":
                 if not numeric(column):
-                    raise NotUnderstood(f"`{column.name}` has no average.")
+                    raise Unresolved(f"`{column.name}` has no average.")
                 fn: AggregateFn = "median" if condition.values == ("median",) else "avg"
                 whole = QueryPlan(source=column.table, aggregate=(Aggregate(fn=fn, of=place),))
                 made = Compare(column=place, op=condition.op, value=Single(plan=whole))
@@ -427,7 +425,7 @@ class Conditions:
             case "flag":
                 made = Compare(column=place, op=">", value=0)
             case _ if not column.nulls:
-                raise NotUnderstood(f"Every row has a `{column.name}`; it is not clear what `{condition.text}` means.")
+                raise Unresolved(f"Every row has a `{column.name}`; it is not clear what `{condition.text}` means.")
             case _:
                 made = NullTest(column=place, op="is null")
         self.said.append(
@@ -463,7 +461,7 @@ class Conditions:
             onward = any(other.table == hop.to_table for other in tree.hops)
             missing = any(self.vocabulary.table(hop.table).column(name).nulls for name in hop.columns)
             if not hop.back and onward and missing and hop.to_table not in self.mentioned:
-                raise NotUnderstood(f"It would leave out what has no `{hop.to_table}`, which is not named.")
+                raise Unresolved(f"It would leave out what has no `{hop.to_table}`, which is not named.")
             following = tree.hops[at + 1] if at + 1 < len(tree.hops) else None
             if following is not None and following.back and following.to_table in self.nouns:
                 # The tracks of an artist, by way of the albums.
@@ -478,7 +476,7 @@ class Conditions:
                 root(w) for w in self.vocabulary.table(hop.to_table).words
             }
             if hop.back and not named and not self._pairs(hop.to_table):
-                raise NotUnderstood(f"It would lead through `{hop.to_table}`, which the question does not name.")
+                raise Unresolved(f"It would lead through `{hop.to_table}`, which the question does not name.")
 
     def _pairs(self, table: str) -> bool:
         links = [hop for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one]

@@ -33,21 +33,21 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSpan:
     """A span and how many tokens say it."""
 
     span: Span
     length: int
 
 
-def find_span(tokens: Sequence[Token], at: int, today: date) -> Found | None:
+def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None:
     """The span that the tokens at this place say, or None."""
     reader = _Reader(tokens, at, today)
     span = reader.read()
     if span is None or reader.at == at:
         return None
     text = " ".join(token.text for token in tokens[at : reader.at])
-    return Found(Span(span.start, span.end, text, span.year), reader.at - at)
+    return FoundSpan(Span(span.start, span.end, text, span.year), reader.at - at)
 
 
 def add_months(day: date, months: int) -> date:

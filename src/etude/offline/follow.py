@@ -9,7 +9,7 @@ from datetime import date
 from etude.offline.dates import Span
 from etude.offline.grammar import read_question
 from etude.offline.parts import Condition, Group, Measure, Name, Question, Rank
-from etude.offline.tags import Item
+from etude.offline.tags import TaggedItem
 from etude.offline.words import Token
 
 _LEANING = (
@@ -51,7 +51,7 @@ _FILLERS = frozenset(
 )
 
 
-def follow_up(items: Sequence[Item], tokens: Sequence[Token], before: Question) -> Question | None:
+def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question) -> Question | None:
     """The question before, changed by this one; None if this one stands for itself."""
     words = [token.low for token in tokens if token.kind != "mark"]
     leaning = any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
@@ -67,12 +67,12 @@ def follow_up(items: Sequence[Item], tokens: Sequence[Token], before: Question) 
     return _merge(before, parts, words, share)
 
 
-def _year(item: Item) -> Item:
+def _year(item: TaggedItem) -> TaggedItem:
     """`only 2025`: a bare year."""
     if item.tag != "N" or not isinstance(item.data, int) or not 1900 <= item.data <= 2100:
         return item
     span = Span(date(item.data, 1, 1), date(item.data + 1, 1, 1), item.text, item.data)
-    return Item("D", item.text, Condition("span", item.text, span=span))
+    return TaggedItem("D", item.text, Condition("span", item.text, span=span))
 
 
 def _asks_share(words: Sequence[str]) -> int:

@@ -28,16 +28,16 @@ from etude.offline.parts import (
     Side,
     Threshold,
 )
-from etude.offline.tags import Item
+from etude.offline.tags import TaggedItem
 from etude.offline.words import base_form
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
 """Nouns that nearly every table has a column for: they are of the noun they belong to, or not understood."""
 _BESIDES = frozenset(("together with", "along with", "alongside", "with their", "with its", "with his", "with her"))
-Action = Callable[[list[Item]], list[Item] | None]
+Action = Callable[[list[TaggedItem]], list[TaggedItem] | None]
 
 
-def read_question(items: Sequence[Item]) -> Question:
+def read_question(items: Sequence[TaggedItem]) -> Question:
     """The parts of the question that the items make."""
     reader = _Reader()
     for number, sentence in enumerate(_sentences(_defined(list(items)))):
@@ -45,24 +45,24 @@ def read_question(items: Sequence[Item]) -> Question:
     return reader.question()
 
 
-def _defined(items: list[Item]) -> list[Item]:
+def _defined(items: list[TaggedItem]) -> list[TaggedItem]:
     """`revenue (based on sale price)` says what revenue is, wherever it stands."""
     tags = "".join(item.tag for item in items)
     for match in re.finditer(r"[uC]\(p+C\)", tags):
         word, column = items[match.start()], items[match.end() - 2]
         name: Name = replace(column.data, text=f"{word.text} ({column.text})")
-        items = [*items[: match.start()], Item("C", word.text, name), *items[match.end() :]]
+        items = [*items[: match.start()], TaggedItem("C", word.text, name), *items[match.end() :]]
         return _defined(
             [
-                Item("C", i.text, name, joined=i.joined) if i.tag == word.tag and i.text == word.text else i
+                TaggedItem("C", i.text, name, joined=i.joined) if i.tag == word.tag and i.text == word.text else i
                 for i in items
             ]
         )
     return items
 
 
-def _sentences(items: Sequence[Item]) -> list[list[Item]]:
-    sentences: list[list[Item]] = [[]]
+def _sentences(items: Sequence[TaggedItem]) -> list[list[TaggedItem]]:
+    sentences: list[list[TaggedItem]] = [[]]
     for item in items:
         if item.tag == ".":
             sentences.append([])
@@ -71,7 +71,7 @@ def _sentences(items: Sequence[Item]) -> list[list[Item]]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _reduce(items: list[Item], pattern: str, action: Action) -> list[Item]:
+def _reduce(items: list[TaggedItem], pattern: str, action: Action) -> list[TaggedItem]:
     """Apply a rule from left to right, again where it changed something, until it finds nothing new."""
     compiled = re.compile(pattern)
     at = 0
@@ -91,175 +91,179 @@ def _reduce(items: list[Item], pattern: str, action: Action) -> list[Item]:
     return items
 
 
-def _text(items: Sequence[Item]) -> str:
+def _text(items: Sequence[TaggedItem]) -> str:
     return " ".join(item.text for item in items)
 
 
-def _pick(items: Sequence[Item], tags: str) -> list[Item]:
+def _pick(items: Sequence[TaggedItem], tags: str) -> list[TaggedItem]:
     return [item for item in items if item.tag in tags]
 
 
-def _one(items: Sequence[Item], tags: str) -> Item:
+def _one(items: Sequence[TaggedItem], tags: str) -> TaggedItem:
     return next(item for item in items if item.tag in tags)
 
 
 # --- rules
 
 
-def _inner(items: list[Item]) -> list[Item]:
+def _inner(items: list[TaggedItem]) -> list[TaggedItem]:
     return [replace(items[2], text=_text(items))]
 
 
-def _match(items: list[Item]) -> list[Item]:
+def _match(items: list[TaggedItem]) -> list[TaggedItem]:
     name = items[0].data if items[0].tag in "CT" else None
     op, text = _one(items, "l").data, items[-1].text
-    return [Item("F", _text(items), Condition("match", _text(items), name, op, (text,)))]
+    return [TaggedItem("F", _text(items), Condition("match", _text(items), name, op, (text,)))]
 
 
-def _match_again(items: list[Item]) -> list[Item] | None:
+def _match_again(items: list[TaggedItem]) -> list[TaggedItem] | None:
     first: Condition = items[0].data
     if first.kind != "match":
         return None
     second = Condition("match", _text(items[2:]), first.name, items[2].data, (items[3].text,))
-    return [Item("F", _text(items), replace(first, text=_text(items), either=(*first.either, second)))]
+    return [TaggedItem("F", _text(items), replace(first, text=_text(items), either=(*first.either, second)))]
 
 
-def _held_in(items: list[Item]) -> list[Item] | None:
+def _held_in(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`'M5' in its VIN number`: a quoted text inside a column."""
     value, inside, column = items[0], items[1], items[2]
     if inside.text != "in" or not (value.tag == "Q" or value.plural):
         return None
     condition = Condition("match", _text(items), column.data, "icontains", (value.text,))
-    return [Item("F", _text(items), condition)]
+    return [TaggedItem("F", _text(items), condition)]
 
 
-def _compare(items: list[Item]) -> list[Item]:
+def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
     column, number = _one(items, "CE"), _one(items, "N")
     ops = _pick(items, "ce")
     op = ops[0].data if ops else "="
     if column.tag == "E":
-        return [Item("H", _text(items), Threshold(column.data, op, number.data))]
+        return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data))]
     condition = Condition("compare", _text(items), column.data, op, (number.data,))
-    return [Item("F", _text(items), condition)]
+    return [TaggedItem("F", _text(items), condition)]
 
 
-def _between(items: list[Item]) -> list[Item]:
+def _between(items: list[TaggedItem]) -> list[TaggedItem]:
     low, high = _pick(items, "N")
     values = (low.data, high.data)
-    return [Item("F", _text(items), Condition("between", _text(items), items[0].data, "between", values))]
+    return [TaggedItem("F", _text(items), Condition("between", _text(items), items[0].data, "between", values))]
 
 
-def _at_least(items: list[Item]) -> list[Item]:
+def _at_least(items: list[TaggedItem]) -> list[TaggedItem]:
     op, number, thing = _one(items, "ce"), _one(items, "N"), items[-1]
     if thing.tag == "C":
         condition = Condition("compare", _text(items), thing.data, op.data, (number.data,), said="counted")
-        return [Item("F", _text(items), condition)]
-    return [Item("H", _text(items), Threshold(Measure("count", thing.data, text=_text(items)), op.data, number.data))]
+        return [TaggedItem("F", _text(items), condition)]
+    return [
+        TaggedItem("H", _text(items), Threshold(Measure("count", thing.data, text=_text(items)), op.data, number.data))
+    ]
 
 
-def _count(items: list[Item]) -> list[Item]:
+def _count(items: list[TaggedItem]) -> list[TaggedItem]:
     distinct = items[0].data == "distinct" or bool(_pick(items, "U"))
     thing = _one(items, "TC")
-    return [Item("E", _text(items), Measure("count", thing.data, distinct, text=_text(items)))]
+    return [TaggedItem("E", _text(items), Measure("count", thing.data, distinct, text=_text(items)))]
 
 
-def _aggregate(items: list[Item]) -> list[Item]:
+def _aggregate(items: list[TaggedItem]) -> list[TaggedItem]:
     thing = _one(items, "TC")
     counted = bool(_pick(items, "#"))
     if counted and items[0].data == "sum":
         return _count(items[1:])
     measure = Measure(items[0].data, thing.data, bool(_pick(items, "U")), of_count=counted, text=_text(items))
-    return [Item("E", _text(items), measure)]
+    return [TaggedItem("E", _text(items), measure)]
 
 
-def _rank(items: list[Item]) -> list[Item]:
+def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     first, last = items[0], items[-1]
     direction: Direction = first.data[0] if first.tag == "S" else first.data
     by = last.data
     if first.tag == "M" and last.tag in "TC":
         by = Measure("count", last.data, text=_text(items))
-    return [Item("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
+    return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
 
 
-def _rank_by(items: list[Item]) -> list[Item] | None:
+def _rank_by(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`top 5 customers by total amount`."""
     if items[0].text not in ("by", "in terms of"):
         return None
     then = items[3].data if len(items) > 2 else None
-    return [Item("Z", _text(items), Rank("desc", items[1].data, text=items[1].text, then=then), plural=True)]
+    return [TaggedItem("Z", _text(items), Rank("desc", items[1].data, text=items[1].text, then=then), plural=True)]
 
 
-def _distribute(items: list[Item]) -> list[Item]:
+def _distribute(items: list[TaggedItem]) -> list[TaggedItem]:
     """`lowest and highest price` is both of the price."""
-    made: list[Item] = []
+    made: list[TaggedItem] = []
     for item in items[:-1]:
         if item.tag in "AS":
-            made += [Item("&", "and"), item, items[-1]]
+            made += [TaggedItem("&", "and"), item, items[-1]]
     return made[1:]
 
 
-def _ordered(items: list[Item]) -> list[Item] | None:
+def _ordered(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`customers who ordered tea`: a verb, not an order."""
-    return [Item("r", "ordered", "order")] if items[0].text == "ordered" else None
+    return [TaggedItem("r", "ordered", "order")] if items[0].text == "ordered" else None
 
 
-def _number_of(items: list[Item]) -> list[Item] | None:
+def _number_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`3 cities with the most customers`."""
     number = items[0].data
     if not isinstance(number, int) or not 1 <= number <= 10_000 or not items[1].plural:
         return None
-    return [Item("K", items[0].text, (number, "", "", "")), *items[1:]]
+    return [TaggedItem("K", items[0].text, (number, "", "", "")), *items[1:]]
 
 
-def _first(items: list[Item]) -> list[Item] | None:
+def _first(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`highest first`."""
     return [items[0]] if items[1].data == "first" else None
 
 
-def _most_common(items: list[Item]) -> list[Item]:
+def _most_common(items: list[TaggedItem]) -> list[TaggedItem]:
     """`most common statuses`: by how many rows have each."""
     measure = Measure("count", items[1].data, rows=True, text=_text(items))
     return [
         items[1],
-        Item("Z", items[0].text, Rank(items[0].data, measure, text=items[0].text), plural=items[1].plural),
+        TaggedItem("Z", items[0].text, Rank(items[0].data, measure, text=items[0].text), plural=items[1].plural),
     ]
 
 
-def _columns_in_brackets(items: list[Item]) -> list[Item]:
+def _columns_in_brackets(items: list[TaggedItem]) -> list[TaggedItem]:
     """`users (id and name)`: the columns to show of them."""
-    return [*items[2:-1], Item("p", "of", "of"), items[0]]
+    return [*items[2:-1], TaggedItem("p", "of", "of"), items[0]]
 
 
-def _exactly(items: list[Item]) -> list[Item] | None:
+def _exactly(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`papers that have 1 keyphrase`."""
     if not isinstance(items[0].data, int):
         return None
-    return [Item("H", _text(items), Threshold(Measure("count", items[1].data, text=_text(items)), "=", items[0].data))]
+    return [
+        TaggedItem("H", _text(items), Threshold(Measure("count", items[1].data, text=_text(items)), "=", items[0].data))
+    ]
 
 
-def _above_average(items: list[Item]) -> list[Item] | None:
+def _above_average(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`price above the average`."""
     column, op, average = items[0], _one(items, "c"), _one(items, "A")
     if average.data not in ("avg", "median"):
         return None
-    if items[-1].tag == "C" and not _part_of([column, Item("p", "of"), items[-1]]):
+    if items[-1].tag == "C" and not _part_of([column, TaggedItem("p", "of"), items[-1]]):
         return None
-    return [Item("F", _text(items), Condition("average", _text(items), column.data, op.data, (average.data,)))]
+    return [TaggedItem("F", _text(items), Condition("average", _text(items), column.data, op.data, (average.data,)))]
 
 
-def _days(items: list[Item]) -> list[Item] | None:
+def _days(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`average number of days between ordering and shipping`."""
     if _one(items, "t").data != "day":
         return None
     first, second = _pick(items, "C")
-    return [Item("E", _text(items), Measure(items[0].data, first.data, until=second.data, text=_text(items)))]
+    return [TaggedItem("E", _text(items), Measure(items[0].data, first.data, until=second.data, text=_text(items)))]
 
 
-def _swap(items: list[Item]) -> list[Item]:
+def _swap(items: list[TaggedItem]) -> list[TaggedItem]:
     return [items[1], items[0]]
 
 
-def _part_of(items: list[Item]) -> list[Item] | None:
+def _part_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`cost of round-trip fares`: what both nouns can mean."""
     first, of, second = items
     if of.text != "of":
@@ -272,42 +276,42 @@ def _part_of(items: list[Item]) -> list[Item] | None:
     return [replace(first, text=_text(items), data=Name(_text(items), shared))]
 
 
-def _rank_implied(items: list[Item]) -> list[Item]:
+def _rank_implied(items: list[TaggedItem]) -> list[TaggedItem]:
     direction, implied = items[0].data
     rank = Rank(direction, None, tuple(implied.split()), items[0].text)
-    return [items[1], Item("Z", items[0].text, rank)]
+    return [items[1], TaggedItem("Z", items[0].text, rank)]
 
 
-def _top(items: list[Item]) -> list[Item] | None:
+def _top(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`5 highest`, `3 most expensive`: the number goes before the adjective."""
     number, adjective = items
     if not isinstance(number.data, int) or not 1 <= number.data <= 10_000:
         return None
-    return [Item("K", number.text, (number.data, "", "", "")), adjective]
+    return [TaggedItem("K", number.text, (number.data, "", "", "")), adjective]
 
 
-def _order(items: list[Item]) -> list[Item]:
+def _order(items: list[TaggedItem]) -> list[TaggedItem]:
     by, way = _pick(items, "ECTZ"), _pick(items, "dS")
     direction = way[-1].data if way and way[-1].tag == "d" else way[0].data[0] if way else None
     thing = by[0].data if by else None
     if by and by[0].tag == "Z":
         thing, direction = by[0].data.by, direction or by[0].data.direction
-    return [Item("Y", _text(items), Ordering(thing, direction))]
+    return [TaggedItem("Y", _text(items), Ordering(thing, direction))]
 
 
-def _groups(items: list[Item]) -> list[Item]:
+def _groups(items: list[TaggedItem]) -> list[TaggedItem]:
     groups = []
     for item in _pick(items, "CTt"):
         name = item.data if item.tag != "t" else None
         groups.append(Group(name, item.data if item.tag == "t" else None, f"{items[0].text} {item.text}"))
-    return [Item("B", _text(items), tuple(groups))]
+    return [TaggedItem("B", _text(items), tuple(groups))]
 
 
-def _grain(items: list[Item]) -> list[Item]:
-    return [Item("B", items[0].text, (Group(None, items[0].data, items[0].text),))]
+def _grain(items: list[TaggedItem]) -> list[TaggedItem]:
+    return [TaggedItem("B", items[0].text, (Group(None, items[0].data, items[0].text),))]
 
 
-def _named_value(items: list[Item]) -> list[Item] | None:
+def _named_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """A value beside the name of its column: `the city of New York`, `Italian food`."""
     column, value = _one(items, "CT"), _one(items, "V")
     condition: Condition = value.data
@@ -315,28 +319,28 @@ def _named_value(items: list[Item]) -> list[Item] | None:
     hits = tuple(hit for hit in condition.hits if (hit.table, hit.column) in wanted)
     if not hits:
         return None
-    return [Item("F", _text(items), replace(condition, text=_text(items), hits=hits, name=column.data))]
+    return [TaggedItem("F", _text(items), replace(condition, text=_text(items), hits=hits, name=column.data))]
 
 
-def _named_not(items: list[Item]) -> list[Item] | None:
+def _named_not(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`status is not completed`."""
     made = _named_value([items[0], items[2]])
     return _not([items[1], *made]) if made else None
 
 
-def _worth(items: list[Item]) -> list[Item] | None:
+def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`orders over 500`: of what each is worth, if that is one number."""
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
     unit = number.text.split()[1:]
     if unit and unit[0] not in CURRENCY:
-        return [thing, Item("u", f"{op.text} {number.text}")]
+        return [thing, TaggedItem("u", f"{op.text} {number.text}")]
     condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,))
-    return [thing, Item("F", condition.text, condition)]
+    return [thing, TaggedItem("F", condition.text, condition)]
 
 
-def _full_name(items: list[Item]) -> list[Item] | None:
+def _full_name(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`John Doe`, whose two names are two columns: of one table, or not understood."""
     first, second = (item.data for item in items)
     if not items[1].joined:
@@ -352,7 +356,7 @@ def _full_name(items: list[Item]) -> list[Item] | None:
     return made if made != items else None
 
 
-def _value_of_table(items: list[Item]) -> list[Item] | None:
+def _value_of_table(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """A value beside a table: it is one of that table's, if it can be."""
     table = _one(items, "T")
     tables = {m.table for m in table.data.tables}
@@ -368,73 +372,73 @@ def _value_of_table(items: list[Item]) -> list[Item] | None:
     return made if made != items else None
 
 
-def _values(items: list[Item]) -> list[Item]:
+def _values(items: list[TaggedItem]) -> list[TaggedItem]:
     first, *others = _pick(items, "V")
     both = bool(_pick(items, "&")) and not _pick(items, "|")
     condition = replace(first.data, text=_text(items), either=tuple(v.data for v in others), op="and" if both else "=")
-    return [Item("F", _text(items), condition)]
+    return [TaggedItem("F", _text(items), condition)]
 
 
-def _value(items: list[Item]) -> list[Item]:
-    return [Item("F", items[0].text, items[0].data)]
+def _value(items: list[TaggedItem]) -> list[TaggedItem]:
+    return [TaggedItem("F", items[0].text, items[0].data)]
 
 
-def _said(items: list[Item]) -> list[Item]:
+def _said(items: list[TaggedItem]) -> list[TaggedItem]:
     condition: Condition = items[1].data
     if items[1].tag == "D" or condition.said:
         return [items[1]]
-    return [Item(items[1].tag, _text(items), replace(condition, said=items[0].text))]
+    return [TaggedItem(items[1].tag, _text(items), replace(condition, said=items[0].text))]
 
 
-def _either(items: list[Item]) -> list[Item] | None:
+def _either(items: list[TaggedItem]) -> list[TaggedItem] | None:
     first, second = items[0].data, items[-1].data
     if first.negated or second.negated:
         return None
     merged = replace(first, text=_text(items), either=(*first.either, second, *second.either))
-    return [Item("F", _text(items), merged)]
+    return [TaggedItem("F", _text(items), merged)]
 
 
-def _not(items: list[Item]) -> list[Item]:
+def _not(items: list[TaggedItem]) -> list[TaggedItem]:
     condition: Condition = items[-1].data
-    return [Item("F", _text(items), replace(condition, negated=not condition.negated, text=_text(items)))]
+    return [TaggedItem("F", _text(items), replace(condition, negated=not condition.negated, text=_text(items)))]
 
 
-def _absent(items: list[Item]) -> list[Item]:
+def _absent(items: list[TaggedItem]) -> list[TaggedItem]:
     things = _pick(items, "T")
-    return [Item("X", _text(items), Absence(things[-1].data))]
+    return [TaggedItem("X", _text(items), Absence(things[-1].data))]
 
 
-def _absent_which(items: list[Item]) -> list[Item] | None:
+def _absent_which(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`customers with no cancelled orders`: those without any orders are among them."""
     none = items[0].text.split()
     if not {"no", "without", "any"} & {*none}:
         return None
-    return [Item("X", _text(items), Absence(items[-1].data, (items[-2].data,)))]
+    return [TaggedItem("X", _text(items), Absence(items[-1].data, (items[-2].data,)))]
 
 
-def _absent_where(items: list[Item]) -> list[Item]:
+def _absent_where(items: list[TaggedItem]) -> list[TaggedItem]:
     absence: Absence = items[0].data
-    return [Item("X", _text(items), replace(absence, conditions=(*absence.conditions, items[-1].data)))]
+    return [TaggedItem("X", _text(items), replace(absence, conditions=(*absence.conditions, items[-1].data)))]
 
 
-def _missing(items: list[Item]) -> list[Item]:
-    return [Item("F", _text(items), Condition("null", _text(items), items[-1].data, "is null"))]
+def _missing(items: list[TaggedItem]) -> list[TaggedItem]:
+    return [TaggedItem("F", _text(items), Condition("null", _text(items), items[-1].data, "is null"))]
 
 
-def _dated(items: list[Item]) -> list[Item] | None:
+def _dated(items: list[TaggedItem]) -> list[TaggedItem] | None:
     hint, span = items[0], items[-1]
     condition: Condition = span.data
     if hint.tag == "C":
-        return [Item("D", _text(items), replace(condition, name=hint.data, text=_text(items)))]
+        return [TaggedItem("D", _text(items), replace(condition, name=hint.data, text=_text(items)))]
     must = "must" if hint.tag == "u" else ""
-    return [Item("D", _text(items), replace(condition, near=(hint.text,), said=must, text=_text(items)))]
+    return [TaggedItem("D", _text(items), replace(condition, near=(hint.text,), said=must, text=_text(items)))]
 
 
-def _weekday(items: list[Item]) -> list[Item]:
-    return [Item("D", _text(items), items[-1].data)]
+def _weekday(items: list[TaggedItem]) -> list[TaggedItem]:
+    return [TaggedItem("D", _text(items), items[-1].data)]
 
 
-def _compound(items: list[Item]) -> list[Item] | None:
+def _compound(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """Two nouns side by side are one: the last says what it is, the first of what."""
     first, second = items
     if not second.joined or (first.tag == "T" and first.plural and first.text.lower() != "sales"):
@@ -443,46 +447,46 @@ def _compound(items: list[Item]) -> list[Item] | None:
         own = tuple(m for m in first.data.meanings if any(m.table == t.table for t in second.data.tables))
         if own:
             name = replace(first.data, meanings=own)
-            return [Item("F", first.text, Condition("flag", first.text, name)), second]
+            return [TaggedItem("F", first.text, Condition("flag", first.text, name)), second]
     held = tuple(hit for hit in first.hits if any(hit.table == m.table for m in second.data.tables))
     if second.tag == "T" and held:
-        return [Item("V", first.text, Condition("value", first.text, hits=held), joined=first.joined), second]
+        return [TaggedItem("V", first.text, Condition("value", first.text, hits=held), joined=first.joined), second]
     if first.tag == "C" and second.text.lower() in ("name", "names", "title", "titles"):
         return [replace(first, text=_text(items))]
-    if first.tag == second.tag == "C" and (shared := _part_of([first, Item("p", "of"), second])):
+    if first.tag == second.tag == "C" and (shared := _part_of([first, TaggedItem("p", "of"), second])):
         return shared
     if first.tag == second.tag == "C" and not {m.table for m in first.data.meanings} & {
         m.table for m in second.data.meanings
     }:
         # "insurance type", where only visits have a type: neither noun says something of the other.
-        return [Item("u", _text(items), joined=first.joined)]
+        return [TaggedItem("u", _text(items), joined=first.joined)]
     owned = replace(second.data, text=_text(items), owner=first.data)
     return [replace(second, text=_text(items), data=owned, joined=first.joined)]
 
 
-def _move_value(items: list[Item]) -> list[Item]:
+def _move_value(items: list[TaggedItem]) -> list[TaggedItem]:
     """`number of Italian restaurants`: the adjective steps out of the way."""
     return [items[-1], *items[:-1]]
 
 
-def _agent(items: list[Item]) -> list[Item] | None:
+def _agent(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`written by authors`: who did it; `sold by genre` is a grouping, for the noun is one and bare."""
     if items[1].text != "by" or (items[2].joined and not items[2].plural):
         return None
-    return [items[0], Item("p", "by", "by"), items[2]]
+    return [items[0], TaggedItem("p", "by", "by"), items[2]]
 
 
-def _agents(items: list[Item]) -> list[Item]:
+def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
     """`orders placed per month by customers in Berlin`: who did it, though other words come between."""
     made = list(items)
     for at, (by, thing) in enumerate(pairwise(items)):
         verb = any(item.tag == "r" for item in items[:at])
         if verb and by.tag == "g" and by.text == "by" and thing.tag == "T" and thing.plural:
-            made[at] = Item("p", "by", "by", joined=by.joined)
+            made[at] = TaggedItem("p", "by", "by", joined=by.joined)
     return made
 
 
-def _by_value(items: list[Item]) -> list[Item] | None:
+def _by_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`albums by Queen`, `tracks by the artist Queen`: of that one, not for each."""
     if items[0].text != "by":
         return None
@@ -490,14 +494,16 @@ def _by_value(items: list[Item]) -> list[Item] | None:
         tables = {m.table for m in items[1].data.meanings}
         if not any(hit.table in tables for hit in items[2].data.hits):
             return None
-    return [Item("p", "by", "by"), *items[1:]]
+    return [TaggedItem("p", "by", "by"), *items[1:]]
 
 
-def _quoted_name(items: list[Item]) -> list[Item]:
+def _quoted_name(items: list[TaggedItem]) -> list[TaggedItem]:
     """`the track 'Black Dog'`: a name in quotes, though it is not among the known values."""
     condition = Condition("match", _text(items), items[0].data, "is", (items[1].text,))
     return (
-        [items[0], Item("F", _text(items), condition)] if items[0].tag == "T" else [Item("F", _text(items), condition)]
+        [items[0], TaggedItem("F", _text(items), condition)]
+        if items[0].tag == "T"
+        else [TaggedItem("F", _text(items), condition)]
     )
 
 
@@ -527,7 +533,7 @@ _RULES: tuple[tuple[str, Action], ...] = (
     (r"AG", _swap),
     (r"A#?U?p?[TC](?!n)", _aggregate),
     (r"#U?[TC]", _count),
-    (r"A?[TC]n", lambda items: _count([Item("#", items[-1].text, ""), items[-2]])),
+    (r"A?[TC]n", lambda items: _count([TaggedItem("#", items[-1].text, ""), items[-2]])),
     (r"P[TC]", _most_common),
     (r"[TC]P", lambda items: _most_common(items[::-1])),
     (r"EcN|TcN", _worth),
@@ -565,18 +571,22 @@ _RULES: tuple[tuple[str, Action], ...] = (
 )
 
 
-def _extremes(items: list[Item]) -> list[Item]:
+def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
     """`the highest price of ...` before any other noun asks for the price itself."""
     for at, item in enumerate(items):
         if item.tag in "TCEK":
             break
         if item.tag == "Z" and isinstance(item.data.by, Name):
             fn: Fn = "max" if item.data.direction == "desc" else "min"
-            items = [*items[:at], Item("E", item.text, Measure(fn, item.data.by, text=item.text)), *items[at + 1 :]]
+            items = [
+                *items[:at],
+                TaggedItem("E", item.text, Measure(fn, item.data.by, text=item.text)),
+                *items[at + 1 :],
+            ]
     return items
 
 
-def _attach(items: list[Item]) -> list[Item]:
+def _attach(items: list[TaggedItem]) -> list[TaggedItem]:
     """Each condition with the noun it follows."""
     noun: Name | None = None
     beside = True
@@ -604,7 +614,7 @@ class _Reader:
 
     requested: list[Name | Measure] = field(default_factory=list)
     returned: list[Name | Measure] = field(default_factory=list)
-    subject: Item | None = None
+    subject: TaggedItem | None = None
     context: list[Name] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
@@ -628,7 +638,7 @@ class _Reader:
     alone: str = ""
     unknown: list[str] = field(default_factory=list)
 
-    def read(self, items: list[Item], first: bool) -> None:
+    def read(self, items: list[TaggedItem], first: bool) -> None:
         """Take one sentence in."""
         if re.fullmatch(r"u[Cuc]*", "".join(item.tag for item in items)) and items[0].data in ("match", "filter"):
             return
@@ -643,7 +653,7 @@ class _Reader:
         items = [item for item in items if not self._take(item)]
         self._read_rest(items, first)
 
-    def _take(self, item: Item) -> bool:
+    def _take(self, item: TaggedItem) -> bool:
         """Whether the item is a part that stands for itself."""
         match item.tag:
             case "F" | "D":
@@ -677,7 +687,7 @@ class _Reader:
                 return False
         return True
 
-    def _read_rest(self, items: list[Item], first: bool) -> None:
+    def _read_rest(self, items: list[TaggedItem], first: bool) -> None:
         """Nouns and measures: what is asked for, and of what."""
         listed = self.requested if first else self.returned
         before, beside, loose = "", "", False
@@ -708,7 +718,9 @@ class _Reader:
                 self.unknown.append(item.text)
             before, beside = item.tag, item.text
 
-    def _take_table(self, item: Item, before: str, beside: str, first: bool, listed: list[Name | Measure]) -> None:
+    def _take_table(
+        self, item: TaggedItem, before: str, beside: str, first: bool, listed: list[Name | Measure]
+    ) -> None:
         if self.joining and self.absences:
             return
         if before == "&" and beside in _BESIDES and first and self.subject and not isinstance(listed[0], Measure):
@@ -740,7 +752,7 @@ class _Reader:
 
     # --- ratios
 
-    def _read_ratio(self, items: list[Item]) -> list[Item]:
+    def _read_ratio(self, items: list[TaggedItem]) -> list[TaggedItem]:
         """`ratio of A to B`, `percentage of A that are F`: two sides, and what is left for both."""
         tags = "".join(item.tag for item in items)
         at = tags.index("R")
@@ -768,8 +780,14 @@ class _Reader:
         return before + rest[end:]
 
     def _read_share(
-        self, items: list[Item], before: list[Item], upper: list[Item], group: list[Item], lower: list[Item], scale: int
-    ) -> list[Item]:
+        self,
+        items: list[TaggedItem],
+        before: list[TaggedItem],
+        upper: list[TaggedItem],
+        group: list[TaggedItem],
+        lower: list[TaggedItem],
+        scale: int,
+    ) -> list[TaggedItem]:
         """`ratio of the number of shops in each state to the total number of shops`."""
         part, whole = self._side(upper), self._side(lower)
         if part is None or whole is None or part.conditions or whole.conditions or part.thresholds or part.loose:
@@ -782,7 +800,9 @@ class _Reader:
         self.requested.append(Measure("count", name, text="share"))
         return before + group
 
-    def _read_part(self, items: list[Item], before: list[Item], rest: list[Item], scale: int) -> list[Item]:
+    def _read_part(
+        self, items: list[TaggedItem], before: list[TaggedItem], rest: list[TaggedItem], scale: int
+    ) -> list[TaggedItem]:
         """`percentage of customers that are active`: those under the condition, out of all."""
         end = next((n for n, i in enumerate(rest) if i.tag in "gGO,"), len(rest))
         group, tail = rest[end : end + 2], rest[end + 2 :]
@@ -805,7 +825,7 @@ class _Reader:
         self.ratio = Ratio(Side(side.subject, tuple(own)), Side(side.subject), scale)
         return before + rest[end:]
 
-    def _side(self, items: list[Item]) -> Side | None:
+    def _side(self, items: list[TaggedItem]) -> Side | None:
         for pattern, action in _RULES:
             items = _reduce(items, pattern, action)
         items = _attach(_extremes(items))
@@ -872,7 +892,7 @@ class _Reader:
         )
 
 
-def _divides(item: Item, before: Item, words: str) -> bool:
+def _divides(item: TaggedItem, before: TaggedItem, words: str) -> bool:
     """`to`, `out of`, `per` between the two numbers of a ratio; not the `to` of `belong to`."""
     dividers = ("to", "per") if words.startswith("ratio") else ("to",)
     return item.tag == "f" or (item.tag in "pg" and item.text in dividers and before.tag != "r")

@@ -10,7 +10,7 @@ from etude.offline.conditions import Conditions
 from etude.offline.index import Meaning
 from etude.offline.joins import FAR, distance
 from etude.offline.parts import Measure, Name
-from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, NotUnderstood, countable, numeric
+from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, countable, numeric
 from etude.offline.tree import Tree, fit, ref, short
 from etude.offline.vocabulary import KnownColumn, KnownTable
 from etude.offline.words import root
@@ -71,9 +71,9 @@ class Measures(Conditions):
             dated = measure.fn in ("min", "max")
             column = self.resolver.column(name, lambda c: numeric(c) or (dated and c.kind in ("date", "timestamp")))
             if measure.text.lower().startswith(TEMPORAL) and column.kind not in ("date", "timestamp"):
-                raise NotUnderstood(f"It is not clear by which date `{measure.text}` is chosen.")
+                raise Unresolved(f"It is not clear by which date `{measure.text}` is chosen.")
             if not numeric(column) and not (dated and column.kind in ("date", "timestamp")):
-                raise NotUnderstood(f"`{name.text}` is no number to take the {measure.fn} of.")
+                raise Unresolved(f"`{name.text}` is no number to take the {measure.fn} of.")
             return Measured(measure.fn, column.table, column)
         return self._total_of(measure)
 
@@ -82,7 +82,7 @@ class Measures(Conditions):
             self.resolver.column(n, lambda c: c.kind in ("date", "timestamp")) for n in (measure.name, until)
         )
         if not {first.kind, second.kind} <= {"date", "timestamp"}:
-            raise NotUnderstood(f"`{measure.text}` needs two dates.")
+            raise Unresolved(f"`{measure.text}` needs two dates.")
         finest = second if self._refers_to(second.table, first.table) else first
         return Measured(measure.fn, finest.table, first, until=second)
 
@@ -91,9 +91,9 @@ class Measures(Conditions):
         if measure.rows:
             found = self._group_meaning(name)
             if found.column is None:
-                raise NotUnderstood(f"It is not clear what is counted for each `{name.text}`.")
+                raise Unresolved(f"It is not clear what is counted for each `{name.text}`.")
             if "popular" in measure.text and any(link.to_table == found.table for link in self.vocabulary.links):
-                raise NotUnderstood(f"It is not clear what makes a `{name.text}` popular.")
+                raise Unresolved(f"It is not clear what makes a `{name.text}` popular.")
             return Measured("count", found.table)
         if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost):
             table = self.resolver.table_of(name)
@@ -117,7 +117,7 @@ class Measures(Conditions):
             or (number and not measure.distinct)
             or (self._keyed_groups() and column.table == self.resolver.anchor)
         ):
-            raise NotUnderstood(f"It is not clear whether `{column.name}` is added up or its values are counted.")
+            raise Unresolved(f"It is not clear whether `{column.name}` is added up or its values are counted.")
         return Measured("count", column.table, column, distinct=True)
 
     def _check_counted(self, table: KnownTable, measure: Measure) -> None:
@@ -154,14 +154,14 @@ class Measures(Conditions):
         table = self.resolver.table_of(measure.name)
         assert table is not None  # noqa: S101 - for the type checker
         if measure.fn != "sum":
-            raise NotUnderstood(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
+            raise Unresolved(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
         money = [c for c in table.columns if numeric(c) and MONEY & {*c.words}]
         if table.words and {*table.words} & SUMMED and len(money) == 1:
             self.notes.append(f"`{measure.text}` is read as the sum of `{money[0].name}`.")
             return Measured("sum", table.name, money[0])
         if not money:
             return Measured("count", table.name)
-        raise NotUnderstood(f"`{measure.text}` may be a count, or a sum of `{money[0].name}`.")
+        raise Unresolved(f"`{measure.text}` may be a count, or a sum of `{money[0].name}`.")
 
     def _aggregate(self, measured: Measured, tree: Tree, alias: str | None = None, **more: Any) -> Aggregate:
         fans = tree.fans()
@@ -171,12 +171,12 @@ class Measures(Conditions):
             if measured.table == tree.base and not fans:
                 return Aggregate(fn="count", alias=alias, **more)
             if len(table.key) != 1:
-                raise NotUnderstood(f"Rows of `{table.name}` cannot be told apart, so they would be counted twice.")
+                raise Unresolved(f"Rows of `{table.name}` cannot be told apart, so they would be counted twice.")
             return Aggregate(fn="count", of=ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
         column = measured.column
         if measured.until is not None:
             if fans:
-                raise NotUnderstood("Joining would count rows more than once.")
+                raise Unresolved("Joining would count rows more than once.")
             days = DaysBetween(days_between=(ref(column), ref(measured.until)))
             return Aggregate(fn=measured.fn, of=days, alias=alias, **more)
         fn = "sum" if measured.raw else measured.fn
@@ -185,7 +185,7 @@ class Measures(Conditions):
             and (column.table != tree.base or fans)
             and not self._joins_once(column, tree)
         ):
-            raise NotUnderstood(f"Joining would count rows of `{column.table}` more than once.")
+            raise Unresolved(f"Joining would count rows of `{column.table}` more than once.")
         return Aggregate(fn=fn, of=ref(column), distinct=measured.distinct, alias=alias, **more)
 
     def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
@@ -201,7 +201,7 @@ class Measures(Conditions):
             costs = {m: costs[m] for m in owned} or costs
         low = min(costs.values())
         if low >= 4 * FAR:
-            raise NotUnderstood(f"Nothing connects `{name.text}` to `{self.resolver.anchor}`.")
+            raise Unresolved(f"Nothing connects `{name.text}` to `{self.resolver.anchor}`.")
         best = [m for m, cost in costs.items() if cost == low]
         if len(best) == 1:
             return self._referred(best[0], name)
@@ -242,7 +242,7 @@ class Measures(Conditions):
             return table.name, [table.column(found.column)]
         shown = self._display(table)
         if not shown:
-            raise NotUnderstood(f"`{table.name}` has no name or key to show.")
+            raise Unresolved(f"`{table.name}` has no name or key to show.")
         return table.name, shown
 
     def _keyed_groups(self) -> bool:

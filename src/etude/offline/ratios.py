@@ -8,7 +8,7 @@ from dataclasses import replace
 from etude.offline.joins import find_paths
 from etude.offline.measures import Measured, Measures
 from etude.offline.parts import Measure, Name, Side
-from etude.offline.resolve import NotUnderstood, numeric
+from etude.offline.resolve import Unresolved, numeric
 from etude.offline.tree import Tree, ref
 from etude.offline.vocabulary import KnownColumn
 from etude.sources.plan.model import (
@@ -34,7 +34,7 @@ class Ratios(Measures):
         ratio = self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         if any(isinstance(part, Measure) for part in (*self.question.requested, *self.question.asked)):
-            raise NotUnderstood("It asks for other numbers besides the ratio.")
+            raise Unresolved("It asks for other numbers besides the ratio.")
         self._check_ratio_columns()
         upper, lower = self._side_column(ratio.upper), self._side_column(ratio.lower)
         if upper is not None and lower is not None:
@@ -52,7 +52,7 @@ class Ratios(Measures):
         tables = {m.table for m in groups}
         for part in self.question.requested:
             if isinstance(part, Name) and not any(m.table in tables for m in part.meanings):
-                raise NotUnderstood(f"It is not clear how `{part.text}` belongs to the ratio.")
+                raise Unresolved(f"It is not clear how `{part.text}` belongs to the ratio.")
 
     def _shares_rows(self, sides: Sequence[Measured]) -> bool:
         return all(side.column is not None for side in sides)
@@ -87,7 +87,7 @@ class Ratios(Measures):
         tree = self._tree(base)
         for column in (upper, lower):
             if not tree.reaches_one(column.table):
-                raise NotUnderstood(f"`{lower.name}` does not belong to the same rows as `{upper.name}`.")
+                raise Unresolved(f"`{lower.name}` does not belong to the same rows as `{upper.name}`.")
             tree.add(column.table)
         value = self._scaled(Arithmetic(op="/", args=(ref(upper), ref(lower))))
         said = f"`{upper.table}.{upper.name}` divided by `{lower.table}.{lower.name}`"
@@ -97,7 +97,7 @@ class Ratios(Measures):
                 tree.add(column.table)
             where = self._where(tree)
             if tree.fans():
-                raise NotUnderstood("Joining would count rows more than once.")
+                raise Unresolved("Joining would count rows more than once.")
             aggregate = Aggregate(fn="avg", of=value, alias="average_ratio")
             group_by = [ref(column) for column in (*keys, *hidden)]
             self.said.insert(0, f"average of {said}" + "".join(f" per `{key.table}.{key.name}`" for key in keys))
@@ -105,13 +105,13 @@ class Ratios(Measures):
         if ratio.upper.conditions or ratio.lower.conditions:
             return self._ratio_of_sums(tree, upper, lower)
         if not question.groups or not self._keyed_groups():
-            raise NotUnderstood("It is not clear over which rows the ratio is taken.")
+            raise Unresolved("It is not clear over which rows the ratio is taken.")
         columns = [column for group in question.groups if group.name for column in self._columns_of(group.name)[1]]
         where = self._where(tree)
         for column in columns:
             tree.add(column.table)
         if tree.fans():
-            raise NotUnderstood("Joining would repeat rows.")
+            raise Unresolved("Joining would repeat rows.")
         self.said.insert(0, said + " per " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
         select = (*(ref(column) for column in columns), Named(expr=value, alias="ratio"))
         order = self._ratio_order()
@@ -153,7 +153,7 @@ class Ratios(Measures):
             for condition in side.conditions:
                 for table in self._condition_tables(condition, tree):
                     if not tree.reaches_one(table):
-                        raise NotUnderstood("The two numbers are not about the same rows.")
+                        raise Unresolved("The two numbers are not about the same rows.")
                     tree.add(table)
                 filters.append(self._filter(condition, tree))
             filters.extend(self._has(name, tree) for name in side.context)
@@ -172,14 +172,14 @@ class Ratios(Measures):
         table = self.resolver.table_of(name)
         path = find_paths(self.vocabulary, tree.base, table.name)[1] if table is not None else ()
         if len(path) != 1 or len(path[0]) != 1 or path[0][0].back:
-            raise NotUnderstood(f"It is not clear how `{name.text}` is meant.")
+            raise Unresolved(f"It is not clear how `{name.text}` is meant.")
         column = self.vocabulary.table(tree.base).column(path[0][0].columns[0])
         self.said.append(f"with `{column.table}.{column.name}`")
         return NullTest(column=ref(column), op="is not null")
 
     def _around(self, inner: QueryPlan, shown: Sequence[str], value: Expr) -> QueryPlan:
         if len({*shown}) < len(shown):
-            raise NotUnderstood("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have one name.")
         order = tuple(self._ratio_order()) or tuple(Order(by=name) for name in shown[:1])
         return QueryPlan(
             source=PlanRef(plan=inner, alias="parts"),
@@ -202,7 +202,7 @@ class Ratios(Measures):
             for condition in side.conditions:
                 for table in self._condition_tables(condition, tree):
                     if not tree.reaches_one(table):
-                        raise NotUnderstood("A condition is not about the rows that are counted.")
+                        raise Unresolved("A condition is not about the rows that are counted.")
                     tree.add(table)
                 filters.append(self._filter(condition, tree))
             plans.append(self._plan(tree, (), filters, (), [self._aggregate(measured, tree, alias)], [], [], None))
@@ -217,9 +217,9 @@ class Ratios(Measures):
         self._refuse(condition=question.loose or question.absences, noun=question.context)
         self._refuse(noun=ratio.upper.context or ratio.lower.context or ratio.upper.loose or ratio.lower.loose)
         if len(question.groups) != 1 or question.groups[0].name is None or question.conditions:
-            raise NotUnderstood("A ratio of two things is understood for one grouping, without conditions.")
+            raise Unresolved("A ratio of two things is understood for one grouping, without conditions.")
         if ratio.upper.conditions or ratio.lower.conditions:
-            raise NotUnderstood("A ratio of two things is understood for one grouping, without conditions.")
+            raise Unresolved("A ratio of two things is understood for one grouping, without conditions.")
         plans, shown = [], []
         for alias, measured in zip(("upper", "lower"), sides, strict=True):
             self.resolver = replace(self.resolver, anchor=measured.table)
@@ -232,7 +232,7 @@ class Ratios(Measures):
             shown.append(columns)
         names = [[column.name for column in columns] for columns in shown]
         if len(names[0]) != len(names[1]):
-            raise NotUnderstood("The two numbers have different groups.")
+            raise Unresolved("The two numbers have different groups.")
         on = tuple(
             (ColumnRef(table="parts", column=left), ColumnRef(table="others", column=right))
             for left, right in zip(*names, strict=True)

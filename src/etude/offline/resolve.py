@@ -36,7 +36,7 @@ IDENTIFYING = frozenset(["id", "code", "key", "number", "uuid", "no", "zip", "ph
 GENERAL = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
 
 
-class NotUnderstood(Exception):
+class Unresolved(Exception):
     """The question cannot be answered; `reason` says why in plain words."""
 
     def __init__(self, reason: str) -> None:
@@ -76,22 +76,22 @@ class Resolver:
             table = self.vocabulary.table(found.table)
             if found.label and len(table.label) == 1:
                 return table.column(table.label[0])
-            raise NotUnderstood(f"`{name.text}` is not one column.")
+            raise Unresolved(f"`{name.text}` is not one column.")
         return self.vocabulary.table(found.table).column(found.column)
 
     def meaning(self, name: Name, fits: Callable[[KnownColumn], bool] | None = None) -> Meaning:
         """The column or label that a noun means."""
         columns = [m for m in name.columns if self._holds(m, name.owner)]
         if not columns and name.owner is not None and base_form(name.text.lower().split()[-1]) in GENERAL:
-            raise NotUnderstood(f"`{name.owner.text}` has no `{name.text}`.")
+            raise Unresolved(f"`{name.owner.text}` has no `{name.text}`.")
         columns = columns or list(name.columns)
         if fits is not None:
             fitting = [m for m in columns if m.column and fits(self.vocabulary.table(m.table).column(m.column))]
             if fitting and len(fitting) < len(columns) and self._cost(fitting) - self._cost(columns) > 5:
-                raise NotUnderstood(f"`{name.text}` is not of the kind that is needed here.")
+                raise Unresolved(f"`{name.text}` is not of the kind that is needed here.")
             columns = fitting or columns
         if not columns:
-            raise NotUnderstood(f"`{name.text}` is not a column.")
+            raise Unresolved(f"`{name.text}` is not a column.")
         return self._best(name.text, columns)
 
     def _cost(self, meanings: Sequence[Meaning]) -> float:
@@ -104,7 +104,7 @@ class Resolver:
         costs = {m: 3 * m.cost + 4 * self._away(m.table) for m in meanings}
         low = min(costs.values())
         if low >= 4 * FAR:
-            raise NotUnderstood(f"Nothing connects `{text}` to `{self.anchor}`.")
+            raise Unresolved(f"Nothing connects `{text}` to `{self.anchor}`.")
         best = [m for m in meanings if costs[m] == low]
         if len(best) > 1 and not self._same(best):
             chosen = [m for m in best if (m.table, m.column or "") in self.prefer]
@@ -116,7 +116,7 @@ class Resolver:
             best = named
         if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined):
             # Only the last word of a column's name, and of a table that the question does not name.
-            raise NotUnderstood(f"It is not clear what `{text}` means here.")
+            raise Unresolved(f"It is not clear what `{text}` means here.")
         if best[0].cost > 1:
             place = f"{best[0].table}.{best[0].column}" if best[0].column else best[0].table
             self.told.append(f"`{text}` is read as `{place}`.")
@@ -150,7 +150,7 @@ class Resolver:
         cost = {hit: self._hit_cost(hit, condition, nearest) for hit in hits}
         low = min(cost.values())
         if low >= 4 * FAR:
-            raise NotUnderstood(f"Nothing connects `{condition.text}` to `{self.anchor}`.")
+            raise Unresolved(f"Nothing connects `{condition.text}` to `{self.anchor}`.")
         best = [hit for hit in hits if cost[hit] == low]
         rivals = [hit for hit in hits if self._names(hit) and cost[hit] <= low + 4.5 and hit.table != best[0].table]
         if rivals and self._names(best[0]) and condition.name is None and not self._chosen(best[0]):
@@ -158,7 +158,7 @@ class Resolver:
         self._check_rivals(condition, best[0], hits, nearest)
         if best[0].cost > 1 and best[0].table not in (self.anchor, nearest, *self.joined):
             # A word that only resembles a value is one only where the question looks for it.
-            raise NotUnderstood(f"It is not clear what `{condition.text}` means here.")
+            raise Unresolved(f"It is not clear what `{condition.text}` means here.")
         if len(best) > 1:
             chosen = [hit for hit in best if (hit.table, hit.column) in self.prefer]
             if chosen:
@@ -233,7 +233,7 @@ class Resolver:
                 raise Ambiguous("date", [Meaning(c.table, c.name) for c in plain])
             if plain:
                 return plain[0]
-        raise NotUnderstood(f"`{self.anchor}` has no date.")
+        raise Unresolved(f"`{self.anchor}` has no date.")
 
     def year_column(self, tables: Iterable[str]) -> KnownColumn | None:
         """A column that holds the year as a number."""
@@ -263,7 +263,7 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
     """The table that the question is about: the one it counts or lists, else the one nearest to all its nouns."""
     candidates = _anchor_candidates(question)
     if not candidates:
-        raise NotUnderstood("No table or column of the data is named in it.")
+        raise Unresolved("No table or column of the data is named in it.")
     names = [n for n in nouns_of(question) if n.meanings]
     hits = [c.hits for c in question.conditions if c.hits]
 

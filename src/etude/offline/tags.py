@@ -82,7 +82,7 @@ _HARD = frozenset(
 
 
 @dataclass(frozen=True)
-class Item:
+class TaggedItem:
     """A tag for the grammar, the words it stands for, and what they mean."""
 
     tag: str
@@ -95,9 +95,9 @@ class Item:
     """Values that a name may be instead."""
 
 
-def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[Item]:
+def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
     """The items of a question; `u` tags a word that nothing explains."""
-    items: list[Item] = []
+    items: list[TaggedItem] = []
     at, joined = 0, False
     while at < len(tokens):
         item, length = _best(tokens, at, index, today, items)
@@ -111,8 +111,8 @@ def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[Item]:
 
 
 def _best(
-    tokens: Sequence[Token], at: int, index: Index, today: date, before: Sequence[Item]
-) -> tuple[Item | None, int]:
+    tokens: Sequence[Token], at: int, index: Index, today: date, before: Sequence[TaggedItem]
+) -> tuple[TaggedItem | None, int]:
     """The longest reading at this place; of two as long, names go before operators, operators before values."""
     token = tokens[at]
     first = at == 0 or tokens[at - 1].text in _ENDS
@@ -130,18 +130,18 @@ def _best(
         # "How does the price change over the years" asks for the price.
         return None, 1
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
-        return Item("c", token.text, "="), 1
+        return TaggedItem("c", token.text, "="), 1
     if token.low == "all" and before and (before[-1].tag == "r" or before[-1].text == "ordered"):
         # "who visited all wards" is more than having visited some.
-        return Item("u", token.text, token.low), 1
+        return TaggedItem("u", token.text, token.low), 1
     if first and token.low == "where":
-        return Item("u", token.text, token.low), 1
-    readings: list[tuple[int, int, Item | None]] = []
+        return TaggedItem("u", token.text, token.low), 1
+    readings: list[tuple[int, int, TaggedItem | None]] = []
     if days := _WEEKDAYS.get(token.base):
-        readings.append((1, 1, Item("W", token.text, Condition("weekday", token.text, values=days))))
+        readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
     if found := find_span(tokens, at, today):
         condition = Condition("span", found.span.text, span=found.span)
-        readings.append((found.length, 5, Item("D", found.span.text, condition)))
+        readings.append((found.length, 5, TaggedItem("D", found.span.text, condition)))
     if count := _top_number(tokens, at):
         readings.append((count[1], 5, count[0]))
     if found_name := _name(tokens, at, index):
@@ -158,13 +158,15 @@ def _best(
     if len(token.text) == 1 and token.text.isupper() and before and before[-1].tag == "C":
         # "return flag R"; a value such as `O+` is another one.
         held = tuple(hit for hit in index.values.get((token.low,), ()) if {*hit.values} <= {token.text, token.low})
-        readings.extend([(1, 7, Item("V", token.text, Condition("value", token.text, hits=held)))] if held else [])
+        readings.extend(
+            [(1, 7, TaggedItem("V", token.text, Condition("value", token.text, hits=held)))] if held else []
+        )
     if token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[max(0, at - 2) : at]):
-        readings.append((1, 7, Item("r", token.text, root(token.low))))
+        readings.append((1, 7, TaggedItem("r", token.text, root(token.low))))
     if token.low in LINKING:
-        readings.append((1, 0, Item("r", token.text, root(token.low))))
+        readings.append((1, 0, TaggedItem("r", token.text, root(token.low))))
     if first and token.low == "count":
-        readings.append((1, 6, Item("#", token.text, "")))
+        readings.append((1, 6, TaggedItem("#", token.text, "")))
     if token.low in STOP or (first and token.low in ASKING):
         hard = token.low in _HARD or first
         readings.append((1, 6 if hard else 2, None))
@@ -178,7 +180,7 @@ def _past(word: str) -> bool:
     return word in _PAST or word.endswith(("ed", "ing"))
 
 
-def _top_number(tokens: Sequence[Token], at: int) -> tuple[Item, int] | None:
+def _top_number(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:
     """`top 5`, `first 10`, `5 highest` is left to the grammar."""
     word, number = tokens[at].low, tokens[at + 1].number if at + 1 < len(tokens) else None
     if word not in ("top", "first", "bottom", "last", "best", "worst") or not isinstance(number, int) or number < 1:
@@ -189,44 +191,44 @@ def _top_number(tokens: Sequence[Token], at: int) -> tuple[Item, int] | None:
     direction = "asc" if word in ("bottom", "last", "worst") else "desc"
     implied = "rating score grade" if word in ("best", "worst") else ""
     text = f"{word} {number}"
-    return Item("K", text, (number, direction, implied, word)), 2
+    return TaggedItem("K", text, (number, direction, implied, word)), 2
 
 
-def _mark(token: Token) -> Item | None:
+def _mark(token: Token) -> TaggedItem | None:
     if token.text in _ENDS:
-        return Item(".", token.text)
+        return TaggedItem(".", token.text)
     if token.text in (",", "(", ")"):
-        return Item(token.text, token.text)
+        return TaggedItem(token.text, token.text)
     word = OPERATORS.get((token.text,))
     if word:
-        return Item(word.tag, token.text, word.data)
-    return None if token.text in "-\u2013\u2014/:\"'`" else Item("u", token.text)
+        return TaggedItem(word.tag, token.text, word.data)
+    return None if token.text in "-\u2013\u2014/:\"'`" else TaggedItem("u", token.text)
 
 
-def _quoted(token: Token, index: Index) -> Item:
+def _quoted(token: Token, index: Index) -> TaggedItem:
     phrase = value_phrase(token.text)
     hits = index.values.get(phrase) or tuple(find_parts(index, phrase))
     if hits:
-        return Item("V", token.text, Condition("value", token.text, hits=hits), plural=True)
-    return Item("Q", token.text, token.text)
+        return TaggedItem("V", token.text, Condition("value", token.text, hits=hits), plural=True)
+    return TaggedItem("Q", token.text, token.text)
 
 
-def _operator(tokens: Sequence[Token], at: int) -> tuple[Item, int] | None:
+def _operator(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:
     for size in range(min(LONGEST, len(tokens) - at), 0, -1):
         phrase = tuple(token.low for token in tokens[at : at + size])
         word = OPERATORS.get(phrase)
         if word:
-            return Item(word.tag, " ".join(phrase), word.data), size
+            return TaggedItem(word.tag, " ".join(phrase), word.data), size
         # Articles inside a phrase change nothing: "the ratio of the".
         if size > 2 and "the" in phrase[1:-1]:
             word = OPERATORS.get(tuple(w for w in phrase if w != "the"))
             if word:
-                return Item(word.tag, " ".join(phrase), word.data), size
+                return TaggedItem(word.tag, " ".join(phrase), word.data), size
     return None
 
 
-def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int, int] | None:
-    best: tuple[Item, int, int] | None = None
+def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, int, int] | None:
+    best: tuple[TaggedItem, int, int] | None = None
     for size in range(min(index.longest, len(tokens) - at), 0, -1):
         span = [t for t in tokens[at : at + size] if t.text not in ("-", "the")]
         if any(t.kind not in ("word", "number") for t in span) or len(span) == 0 or tokens[at].text in ("-", "the"):
@@ -243,7 +245,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int, in
         tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         plural = span[-1].low != span[-1].base
         hits = index.values.get(tuple(t.low for t in span), ())
-        item = Item(tag, text, Name(text, meanings), plural, hits=hits)
+        item = TaggedItem(tag, text, Name(text, meanings), plural, hits=hits)
         if best is None:
             best = item, size, cost
         break
@@ -264,7 +266,7 @@ def _lookup(index: Index, bases: Sequence[str]) -> tuple[Meaning, ...]:
     return ()
 
 
-def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int] | None:
+def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, int] | None:
     for size in range(min(index.longest, len(tokens) - at), 0, -1):
         span = tokens[at : at + size]
         words = [t for t in span if t.text != "-"]
@@ -278,7 +280,7 @@ def _value(tokens: Sequence[Token], at: int, index: Index) -> tuple[Item, int] |
             continue
         if hits:
             text = " ".join(t.text for t in span)
-            return Item("V", text, Condition("value", text, hits=hits)), size
+            return TaggedItem("V", text, Condition("value", text, hits=hits)), size
     return None
 
 
@@ -288,30 +290,30 @@ def _may_be_value(token: Token) -> bool:
     return len(token.text) > 1 and token.low not in _HARD
 
 
-def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[Item]) -> Item | None:
+def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[TaggedItem]) -> TaggedItem | None:
     """A word that is neither name, value nor operator as it stands."""
     token = tokens[at]
     if token.kind == "number":
-        return Item("N", token.text, token.number)
+        return TaggedItem("N", token.text, token.number)
     after_number = bool(before) and before[-1].tag in "Ne"
     attribute = _ATTRIBUTES.get(token.low)
     if attribute and (meanings := index.names.get((attribute,))):
-        return Item("C", token.text, Name(token.text, meanings))
+        return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in _REVENUE and (meanings := _money(index)):
-        return Item("C", token.text, Name(token.text, meanings))
+        return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
     if hits := index.roots.get(root(token.low)) if len(token.low) > 4 else None:
         listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
-        return Item("V", token.text, Condition("value", token.text, hits=listed))
+        return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
-        return Item("r", token.text, root(token.low))
+        return TaggedItem("r", token.text, root(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
         if found := find_parts(index, (token.low,)):
-            return Item("V", token.text, Condition("value", token.text, hits=tuple(found)))
+            return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))
         if near := near_values(index, (token.low,)):
-            return Item("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
-    return Item("u", token.text, token.low)
+            return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
+    return TaggedItem("u", token.text, token.low)
 
 
 def _money(index: Index) -> tuple[Meaning, ...]:
@@ -338,7 +340,7 @@ def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
     return (per if tokens[per - 1].low != "per" else end) - at
 
 
-def _that_again(tokens: Sequence[Token], at: int, before: Sequence[Item]) -> int:
+def _that_again(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> int:
     """`that year`, `that state`: a noun that was there before; two tokens that say nothing new."""
     if tokens[at].low not in ("that", "those", "these", "this") or at + 1 >= len(tokens):
         return 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from etude.offline.index import Meaning
 from etude.offline.joins import FAR, Hop, Path, find_paths, to_one
-from etude.offline.resolve import Ambiguous, NotUnderstood
+from etude.offline.resolve import Ambiguous, Unresolved
 from etude.offline.vocabulary import KnownColumn, Vocabulary
 from etude.offline.words import root
 from etude.sources.plan.model import ColumnRef, Join
@@ -51,7 +51,7 @@ class Tree:
         ways = [(find_paths(self.vocabulary, start, table), start) for start in starts]
         low = min(cost for (cost, _), _ in ways)
         if low >= FAR:
-            raise NotUnderstood(f"Nothing connects `{table}` to `{self.base}`.")
+            raise Unresolved(f"Nothing connects `{table}` to `{self.base}`.")
         nearest = [(paths, start) for (cost, paths), start in ways if cost == low]
         chosen = next((paths for paths, start in nearest if start in near), None)
         paths = list(chosen if chosen is not None else [path for paths, _ in nearest for path in paths])

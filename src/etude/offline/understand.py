@@ -15,8 +15,8 @@ from etude.offline.follow import follow_up
 from etude.offline.grammar import read_question
 from etude.offline.index import Hit, Meaning, index_of
 from etude.offline.parts import Name, Question
-from etude.offline.resolve import Ambiguous, NotUnderstood, numeric
-from etude.offline.tags import Item, tag_items
+from etude.offline.resolve import Ambiguous, Unresolved, numeric
+from etude.offline.tags import TaggedItem, tag_items
 from etude.offline.vocabulary import KnownTable, Vocabulary
 from etude.offline.words import MAX_CHARS, fold, tokenize
 from etude.sources.plan import QueryPlan
@@ -110,7 +110,7 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
         made = assemble(parts, vocabulary)
         if vocabulary.catalog is not None:
             compile_plan(made.plan, vocabulary.catalog)
-    except NotUnderstood as error:
+    except Unresolved as error:
         return Refusal(text, error.reason)
     except Ambiguous as error:
         choices = tuple(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)[:4]
@@ -129,7 +129,7 @@ def _label(meaning: Meaning | Hit) -> str:
 # --- what it can do instead
 
 
-def _nearest(items: Sequence[Item], vocabulary: Vocabulary) -> tuple[str, ...]:
+def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, ...]:
     """Questions about the tables that the words name, else about the largest ones; each is sure to be understood."""
     named = [m.table for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
     named += [hit.table for item in items for hit in getattr(item.data, "hits", ())[:2]]

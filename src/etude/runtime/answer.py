@@ -15,7 +15,7 @@ from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.notebook import CELL
 from etude.runtime.numbers import Evidence, check_numbers, explain, mark_unverified
 from etude.runtime.script import PREAMBLE
-from etude.runtime.workbench import VEGA
+from etude.runtime.tool_context import VEGA
 
 if TYPE_CHECKING:
     from etude.result import Result

@@ -20,16 +20,16 @@ from etude.events import ArtifactCreated
 from etude.ids import new_id
 from etude.runtime.query import (
     PARQUET,
-    Ledger,
     Query,
     RunLog,
+    RunStorage,
     describe_answer,
     failed_step,
     finished_step,
     started_step,
     truncation_note,
 )
-from etude.sources.pool import Answer
+from etude.sources.pool import ResultStream
 from etude.spool import write_parquet
 
 HELD = 256 << 20
@@ -52,11 +52,11 @@ _MEDIA = {
 
 
 @dataclass(frozen=True)
-class Access:
+class SourceAccess:
     """The one way from a session to data: how to ask the source, and what it holds."""
 
     name: str
-    ask: Callable[[str, Limits], Answer]
+    ask: Callable[[str, Limits], ResultStream]
     catalog: Callable[[], Catalog]
     limits: Limits
     annotations: Callable[[], dict[str, Any]] = dict
@@ -66,7 +66,7 @@ class Access:
 
 
 @dataclass
-class Call:
+class CellQuery:
     """A query of a cell: what was asked, and where its result is, or why there is none."""
 
     sql: str
@@ -80,8 +80,8 @@ class _Done:
     """A query of the running cell that was answered: its result in shared memory, until it is kept."""
 
     step_id: str
-    call: Call
-    answer: Answer
+    call: CellQuery
+    answer: ResultStream
     fds: list[int]
     elapsed_ms: float
     served: bool = False
@@ -94,19 +94,19 @@ class _Done:
 class DataBroker:
     """Answers a session's requests: through the guard and its limits, onto the record, into shared memory."""
 
-    def __init__(self, access: Access | None, ledger: Ledger | None) -> None:
+    def __init__(self, access: SourceAccess | None, storage: RunStorage | None) -> None:
         self._access = access
-        self._ledger = ledger
-        self._answer: Answer | None = None
+        self._storage = storage
+        self._answer: ResultStream | None = None
         self._done: dict[int, _Done] = {}
         self._held = 0
-        self._calls: list[Call] = []
+        self._calls: list[CellQuery] = []
         self._saving: dict[str, bytearray] = {}
         self._saves = 0
         self.files: dict[str, bytes] = {}
         self.log: RunLog | None = None
         self.step_id = ""
-        self.replay: deque[Call] | None = None
+        self.replay: deque[CellQuery] | None = None
         self.cancelled = False
         """Whether the running cell was interrupted: a query that it starts after that is cancelled as well."""
 
@@ -192,7 +192,7 @@ class DataBroker:
         # Shared memory cannot be empty.
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
-    def _sql(self, access: Access, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
+    def _sql(self, access: SourceAccess, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
         limits = _lower(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
@@ -212,13 +212,13 @@ class DataBroker:
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
-            self._calls.append(Call(sql, problem=problem(error)))
+            self._calls.append(CellQuery(sql, problem=problem(error)))
             raise error from None
         finally:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it was set where this is reached
         info = describe_answer(answer, schema)
-        self._calls.append(Call(sql, info))
+        self._calls.append(CellQuery(sql, info))
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
         self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
@@ -254,14 +254,14 @@ class DataBroker:
             if call.problem is not None:
                 del self.replay[position]
                 raise from_problem(call.problem)
-            if call.info is not None and call.artifact is not None and self._ledger is not None:
+            if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
-                fd = to_shared(_read(self._ledger, call.artifact))
+                fd = to_shared(_read(self._storage, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
 
-    def settle(self, log: RunLog | None) -> list[Call]:
+    def settle(self, log: RunLog | None) -> list[CellQuery]:
         """Keep the results of the cell's queries, now that nobody waits for them."""
         self._keep(log, list(self._done))
         calls, self._calls = self._calls, []
@@ -298,7 +298,7 @@ def _keep_result(log: RunLog, done: _Done) -> Artifact:
     return artifact
 
 
-def take_shared(answer: Answer) -> tuple[list[int], Any]:
+def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
     """A result as it came, its parts in sealed shared memory, each an Arrow stream: descriptors, and the schema."""
     parts: list[int | bytes] = []
     answer.parts = parts
@@ -348,10 +348,10 @@ def _map(fds: list[int]) -> list[Any]:
     return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 
-def _read(ledger: Ledger, artifact: Artifact) -> Iterator[Any]:
+def _read(storage: RunStorage, artifact: Artifact) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(ledger.objects.get(artifact.hash)))
+    table = pq.read_table(io.BytesIO(storage.objects.get(artifact.hash)))
     return iter(table.to_batches() or table.slice(0, 0).combine_chunks().to_batches())
 
 

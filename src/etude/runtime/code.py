@@ -6,10 +6,10 @@ from etude.entities import Run
 from etude.errors import Invalid
 from etude.events import RunFinished
 from etude.runtime.query import RunLog
-from etude.runtime.workbench import StepBench
+from etude.runtime.tool_context import RecordedToolContext
 
 
-def run_code(run: Run, bench: StepBench, log: RunLog) -> None:
+def run_code(run: Run, context: RecordedToolContext, log: RunLog) -> None:
     """Run it and put its end on record; raises what it failed with."""
     with log.closing():
         if run.source is None:
@@ -17,9 +17,9 @@ def run_code(run: Run, bench: StepBench, log: RunLog) -> None:
         answer, code = None, run.text
         match run.kind:
             case "sql":
-                bench.sql(run.source, run.text)
+                context.sql(run.source, run.text)
             case "plan":
-                code = bench.plan(run.source, run.text).sql
+                code = context.plan(run.source, run.text).sql
             case _:
-                answer = bench.python(run.text).text or None
-        log.add(RunFinished(result=bench.result, artifact=bench.artifact, answer=answer, code=code))
+                answer = context.python(run.text).text or None
+        log.add(RunFinished(result=context.result, artifact=context.artifact, answer=answer, code=code))

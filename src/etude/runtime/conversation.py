@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from etude.entities import Guidance, Run, Step, ToolCall, Turn
-from etude.models.base import Asked, Returned, Said, Utterance
+from etude.models.base import AssistantMessage, ConversationMessage, ToolResult, UserMessage
 
 GIVEN_UP = "Not run: the person interrupted."
 
@@ -51,25 +51,25 @@ def next_move(run: Run) -> Move:
     return Think() if later or step.turn.calls else Conclude(step.turn)
 
 
-def converse(opening: Sequence[Utterance], run: Run) -> list[Utterance]:
+def converse(opening: Sequence[ConversationMessage], run: Run) -> list[ConversationMessage]:
     """The conversation so far: how it opened, then turns, what their calls returned, and guidance in its place."""
     said = list(opening)
     for index, step in enumerate(run.steps):
         said += _guidance(run.guidance, index)
         if step.kind == "model" and step.turn is not None:
-            said.append(Said(turn=step.turn))
+            said.append(AssistantMessage(turn=step.turn))
             said += _returned(run, step, step.turn)
     return [*said, *_guidance(run.guidance, len(run.steps))]
 
 
-def _returned(run: Run, step: Step, turn: Turn) -> Iterator[Utterance]:
+def _returned(run: Run, step: Step, turn: Turn) -> Iterator[ConversationMessage]:
     shown = {s.params.get("call"): s.shown for s in _answered(run, step)}
     for number, call in enumerate(turn.calls):
-        yield Returned(call_id=call.id, name=call.name, text=shown.get(number) or GIVEN_UP)
+        yield ToolResult(call_id=call.id, name=call.name, text=shown.get(number) or GIVEN_UP)
 
 
-def _guidance(guidance: Sequence[Guidance], after: int) -> Iterator[Utterance]:
-    return (Asked(text=g.text) for g in guidance if g.after == after)
+def _guidance(guidance: Sequence[Guidance], after: int) -> Iterator[ConversationMessage]:
+    return (UserMessage(text=g.text) for g in guidance if g.after == after)
 
 
 def _last_turn(run: Run) -> tuple[int, Step | None]:

@@ -18,11 +18,11 @@ from etude.entities import Budget, Run, Turn
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, ModelError, SandboxError, Unavailable, problem
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.models.base import Model, Request, Utterance
+from etude.models.base import ConversationMessage, Model, ModelRequest
 from etude.runtime.control import Control
 from etude.runtime.conversation import Act, Conclude, Think, converse, next_move
 from etude.runtime.query import RunLog, error_key, failed_step, ms_since
-from etude.runtime.workbench import Workbench, rows_read
+from etude.runtime.tool_context import RunResources, rows_read
 from etude.runtime.writer import TextWriter
 from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
 
@@ -35,14 +35,14 @@ _OURS = (Cancelled, SandboxError, ModelError, Unavailable)
 
 
 @dataclass(frozen=True)
-class Agent:
+class RunSetup:
     """All that a run works with."""
 
     model: Model
     tools: Mapping[str, Tool]
-    opening: Sequence[Utterance]
+    opening: Sequence[ConversationMessage]
     budget: Budget
-    workbench: Workbench
+    resources: RunResources
     conclude: Callable[[Run, Turn], RunFinished | Guided]
     """The end of the run, or what the model must hear before its answer can be taken."""
 
@@ -51,7 +51,7 @@ class Paused(Exception):
     """The run is to stop here and go on later."""
 
 
-def work(prepare: Callable[[], Agent], control: Control, log: RunLog) -> Run:
+def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
     """Go on with a run until it ends, waits for a person or is paused; its outcome is on record, not raised.
 
     What is raised is what no record helps against: the end of the process that a person asks for, and defects.
@@ -92,7 +92,7 @@ def _keep_guidance(control: Control, log: RunLog) -> None:
         log.add(Guided(text=text, interrupts=interrupts))
 
 
-def _move(agent: Agent, control: Control, log: RunLog) -> bool:
+def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     """Make one move; whether it was the last."""
     _hear(control, log)
     run = log.run
@@ -135,13 +135,13 @@ def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> N
         log.commit()  # interrupted: the loop goes on with what the person said
 
 
-def _think(agent: Agent, cancel: Cancellation, log: RunLog, run: Run) -> None:
+def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None:
     step_id, started = new_id("step"), time.perf_counter()
     log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
     log.commit()
     writer = TextWriter(log, step_id)
     specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
-    request = Request(converse(agent.opening, run), specs, on_restart=writer.restart)
+    request = ModelRequest(converse(agent.opening, run), specs, on_restart=writer.restart)
     try:
         reply = agent.model.respond(request, writer.write, cancel)
         if not reply.turn.text.strip() and not reply.turn.calls:
@@ -161,12 +161,12 @@ def _think(agent: Agent, cancel: Cancellation, log: RunLog, run: Run) -> None:
         )
 
 
-def _act(agent: Agent, cancel: Cancellation, log: RunLog, move: Act) -> None:
+def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
     step_id, started = _open_step(log, move), time.perf_counter()
-    bench = agent.workbench.at(log, step_id, cancel)
+    context = agent.resources.at(log, step_id, cancel)
     try:
         tool = find_tool(agent.tools, move.call.name)
-        shown = tool.use(bench, parse_arguments(tool, move.call.arguments))
+        shown = tool.use(context, parse_arguments(tool, move.call.arguments))
     except Waiting as waiting:
         waiting.step_id = step_id  # it stays open until the person has answered
         raise
@@ -176,7 +176,7 @@ def _act(agent: Agent, cancel: Cancellation, log: RunLog, move: Act) -> None:
             log.add(end)
             raise
         # The message may quote data, which must not look like words of ours.
-        told = bench.quote(f"{error.message}\n{error.hint}".strip())
+        told = context.quote(f"{error.message}\n{error.hint}".strip())
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
         log.add(failed_step(step_id, error, ms_since(started)))
@@ -187,8 +187,8 @@ def _act(agent: Agent, cancel: Cancellation, log: RunLog, move: Act) -> None:
                 step_id=step_id,
                 outcome="ok",
                 shown=shown,
-                result=bench.result,
-                artifact=bench.artifact,
+                result=context.result,
+                artifact=context.artifact,
                 elapsed_ms=ms_since(started),
             )
         )

@@ -33,10 +33,10 @@ from etude.events import (
     StepStarted,
 )
 from etude.ids import new_id
-from etude.runtime.broker import Access, Call, DataBroker
+from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
 from etude.runtime.query import (
-    Ledger,
     RunLog,
+    RunStorage,
     error_key,
     failed_step,
 )
@@ -67,7 +67,7 @@ class _Recorded:
 
     code: str
     ok: bool
-    calls: list[Call] = field(default_factory=list)
+    calls: list[CellQuery] = field(default_factory=list)
     elapsed_ms: float = 0.0
 
 
@@ -77,8 +77,8 @@ class Notebook:
     def __init__(
         self,
         open_session: Callable[[Any], Session],
-        access: Access | None,
-        ledger: Ledger | None,
+        access: SourceAccess | None,
+        storage: RunStorage | None,
         policy: Policy | None,
         thread_id: str | None = None,
         seed: int = 0,
@@ -86,9 +86,9 @@ class Notebook:
         self.id = new_id("session")
         self.thread_id = thread_id
         self._policy = policy
-        self._ledger = ledger
+        self._storage = storage
         self._seed = seed
-        self._data = DataBroker(access, ledger)
+        self._data = DataBroker(access, storage)
         self._access = access
         self._turn = threading.RLock()
         self._cells: list[_Recorded] = []
@@ -98,8 +98,8 @@ class Notebook:
         self.on_close: Callable[[], None] | None = None
         """What else ends with the session: the app that was opened for it alone."""
         self._session = open_session(self._data)
-        if thread_id is not None and ledger is not None:
-            self._cells = _load_cells(ledger, thread_id)
+        if thread_id is not None and storage is not None:
+            self._cells = _load_cells(storage, thread_id)
             try:
                 self.revive()
             except BaseException:
@@ -193,12 +193,12 @@ class Notebook:
         return cell
 
     def _begin(self, code: str) -> RunLog | None:
-        if self._ledger is None:
+        if self._storage is None:
             return None
-        log = RunLog(self._ledger)
+        log = RunLog(self._storage)
         log.add(
             RunQueued(kind="python", text=code, source=self._source, thread_id=self.thread_id),
-            RunStarted(worker=self._ledger.store.worker_id),
+            RunStarted(worker=self._storage.store.worker_id),
         )
         return self._begin_step(log, code, None)
 
@@ -330,9 +330,9 @@ class Notebook:
         self.close()
 
 
-def _load_cells(ledger: Ledger, thread_id: str) -> list[_Recorded]:
+def _load_cells(storage: RunStorage, thread_id: str) -> list[_Recorded]:
     """The cells of a thread, oldest first: those that were runs, and those that were steps of a question's run."""
-    runs = (ledger.store.run(run_id) for run_id in thread_runs(ledger.store, thread_id))
+    runs = (storage.store.run(run_id) for run_id in thread_runs(storage.store, thread_id))
     return [recorded for _, recorded in sorted((r for run in runs for r in _recorded(run)), key=itemgetter(0))]
 
 
@@ -342,7 +342,7 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
         # One that the end of a process cut off has no outcome of its own; whoever goes on runs it anew.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
             asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
-            calls = [Call(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
+            calls = [CellQuery(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
             yield (
                 (cell.started_at, run.id, position),
                 _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),

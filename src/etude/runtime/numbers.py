@@ -22,7 +22,7 @@ __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_n
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedNumber:
     """A mention with its verdict. `because` says where the number comes from, or why it was not found."""
 
     mention: Mention
@@ -35,10 +35,10 @@ class Verdict:
     """What the check of one text found, number by number."""
 
     text: str
-    mentions: tuple[Checked, ...]
+    mentions: tuple[CheckedNumber, ...]
 
     @property
-    def unverified(self) -> tuple[Checked, ...]:
+    def unverified(self) -> tuple[CheckedNumber, ...]:
         """The numbers that were not found."""
         return tuple(checked for checked in self.mentions if not checked.verified)
 
@@ -67,7 +67,7 @@ def check_numbers(text: str, results: Sequence[Evidence], question: str = "", co
                 found[i] = because
                 note_cells(ground, mention, because)
     found |= find_thresholds(ground, found)
-    checked = (Checked(mention, i in found, found.get(i, _NOT_FOUND)) for i, mention in enumerate(written))
+    checked = (CheckedNumber(mention, i in found, found.get(i, _NOT_FOUND)) for i, mention in enumerate(written))
     return Verdict(text, tuple(checked))
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from etude.cancellation import Cancellation
 from etude.entities import Catalog, Run, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
-from etude.models.base import Model, Reply, Request
+from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.sentence import say
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
 from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
 from etude.runtime.answer import Read, read_table
 from etude.runtime.thread import thread_runs
-from etude.runtime.workbench import Workbench
+from etude.runtime.tool_context import RunResources
 from etude.store.base import Store
 
 ROWS = 1_000
@@ -40,24 +40,24 @@ class OfflineModel(Model):
     def __init__(
         self,
         store: Store,
-        workbench: Workbench,
+        resources: RunResources,
         run_id: str,
         cache: Path,
         read: Read,
     ) -> None:
         self._store = store
-        self._workbench = workbench
+        self._resources = resources
         self._run_id = run_id
         self._cache = cache
         self._read = read
 
-    def respond(self, request: Request, on_text: Callable[[str], None], cancel: Cancellation) -> Reply:
+    def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """A plan to run, a question back, or the answer."""
         run = self._store.run(self._run_id)
         dataset, meant = self._understand(run)
         turn = self._turn(run, dataset, meant)
         on_text(turn.text)
-        return Reply(turn, Usage(), price_known=True)
+        return ModelReply(turn, Usage(), price_known=True)
 
     def _turn(self, run: Run, dataset: str, meant: Outcome) -> Turn:
         match meant:
@@ -84,7 +84,7 @@ class OfflineModel(Model):
 
     def _understand(self, run: Run) -> tuple[str, Outcome]:
         """What the question means: on its dataset, or on the only one of several that it fits."""
-        names = self._workbench.names
+        names = self._resources.names
         found = [(name, self._read_question(run, name)) for name in names]
         fitting = [f for f in found if isinstance(f[1], Understanding)]
         if len(found) == 1 or len(fitting) == 1:
@@ -112,12 +112,12 @@ class OfflineModel(Model):
 
     def _vocabulary(self, dataset: str) -> Vocabulary:
         """What is known of the dataset, looked up once as long as its data stays the same."""
-        catalog = self._workbench.find_catalog(dataset)
-        path = self._cache / f"{_fingerprint(catalog, self._workbench.places[dataset])}.json"
+        catalog = self._resources.find_catalog(dataset)
+        path = self._cache / f"{_fingerprint(catalog, self._resources.places[dataset])}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
         if path.is_file() and (lasting or time.time() - path.stat().st_mtime < FRESH_S):
             return vocabulary_from_json(path.read_text(encoding="utf-8"))
-        known = self._workbench.find_known(dataset)
+        known = self._resources.find_known(dataset)
         vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql), known)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{self._run_id}")
@@ -126,7 +126,7 @@ class OfflineModel(Model):
         return vocabulary
 
     def _rows(self, dataset: str, sql: str) -> Iterator[tuple[Any, ...]]:
-        return self._workbench.look(dataset, sql).iter_rows()
+        return self._resources.look(dataset, sql).iter_rows()
 
 
 def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Outcome:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etude.entities import Catalog, Entity, Message, Run
-from etude.models.base import Asked, Instructions, Utterance
-from etude.runtime.workbench import Workbench
+from etude.models.base import ConversationMessage, SystemMessage, UserMessage
+from etude.runtime.tool_context import RunResources
 from etude.tools.relevance import rank_tables
 from etude.tools.shown import cut, show_table
 
@@ -35,26 +35,26 @@ class Opening(Entity):
 
     mark: str
     """What marks data in it, and in all that follows."""
-    said: tuple[Utterance, ...]
+    said: tuple[ConversationMessage, ...]
 
 
 def open_conversation(
-    workbench: Workbench,
+    resources: RunResources,
     messages: Sequence[Message],
     last: Run | None,
     question: str,
 ) -> Opening:
     """The utterances before the model's first turn."""
-    catalogs = [workbench.find_catalog(name) for name in workbench.names]
+    catalogs = [resources.find_catalog(name) for name in resources.names]
     known = "\n\n".join(describe_catalog(c, question, SCHEMA_CHARS // max(len(catalogs), 1)) for c in catalogs)
-    parts = [f"Datasets:\n{workbench.quote(known)}"] if known else ["There is no dataset."]
+    parts = [f"Datasets:\n{resources.quote(known)}"] if known else ["There is no dataset."]
     if messages:
-        said = "\n".join(_message(m, workbench) for m in messages[-HISTORY:])
+        said = "\n".join(_message(m, resources) for m in messages[-HISTORY:])
         parts.append(f"What was said before:\n{said}")
     if last is not None:
-        parts.append(f"The latest run of this conversation that worked:\n{workbench.quote(describe_run(last))}")
-    asked = Asked(text="\n\n".join([*parts, f"Question: {question}"]))
-    return Opening(mark=workbench.mark, said=(Instructions(text=RULES.format(mark=workbench.mark)), asked))
+        parts.append(f"The latest run of this conversation that worked:\n{resources.quote(describe_run(last))}")
+    asked = UserMessage(text="\n\n".join([*parts, f"Question: {question}"]))
+    return Opening(mark=resources.mark, said=(SystemMessage(text=RULES.format(mark=resources.mark)), asked))
 
 
 def describe_catalog(catalog: Catalog, question: str, chars: int) -> str:
@@ -88,7 +88,7 @@ def describe_run(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _message(message: Message, workbench: Workbench) -> str:
+def _message(message: Message, resources: RunResources) -> str:
     text = cut(message.text, MESSAGE_CHARS)
     # An answer repeats values of the data, and what a cell printed.
-    return f"{message.role}: {workbench.quote(text) if message.role == 'assistant' else text}"
+    return f"{message.role}: {resources.quote(text) if message.role == 'assistant' else text}"

@@ -32,7 +32,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.result import Result, describe
-from etude.sources.pool import Answer
+from etude.sources.pool import ResultStream
 from etude.spool import Spool
 from etude.store.base import Store
 from etude.store.objects import Objects
@@ -41,7 +41,7 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True)
-class Ledger:
+class RunStorage:
     """Where runs are recorded."""
 
     store: Store
@@ -64,11 +64,11 @@ class Query:
     parent: str | None = None
 
 
-def run_query(query: Query, ask: Callable[[bool], Answer], ledger: Ledger | None, scratch: Path) -> Result:
+def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
     """Run it and return the result; with a ledger it is a recorded run, whatever comes of it."""
-    if ledger is None:
+    if storage is None:
         return _collect(query, ask(False), scratch)[0]
-    log = RunLog(ledger)
+    log = RunLog(storage)
     log.add(
         RunQueued(
             kind=query.kind,
@@ -77,7 +77,7 @@ def run_query(query: Query, ask: Callable[[bool], Answer], ledger: Ledger | None
             thread_id=query.thread_id,
             parent=query.parent,
         ),
-        RunStarted(worker=ledger.store.worker_id),
+        RunStarted(worker=storage.store.worker_id),
     )
     with log.closing():
         result, artifact = run_step(query, ask, log, scratch)
@@ -86,7 +86,7 @@ def run_query(query: Query, ask: Callable[[bool], Answer], ledger: Ledger | None
 
 
 def run_step(
-    query: Query, ask: Callable[[bool], Answer], log: RunLog, scratch: Path, parent: str | None = None
+    query: Query, ask: Callable[[bool], ResultStream], log: RunLog, scratch: Path, parent: str | None = None
 ) -> tuple[Result, Artifact]:
     """Run it as one step of a run: the start is on record before it begins, the end waits for the log's commit."""
     step_id, started = new_id("step"), time.perf_counter()
@@ -122,7 +122,7 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
 
 
 def finished_step(
-    step_id: str, source: str, info: ResultInfo, answer: Answer, artifact: Artifact | None, elapsed_ms: float
+    step_id: str, source: str, info: ResultInfo, answer: ResultStream, artifact: Artifact | None, elapsed_ms: float
 ) -> StepFinished:
     """The end of a query that worked: what it read, what it made, what it cost."""
     end = answer.end
@@ -159,7 +159,7 @@ def ms_since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool]:
+def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result, Spool]:
     spool = Spool(scratch)
     try:
         spool.take(answer.batches)
@@ -175,7 +175,7 @@ def _collect(query: Query, answer: Answer, scratch: Path) -> tuple[Result, Spool
     return result, spool
 
 
-def describe_answer(answer: Answer, schema: Any) -> ResultInfo:
+def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
     """The shape of a result that was read to its end."""
     end = answer.end
     return ResultInfo(
@@ -197,10 +197,12 @@ def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
 class RunLog:
     """The events of one run as they come. Those added are written together by `commit`, in one transaction."""
 
-    def __init__(self, ledger: Ledger, run: Run | None = None, on_entry: Callable[[Entry], None] | None = None) -> None:
+    def __init__(
+        self, storage: RunStorage, run: Run | None = None, on_entry: Callable[[Entry], None] | None = None
+    ) -> None:
         self.run_id = run.id if run else new_id("run")
-        self.objects = ledger.objects
-        self._store = ledger.store
+        self.objects = storage.objects
+        self._store = storage.store
         self._seq = run.seq if run else 0
         self._on_entry = on_entry
         # A run that nobody has begun is told of from its first event.

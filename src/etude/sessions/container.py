@@ -40,7 +40,7 @@ _PLACE = "/opt/etude"
 _SOCKETS, _PACKAGE, _LIBRARIES = f"{_PLACE}/run", f"{_PLACE}/package", f"{_PLACE}/site-packages"
 # In a folder of our own: where an image has the folder already, the engine takes its mode over ours.
 _SCRATCH = f"{_PLACE}/scratch"
-_BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.zygote import main; main()"
+_BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.fork_server import main; main()"
 _OPEN_FILES = 4096
 # The numbers that are kept free for passing services: a container's user is nobody's on the host. One number each,
 # because the kernel counts processes by user across containers.
@@ -60,7 +60,7 @@ class ContainerLimits:
 
 
 @dataclass(frozen=True)
-class Engine:
+class ContainerEngine:
     """A container engine that answers."""
 
     name: str
@@ -78,13 +78,13 @@ class Engine:
             ) from None
 
 
-def find_engine(names: Sequence[str] = ENGINES) -> Engine:
+def find_engine(names: Sequence[str] = ENGINES) -> ContainerEngine:
     """The first engine that answers."""
     answers = []
     for name in names:
         fields = "{{.Server.Version}}" if name == "docker" else "{{.Client.Version}}"
         try:
-            asked = Engine(name, "").run("version", "--format", fields)
+            asked = ContainerEngine(name, "").run("version", "--format", fields)
         except FileNotFoundError:
             answers.append(f"`{name}` is not installed")
             continue
@@ -92,7 +92,7 @@ def find_engine(names: Sequence[str] = ENGINES) -> Engine:
             answers.append(slow.message.rstrip("."))
             continue
         if asked.returncode == 0:
-            return Engine(name, asked.stdout.strip())
+            return ContainerEngine(name, asked.stdout.strip())
         answers.append(f"`{name}`: {_last_line(asked.stderr)}")
     raise SandboxError(
         f"No container engine answers: {'; '.join(answers)}.",
@@ -228,7 +228,7 @@ class _Attempt:
     limited: bool
 
 
-def _attempts(engine: Engine, limits: ContainerLimits) -> Iterator[_Attempt]:
+def _attempts(engine: ContainerEngine, limits: ContainerLimits) -> Iterator[_Attempt]:
     """From the best way to the least: some runtimes refuse some versions of control groups."""
     memory, cpus = str(limits.memory), min(limits.cpus or sys.maxsize, os.cpu_count() or 1)
     flags = ("--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.processes), "--cpus", f"{cpus:g}")
@@ -258,12 +258,12 @@ class _NotSet(Exception):
     """The engine refused the limits, not the container."""
 
 
-class Container(local.Zygote):
+class Container(local.ForkServerClient):
     """The host's hold on one container and the fork server inside it."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ContainerEngine,
         command: list[str],
         spec: SandboxSpec,
         report: dict[str, Any],
@@ -400,7 +400,7 @@ def _bind_in(listener: socket.socket, folder: str, name: str) -> None:
         os.close(at)
 
 
-def _start_error(engine: Engine, log: str, ended: bool) -> Exception:
+def _start_error(engine: ContainerEngine, log: str, ended: bool) -> Exception:
     if not ended:
         return SandboxError(
             f"The container did not connect within {START_S:g} s: {_last_line(log)}.",
@@ -444,7 +444,7 @@ def _started(pid: int) -> str:
         return ""
 
 
-def remove_leftovers(engine: Engine) -> list[str]:
+def remove_leftovers(engine: ContainerEngine) -> list[str]:
     """Remove containers whose owner is gone, which an engine that was itself killed can leave; returns their names."""
     listed = engine.run("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
     here = str(os.stat("/proc/self/ns/pid").st_ino)

@@ -246,7 +246,7 @@ def _place(source: str, target: str, noexec: bool, device: bool = False) -> None
 
 
 @dataclass(frozen=True)
-class Cage:
+class Confinement:
     """What one session may use; enforced by the kernel."""
 
     memory: int
@@ -257,7 +257,7 @@ class Cage:
     allow_exec: bool
 
 
-def enter_session_namespaces(cage: Cage, loopback: bool = False) -> None:
+def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     """Level 3, in the forked child: its own mounts, network, host name, shared memory and ids."""
     uid, gid = os.getuid(), os.getgid()
     unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
@@ -287,7 +287,7 @@ def listen_inside() -> socket.socket:
     return listener
 
 
-def limit(cage: Cage, other_tasks: int = 0) -> None:
+def limit(cage: Confinement, other_tasks: int = 0) -> None:
     """Resource limits of the session's processes; `other_tasks` of the same user are counted by the kernel too."""
     with open("/proc/self/statm", "rb") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()

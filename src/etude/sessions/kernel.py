@@ -61,11 +61,11 @@ SOURCES = 1000
 """Cells whose lines a traceback can show."""
 _LIBC = ctypes.CDLL(None)
 _LIBC.mmap.restype = ctypes.c_void_p
-SESSION: Session | None = None
+SESSION: KernelSession | None = None
 """The session of this process; `etude.connect()` finds its way to the host by it."""
 
 
-class Watch:
+class SocketWait:
     """Waits until a socket has something to read.
 
     Answers often come within microseconds: to look for them again and again is quicker than to sleep and be woken. On
@@ -95,14 +95,14 @@ class Watch:
         return bool(self._poll.poll(milliseconds))
 
 
-class Stream(io.TextIOBase):
+class OutputStream(io.TextIOBase):
     """A text stream that leaves as it is written: line by line, or in pieces of a few kilobytes."""
 
-    def __init__(self, session: Session, kind: bytes, name: str) -> None:
+    def __init__(self, session: KernelSession, kind: bytes, name: str) -> None:
         self._session = session
         self._kind = kind
         self.name = name
-        self.other: Stream | None = None
+        self.other: OutputStream | None = None
         """The stream beside it, which has to let out what it holds back before this one takes more."""
         self._parts: list[str] = []
         self._size = 0
@@ -149,12 +149,12 @@ class HostError(Exception):
         self.problem = problem
 
 
-class Session:
+class KernelSession:
     """One interpreter behind one socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._watch = Watch(sock)
+        self._watch = SocketWait(sock)
         self._send_lock = threading.Lock()
         self._call_lock = threading.Lock()
         self._data = b""
@@ -264,7 +264,7 @@ class Session:
         """Run cells until the host closes the socket."""
         signal.signal(signal.SIGINT, self._on_interrupt)
         os.register_at_fork(after_in_child=self._become_copy)
-        sys.stdout, sys.stderr = out, err = Stream(self, b"O", "<stdout>"), Stream(self, b"E", "<stderr>")
+        sys.stdout, sys.stderr = out, err = OutputStream(self, b"O", "<stdout>"), OutputStream(self, b"E", "<stderr>")
         out.other, err.other = err, out
         # Whoever has caught the output for a while puts these back.
         sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
@@ -316,7 +316,7 @@ class Session:
         if self._is_copy:
             os._exit(0)  # forked by user code and not ended there: two would take cells from one socket
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, Stream):
+            if isinstance(stream, OutputStream):
                 stream.flush()
         # A thread that waits for the host gets its reply first: after the end nobody would send one.
         with self._call_lock:
@@ -651,5 +651,5 @@ def _without_middle(text: str) -> str:
 def serve(sock: socket.socket) -> None:
     """Be the session behind `sock` until it closes."""
     global SESSION  # noqa: PLW0603 - a process is one session
-    SESSION = Session(sock)
+    SESSION = KernelSession(sock)
     SESSION.serve()

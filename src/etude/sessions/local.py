@@ -23,12 +23,12 @@ from etude.sessions.base import Channel, Provider, SandboxSpec
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
-PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.inside")
+PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.session_database")
 START_S = 60.0
 REFILL_S = 0.05
 KINDS = 8
 """Kinds of sessions of which some stay ready: without a bound, every new limit would leave its own behind."""
-_START = "import sys; sys.path[:] = {path!r}; from etude.sessions.zygote import main; main()"
+_START = "import sys; sys.path[:] = {path!r}; from etude.sessions.fork_server import main; main()"
 LEVEL_2_PATHS = (
     *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
     *("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
@@ -44,7 +44,7 @@ ENVIRONMENT = {
 }
 
 
-class Zygote:
+class ForkServerClient:
     """The host's hold on one fork server."""
 
     _gone = False
@@ -298,7 +298,7 @@ class LocalProvider(Provider):
         self._size = ready
         self._max_level = max_level
         self._lock = threading.RLock()
-        self._zygotes: dict[tuple[Any, ...], Zygote] = {}
+        self._zygotes: dict[tuple[Any, ...], ForkServerClient] = {}
         self._ready: dict[tuple[Any, ...], list[Channel]] = {}
         self._closed = False
         self._looked = False
@@ -332,14 +332,14 @@ class LocalProvider(Provider):
 
     def _fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         level = self._level(spec)
-        zygote = self._zygote(spec, level)
+        fork_server = self._fork_server(spec, level)
         try:
-            return zygote.fork(spec, limits)
+            return fork_server.fork(spec, limits)
         except SandboxError:
-            if zygote.alive:
+            if fork_server.alive:
                 raise
             # The server ended since it was last used: the next one is as good.
-            return self._zygote(spec, level).fork(spec, limits)
+            return self._fork_server(spec, level).fork(spec, limits)
 
     def _refill(self, spec: SandboxSpec, limits: SessionLimits) -> None:
         if self._size:
@@ -378,7 +378,7 @@ class LocalProvider(Provider):
         require_network(spec, level, missing)
         return level
 
-    def _zygote(self, spec: SandboxSpec, level: int) -> Zygote:
+    def _fork_server(self, spec: SandboxSpec, level: int) -> ForkServerClient:
         with self._lock:
             if self._closed:
                 raise SandboxError("The sandboxes are shut down.", hint="Open a new app.")
@@ -386,7 +386,7 @@ class LocalProvider(Provider):
             if found is None or not found.alive:
                 if found is not None:
                     found.close()
-                found = self._zygotes[spec.key()] = Zygote(spec, level, self._groups())
+                found = self._zygotes[spec.key()] = ForkServerClient(spec, level, self._groups())
             return found
 
     def _groups(self) -> Cgroups | None:
@@ -401,6 +401,6 @@ class LocalProvider(Provider):
             for channel in (c for waiting in self._ready.values() for c in waiting):
                 channel.close()
             self._ready.clear()
-            for zygote in self._zygotes.values():
-                zygote.close()
+            for fork_server in self._zygotes.values():
+                fork_server.close()
             self._zygotes.clear()

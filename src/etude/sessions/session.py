@@ -279,7 +279,7 @@ class Frames:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._watch = kernel.Watch(sock)
+        self._watch = kernel.SocketWait(sock)
         self._data = bytearray()
         self._fds: list[int] = []
 

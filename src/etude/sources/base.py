@@ -53,7 +53,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedQuery:
     """A statement that passed the guard: the exact text to run, and the tables it reads."""
 
     sql: str
@@ -81,15 +81,15 @@ class Driver(ABC):
         """Tables in the shape of `entities.Table`, as `{"tables": [...]}`; only granted ones."""
 
     @abstractmethod
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """The statement as it will run, or `Refused`, `UnknownTable` or `InvalidQuery`, with line and column."""
 
     @abstractmethod
-    def estimate(self, checked: Checked) -> Json:
+    def estimate(self, checked: CheckedQuery) -> Json:
         """What the engine expects, in the shape of `entities.Estimate`; it must not run the query."""
 
     @abstractmethod
-    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+    def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Arrow record batches of the result, at least one (it may be empty) so that the schema is known."""
 
     @abstractmethod

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etude.errors import LimitExceeded, SourceError
-from etude.sources.base import Checked, Driver, Json, Mount, empty_batch
-from etude.sources.guard_duckdb import Guard, Names, invalid_query
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.sources.guard_duckdb import GrantedNames, Guard, invalid_query
 
 PREPARED = 256
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
@@ -100,14 +100,14 @@ class DuckdbDriver(Driver):
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
-    def _names(self) -> Names:
+    def _names(self) -> GrantedNames:
         ours = {m.name for m in self._mounts}
         rows = self._connection.execute(
             "SELECT database_name, schema_name, table_name FROM duckdb_tables() UNION ALL "
             "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
         all_granted = all(m.tables is None for m in self._mounts)
-        return Names(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted)
+        return GrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted)
 
     def _macros(self) -> list[str]:
         # A macro of the file may read any of its tables, so with a part of them granted none is callable.
@@ -125,11 +125,11 @@ class DuckdbDriver(Driver):
         facts = _Facts(self._connection, self._mounts, self._hidden)
         return {"tables": facts.tables()}
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """See `Guard.check`."""
         return self._guard.check(sql)
 
-    def estimate(self, checked: Checked) -> Json:
+    def estimate(self, checked: CheckedQuery) -> Json:
         """Rows and bytes from DuckDB's own EXPLAIN; a plain LIMIT bounds the scan beneath it."""
         import duckdb
 
@@ -146,7 +146,7 @@ class DuckdbDriver(Driver):
         total.add(plan, None)
         return {"scan_rows": total.rows, "scan_bytes": total.bytes, "result_rows": _expected(plan)}
 
-    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+    def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Batches as DuckDB makes them; the result is never held whole."""
         import duckdb
 
@@ -163,7 +163,7 @@ class DuckdbDriver(Driver):
             # A result that was not read to its end would block the connection.
             self._connection.abort()
 
-    def _prepared(self, checked: Checked) -> tuple[Any, list[str]]:
+    def _prepared(self, checked: CheckedQuery) -> tuple[Any, list[str]]:
         """The statement as DuckDB bound it, to be run. Binding holds for good: what is attached cannot change."""
         known = self._relations.get(checked.sql)
         if known is not None:

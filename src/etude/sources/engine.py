@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, problem
-from etude.sources.base import Checked, Driver, Json, Mount, schema_mark
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -65,7 +65,7 @@ class Engine:
         self._control = control
         self._isolation = isolation
         self._driver: Driver | None = None
-        self._verdicts: OrderedDict[str, Checked] = OrderedDict()
+        self._verdicts: OrderedDict[str, CheckedQuery] = OrderedDict()
         self._running: int | None = None
         self._cancelled = 0
         self._scratch = ""
@@ -200,7 +200,7 @@ class Engine:
             with contextlib.suppress(wire.Closed):
                 wire.send(self._control, {"progress": done})
 
-    def _check(self, sql: str) -> Checked:
+    def _check(self, sql: str) -> CheckedQuery:
         known = self._verdicts.get(sql)
         if known is None:
             known = self._opened.check(sql)

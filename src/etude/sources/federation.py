@@ -13,7 +13,7 @@ from typing import Any
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
 from etude.sources.base import Json, Mount
-from etude.sources.pool import Answer, Pool
+from etude.sources.pool import Pool, ResultStream
 from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
 
@@ -34,11 +34,11 @@ def query_together(
     pool: Pool,
     scratch: Path,
     on_progress: Callable[[float], None] | None = None,
-) -> Answer:
+) -> ResultStream:
     """Run a statement over several sources; the first is the one that unqualified names mean."""
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="etude-join-", dir=scratch))
-    answer = Answer()
+    answer = ResultStream()
 
     def batches() -> Iterator[Any]:
         try:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
-from etude.sources.base import Checked, Json
+from etude.sources.base import CheckedQuery, Json
 from etude.sources.functions import allowed_functions
 
 MAX_TEXT = 1 << 20
@@ -39,7 +39,7 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
 
-class Names:
+class GrantedNames:
     """The tables a query may read: by catalog and schema as DuckDB resolves them, compared without case."""
 
     def __init__(self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool) -> None:
@@ -80,13 +80,13 @@ class Names:
 class Guard:
     """Checks one statement at a time against the names a connection grants."""
 
-    def __init__(self, connection: Any, names: Names, macros: Iterable[str] = ()) -> None:
+    def __init__(self, connection: Any, names: GrantedNames, macros: Iterable[str] = ()) -> None:
         self._connection = connection
         self._names = names
         self._functions = allowed_functions("duckdb") | {m.lower() for m in macros}
         self._table_functions = allowed_functions("duckdb_tables") | {m.lower() for m in macros}
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """The statement to run and what it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
         if len(sql) > MAX_TEXT:
             raise Refused(
@@ -113,7 +113,7 @@ class Guard:
         if kind == "explain":
             return self._check_explain(sql)
         text = sql if kind == "select" else self._with_static_pivots(sql)
-        return Checked(sql, self._check_select(text, sql), select=kind == "select")
+        return CheckedQuery(sql, self._check_select(text, sql), select=kind == "select")
 
     def _one_statement(self, sql: str) -> Any:
         import duckdb
@@ -130,7 +130,7 @@ class Guard:
             )
         return statements[0]
 
-    def _check_explain(self, sql: str) -> Checked:
+    def _check_explain(self, sql: str) -> CheckedQuery:
         found = _EXPLAIN.match(sql)
         inner = self.check(sql[found.end() :]) if found else None
         if inner is None or _EXPLAIN.match(inner.sql):
@@ -141,7 +141,7 @@ class Guard:
             )
         # What runs is built from the part that was checked, so that nothing hides before it.
         prefix = "EXPLAIN ANALYZE " if found and found.group(1) else "EXPLAIN "
-        return Checked(prefix + inner.sql, inner.tables)
+        return CheckedQuery(prefix + inner.sql, inner.tables)
 
     def _with_static_pivots(self, sql: str) -> str:
         """The same text with `IN (...)` after each PIVOT ON expression: DuckDB serialises only that form.
@@ -216,7 +216,7 @@ class _Walk:
     """One pass over a tree. `scope` holds the names of common table expressions visible at that point."""
 
     def __init__(
-        self, names: Names, functions: frozenset[str], table_functions: frozenset[str], text: str | None
+        self, names: GrantedNames, functions: frozenset[str], table_functions: frozenset[str], text: str | None
     ) -> None:
         self.tables: set[str] = set()
         self._names = names

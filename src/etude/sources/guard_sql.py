@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
-from etude.sources.base import Checked
+from etude.sources.base import CheckedQuery
 from etude.sources.functions import allowed_functions
 
 
@@ -42,7 +42,7 @@ class Granted:
     describe: Callable[[str], Described] = field(default=lambda name: ())
 
 
-def check_sql(sql: str, dialect: str, granted: Granted) -> Checked:
+def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     """The statement as it will run and the tables it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
     if len(sql) > MAX_TEXT:
         raise Refused(
@@ -58,24 +58,24 @@ def check_sql(sql: str, dialect: str, granted: Granted) -> Checked:
         raise _too_deep() from None
 
 
-def _check(sql: str, dialect: str, granted: Granted) -> Checked:
+def _check(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     if shown := _SHOW_TABLES.fullmatch(sql):
-        return Checked(_rows_query(dialect, ("name",), [(name,) for name in sorted(granted.tables)]), ())
+        return CheckedQuery(_rows_query(dialect, ("name",), [(name,) for name in sorted(granted.tables)]), ())
     if shown := _DESCRIBE.fullmatch(sql):
         return _check_describe(sql, shown, dialect, granted)
     if shown := _EXPLAIN[dialect].match(sql):
         # Blanks keep every offset, so that positions in refusals are those of the caller's text.
         inner = _check_query(_blank(sql, shown.end()), dialect, granted)
-        return Checked(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
+        return CheckedQuery(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
     return _check_query(sql, dialect, granted)
 
 
-def _check_query(sql: str, dialect: str, granted: Granted) -> Checked:
+def _check_query(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     statement = _Statement(sql, dialect)
     walk = _Walk(statement, granted)
     walk.tree(statement.parse())
     walk.calls()
-    return Checked(statement.text(walk.edits), tuple(sorted(walk.tables)))
+    return CheckedQuery(statement.text(walk.edits), tuple(sorted(walk.tables)))
 
 
 _NAME = r"""((?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\])(?:\.(?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]))*)"""
@@ -93,11 +93,11 @@ def _blank(sql: str, end: int) -> str:
     return re.sub(r"[^\n]", " ", sql[:end]) + sql[end:]
 
 
-def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> Checked:
+def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> CheckedQuery:
     parts = [_Part.from_text(text) for text in _PARTS.findall(found.group(1))]
     name, _ = _resolve(parts, dialect, granted, _place(sql, found.start(1)))
     rows = [(column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)]
-    return Checked(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
+    return CheckedQuery(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
 
 
 def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:

@@ -21,9 +21,9 @@ from etude.errors import (
     SourceError,
     Unavailable,
 )
-from etude.sources.base import Checked, Json, Mount, out_of_time
+from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.guard_sql import Granted, column_hint, is_granted
-from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, ResultColumn, Shape, Sure, read_time, to_batches
+from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, RowColumn, Shape, Sure, read_time, to_batches
 from etude.sources.server import ServerDriver
 
 CONNECT_S = 10
@@ -156,7 +156,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         foreign = _group_keys(keys, schema)
         return {"tables": [schema.table(name, by_table.get(name, {}), foreign.get(name, [])) for name in schema.tables]}
 
-    def estimate(self, checked: Checked) -> Json:
+    def estimate(self, checked: CheckedQuery) -> Json:
         """The rows that the optimizer expects to look at, and their average size."""
         nothing = {"scan_rows": None, "scan_bytes": None, "result_rows": None}
         if checked.sql.startswith("EXPLAIN"):
@@ -170,7 +170,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         stored, size = self._known().stored(checked.tables)
         return nothing | {"scan_rows": rows, "scan_bytes": rows * size // stored if stored else None}
 
-    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+    def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Batches as the server sends them, in a read-only transaction of their own."""
         from pymysql.cursors import SSCursor
 
@@ -197,14 +197,14 @@ class MysqlDriver(ServerDriver["_Schema"]):
         with suppress(self._pymysql.Error, OSError):
             cursor.close()
 
-    def _columns(self, cursor: Any) -> list[ResultColumn]:
+    def _columns(self, cursor: Any) -> list[RowColumn]:
         fields = getattr(cursor._result, "fields", None)
         if fields is None:
             raise Refused("The statement gives no rows.", hint="Write a query.", reason="statement")
         self.column_types = [_type_name(f) for f in fields]
-        return [ResultColumn(f.name, _shape(f)) for f in fields]
+        return [RowColumn(f.name, _shape(f)) for f in fields]
 
-    def _failed(self, error: Exception, timeout_s: float, checked: Checked | None = None) -> EtudeError:
+    def _failed(self, error: Exception, timeout_s: float, checked: CheckedQuery | None = None) -> EtudeError:
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         text = self._clean(error)
         if code == _INTERRUPTED and self._stopped:

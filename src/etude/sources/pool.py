@@ -41,7 +41,7 @@ class EngineLimits:
     threads: int
 
 
-class Answer:
+class ResultStream:
     """A result on its way: iterate over `batches`, then `end` says how it went."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Answer:
             stop()
 
 
-class Engine:
+class EngineClient:
     """One engine process. Not thread-safe but for `cancel`."""
 
     def __init__(self, network: bool, limits: EngineLimits) -> None:
@@ -183,20 +183,20 @@ class Engine:
 
     def query(
         self, sql: str, limits: Limits, describe: bool, on_progress: Callable[[float], None] | None = None
-    ) -> Answer:
+    ) -> ResultStream:
         """Run one statement. With `describe`, the end tells the estimate and the fingerprints of what was read."""
         self._query_id += 1
         query_id = self._query_id
         budget = bool(limits.scan_rows or limits.scan_bytes)
         self._send({"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits))
-        answer = Answer()
+        answer = ResultStream()
         answer.info = self.info
         answer.started(lambda: self._cancel(query_id))
         answer.batches = self._batches(answer, time.monotonic() + limits.timeout_s, limits.timeout_s, on_progress)
         return answer
 
     def _batches(
-        self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
+        self, answer: ResultStream, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
     ) -> Iterator[Any]:
         try:
             while True:
@@ -216,7 +216,7 @@ class Engine:
                 self._settle(answer)
 
     def _wait(
-        self, answer: Answer, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
+        self, answer: ResultStream, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
     ) -> wire.Frame:
         try:
             frame = self._receive(deadline, on_progress, keep=answer.parts is not None)
@@ -246,7 +246,7 @@ class Engine:
             return False
         return resident > self._limits.memory // 4
 
-    def _settle(self, answer: Answer) -> None:
+    def _settle(self, answer: ResultStream) -> None:
         """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
         if not self.alive:
             return
@@ -383,9 +383,9 @@ class Pool:
         self._limits = limits
         self._size = size
         self._free = threading.Condition()
-        self._idle: list[tuple[Key, Engine, float]] = []
+        self._idle: list[tuple[Key, EngineClient, float]] = []
         self._busy = 0
-        self._spare: Engine | None = None
+        self._spare: EngineClient | None = None
         self._closed = False
         self._tidied = False
         self._sweeper: threading.Thread | None = None
@@ -397,7 +397,7 @@ class Pool:
                 self._spare = self._new(network=False)
 
     @contextlib.contextmanager
-    def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[Engine]:
+    def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[EngineClient]:
         """An engine that has `mounts` open, for one caller; it goes back to the pool if it is still alive."""
         engine = self._take(key, wait_s)
         try:
@@ -413,13 +413,13 @@ class Pool:
         finally:
             self.give_back(key, engine)
 
-    def take_idle(self, key: Key) -> Engine | None:
+    def take_idle(self, key: Key) -> EngineClient | None:
         """An engine that has the key's mounts open and is idle, for one caller, who gives it back."""
         with self._free:
             return self._take_known(key)
 
     @contextlib.contextmanager
-    def borrow(self, network: bool, wait_s: float) -> Iterator[Engine]:
+    def borrow(self, network: bool, wait_s: float) -> Iterator[EngineClient]:
         """A blank engine for one job; it ends afterwards."""
         self._take(None, wait_s)
         engine = None
@@ -431,22 +431,22 @@ class Pool:
                 engine.kill()
             self.give_back((), None)
 
-    def _start(self, network: bool) -> Engine:
+    def _start(self, network: bool) -> EngineClient:
         with self._free:
             spare, self._spare = (self._spare, None) if not network else (None, self._spare)
         if spare is not None and spare.alive:
             return spare
         return self._new(network)
 
-    def _new(self, network: bool) -> Engine:
-        engine = Engine(network, self._limits)
+    def _new(self, network: bool) -> EngineClient:
+        engine = EngineClient(network, self._limits)
         if not self._tidied:
             # Once, and while the process loads its libraries: it costs the caller nothing then.
             self._tidied = True
             remove_orphans()
         return engine
 
-    def _take(self, key: Key | None, wait_s: float) -> Engine | None:
+    def _take(self, key: Key | None, wait_s: float) -> EngineClient | None:
         until = time.monotonic() + wait_s
         with self._free:
             while not self._closed:
@@ -464,7 +464,7 @@ class Pool:
                     )
         raise Unavailable("The engines are shut down.", hint="Open a new connection.")
 
-    def _take_known(self, key: Key | None) -> Engine | None:
+    def _take_known(self, key: Key | None) -> EngineClient | None:
         # The one used last, whose memory is still near the processor.
         for position in range(len(self._idle) - 1, -1, -1):
             known, engine, _ = self._idle[position]
@@ -474,7 +474,7 @@ class Pool:
                 return engine
         return None
 
-    def give_back(self, key: Key, engine: Engine | None) -> None:
+    def give_back(self, key: Key, engine: EngineClient | None) -> None:
         """End a lease; an engine that is still fit serves the next caller."""
         with self._free:
             self._busy -= 1

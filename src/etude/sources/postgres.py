@@ -20,14 +20,14 @@ from etude.errors import (
     SourceError,
     Unavailable,
 )
-from etude.sources.base import Checked, Json, Mount, out_of_time
+from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import (
     CHUNK_ROWS,
     Digits,
     Plain,
     Printed,
-    ResultColumn,
+    RowColumn,
     Shape,
     Sure,
     cast_text,
@@ -188,7 +188,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         prints = self._fingerprints(oids)
         return {"tables": [schema.table(oid, keys[oid], prints.get(oid)) for oid in oids]}
 
-    def estimate(self, checked: Checked) -> Json:
+    def estimate(self, checked: CheckedQuery) -> Json:
         """What the planner expects: whole tables where it scans them, and the rows it looks up elsewhere."""
         if checked.sql.startswith("EXPLAIN"):
             return {"scan_rows": 0, "scan_bytes": 0, "result_rows": None}
@@ -211,7 +211,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
             size += int(stored) if whole else planned * int(scan["Plan Width"])
         return {"scan_rows": rows, "scan_bytes": size, "result_rows": int(top["Plan Rows"])}
 
-    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+    def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Batches as the server sends them, in a read-only transaction of their own."""
         self._stopped = False
         try:
@@ -249,12 +249,12 @@ class PostgresDriver(ServerDriver["_Schema"]):
             raise self._psycopg.OperationalError(prepared.error_message.decode(errors="replace"))
         return result
 
-    def _columns(self, result: Any) -> list[ResultColumn]:
+    def _columns(self, result: Any) -> list[RowColumn]:
         columns, types = [], []
         for i in range(result.nfields):
             oid, modifier = result.ftype(i), result.fmod(i)
             types.append(self._type_name(oid, modifier))
-            columns.append(ResultColumn((result.fname(i) or b"").decode(), _shape(oid, modifier)))
+            columns.append(RowColumn((result.fname(i) or b"").decode(), _shape(oid, modifier)))
         self.column_types = types
         return columns
 
@@ -264,7 +264,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
             return str(self._types.get(oid, "text"))
         return str(known.get_type_display(oid=oid, fmod=modifier))
 
-    def _failed(self, error: Any, timeout_s: float, checked: Checked | None = None) -> EtudeError:
+    def _failed(self, error: Any, timeout_s: float, checked: CheckedQuery | None = None) -> EtudeError:
         state, text = error.sqlstate or "", self._clean(error.diag.message_primary or error)
         if state == "57014":
             if self._stopped:
@@ -278,7 +278,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
             return SourceError(f"A table was locked for more than {LOCK_S} s.", hint="Try again.")
         return SourceError(f"Postgres failed: {text}.", hint="See the server's log; try again if it was restarted.")
 
-    def _invalid(self, error: Any, text: str, checked: Checked) -> InvalidQuery:
+    def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)
         hint = " ".join((error.diag.message_hint or "").split()) or column_hint(text, columns)
         place: dict[str, int] = {}

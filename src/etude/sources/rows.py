@@ -302,14 +302,14 @@ def _items(text: str) -> list[str | None]:
 
 
 @dataclass(frozen=True)
-class ResultColumn:
+class RowColumn:
     """A column of a result: its name, and how its values become an array."""
 
     name: str
     shape: Shape
 
 
-def to_batches(chunks: Iterable[Sequence[Row]], columns: Sequence[ResultColumn]) -> Iterator[Any]:
+def to_batches(chunks: Iterable[Sequence[Row]], columns: Sequence[RowColumn]) -> Iterator[Any]:
     """Record batches of the rows, at least one; memory is bounded by `BUFFER` and the size of a chunk."""
     source = iter(chunks)
     first, complete = _look_ahead(source, any(c.shape.loose for c in columns))
@@ -348,7 +348,7 @@ def _size(chunk: Sequence[Row]) -> int:
     return sum(sys.getsizeof(row) + sum(map(sys.getsizeof, row)) for row in sample) * len(chunk) // len(sample)
 
 
-def _batch(chunk: Sequence[Row], columns: Sequence[ResultColumn], schema: Any) -> Any:
+def _batch(chunk: Sequence[Row], columns: Sequence[RowColumn], schema: Any) -> Any:
     by_column: Iterable[Any] = zip(*chunk) if chunk else [()] * len(columns)
     arrays = []
     for column, field, values in zip(columns, schema, by_column):
@@ -359,7 +359,7 @@ def _batch(chunk: Sequence[Row], columns: Sequence[ResultColumn], schema: Any) -
     return pa.record_batch(arrays, schema=schema)
 
 
-def _misfit(column: ResultColumn, kind: Any, values: Sequence[Any]) -> SourceError:
+def _misfit(column: RowColumn, kind: Any, values: Sequence[Any]) -> SourceError:
     culprit = next((v for v in values if not _fits(column.shape, v, kind)), None)
     shown = repr(culprit) if len(repr(culprit)) <= 60 else repr(culprit)[:57] + "..."
     return SourceError(

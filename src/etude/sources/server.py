@@ -6,11 +6,11 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from etude.errors import UnknownTable
-from etude.sources.base import Checked, Driver
+from etude.sources.base import CheckedQuery, Driver
 from etude.sources.guard_sql import Granted, check_sql
 
 
-class Known(Protocol):
+class KnownSchema(Protocol):
     """A schema, as far as the guard needs it."""
 
     @property
@@ -18,7 +18,7 @@ class Known(Protocol):
         """What statements may read."""
 
 
-S = TypeVar("S", bound=Known)
+S = TypeVar("S", bound=KnownSchema)
 
 
 class ServerDriver(Driver, Generic[S]):
@@ -37,7 +37,7 @@ class ServerDriver(Driver, Generic[S]):
             self._schema = self._load()
         return self._schema
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """The statement without comments, reading granted tables only."""
         try:
             return check_sql(sql, self.dialect, self._known().granted)

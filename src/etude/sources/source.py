@@ -20,7 +20,7 @@ from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.duckdb import file_mark
 from etude.sources.files.cache import load_files
-from etude.sources.pool import Answer, Engine, Key, Pool
+from etude.sources.pool import EngineClient, Key, Pool, ResultStream
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
@@ -33,11 +33,11 @@ FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartedQuery:
     """A query that was sent to an engine; reading its answer waits only until the engine has one."""
 
-    engine: Engine
-    answer: Answer
+    engine: EngineClient
+    answer: ResultStream
 
 
 class Source:
@@ -121,7 +121,7 @@ class Source:
         limits: Limits,
         describe: bool = False,
         on_progress: Callable[[float], None] | None = None,
-    ) -> Answer:
+    ) -> ResultStream:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
         key, mount = self.mount()
         answer = stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress)
@@ -129,7 +129,7 @@ class Source:
             answer.batches = self._corrected(answer, answer.batches)
         return answer
 
-    def _corrected(self, answer: Answer, batches: Iterator[Any]) -> Iterator[Any]:
+    def _corrected(self, answer: ResultStream, batches: Iterator[Any]) -> Iterator[Any]:
         """The batches; the estimate at their end takes what is known of the tables into account."""
         yield from batches
         estimate, tables = answer.end.get("estimate"), answer.end.get("tables", ())
@@ -152,7 +152,7 @@ class Source:
         """Changes with what is written to a file that keeps its key."""
         return sqlite_mark(self.url) if self.kind == "sqlite" else ""
 
-    def begin(self, sql: str, limits: Limits) -> Begun | None:
+    def begin(self, sql: str, limits: Limits) -> StartedQuery | None:
         """Send a statement to an engine that is idle now, without waiting for anything.
 
         None where an engine must be opened or waited for, or where a look at the source itself takes time. The engine
@@ -164,7 +164,7 @@ class Source:
         engine = self._pool.take_idle(key)
         if engine is None:
             return None
-        answer = Answer()
+        answer = ResultStream()
 
         def batches() -> Iterator[Any]:
             try:
@@ -180,7 +180,7 @@ class Source:
 
         answer.batches = batches()
         next(answer.batches)
-        return Begun(engine, answer)
+        return StartedQuery(engine, answer)
 
 
 def stream(
@@ -192,9 +192,9 @@ def stream(
     limits: Limits,
     describe: bool,
     on_progress: Callable[[float], None] | None,
-) -> Answer:
+) -> ResultStream:
     """Lease an engine for one query; it goes back when the answer's batches end or are closed."""
-    answer = Answer()
+    answer = ResultStream()
 
     def batches() -> Iterator[Any]:
         with pool.lease(key, mounts, network, limits.timeout_s) as engine:
@@ -204,7 +204,7 @@ def stream(
     return answer
 
 
-def relay(inner: Answer, outer: Answer) -> Iterator[Any]:
+def relay(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
     """The batches of `inner`; `outer` learns all that it does, and cancels it."""
     outer.started(inner.cancel)
     inner.parts = outer.parts

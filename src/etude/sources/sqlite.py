@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
-from etude.sources.base import Checked, Driver, Json, Mount, out_of_time
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
-from etude.sources.rows import CHUNK_ROWS, Dynamic, ResultColumn, to_batches
+from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
 SMALL_FILE = 64 << 20
 """Up to this size rows are counted one by one; in larger files the highest row id stands for their number."""
@@ -185,7 +185,7 @@ class SqliteDriver(Driver):
                         counts |= _count(connection, what, [name])
         return counts, exact
 
-    def check(self, sql: str) -> Checked:
+    def check(self, sql: str) -> CheckedQuery:
         """The statement as SQLite will run it; SQLite itself has bound its names."""
         schema = self._known()
         checked = check_sql(sql, self.dialect, schema.granted)
@@ -208,7 +208,7 @@ class SqliteDriver(Driver):
             with suppress(sqlite3.ProgrammingError):
                 connection.set_authorizer(None)
 
-    def estimate(self, checked: Checked) -> Json:
+    def estimate(self, checked: CheckedQuery) -> Json:
         """Rows and bytes of the tables that the query reads, as if each were scanned once."""
         schema = self._known()
         tables = schema.base_tables(checked.tables)
@@ -220,7 +220,7 @@ class SqliteDriver(Driver):
         size = self._stamp[2] * rows // total if total else 0
         return {"scan_rows": rows, "scan_bytes": size, "result_rows": None}
 
-    def run(self, checked: Checked, timeout_s: float) -> Iterator[Any]:
+    def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
         """Batches whose types come from the values, as SQLite's do."""
         schema = self._known()
         self._stopped, self._deadline = False, time.monotonic() + timeout_s
@@ -231,7 +231,7 @@ class SqliteDriver(Driver):
                 cursor = connection.execute(checked.sql)
                 names = [d[0] for d in cursor.description]
                 declared = schema.declared(checked.tables)
-                columns = [ResultColumn(n, Dynamic(declared.get(n.lower(), ""))) for n in names]
+                columns = [RowColumn(n, Dynamic(declared.get(n.lower(), ""))) for n in names]
                 for batch in to_batches(self._chunks(cursor), columns):
                     self.column_types = [
                         declared.get(n.lower()) or _TYPES.get(str(f.type), "TEXT") for n, f in zip(names, batch.schema)
@@ -256,7 +256,7 @@ class SqliteDriver(Driver):
         self,
         error: sqlite3.Error,
         schema: _Schema | None = None,
-        checked: Checked | None = None,
+        checked: CheckedQuery | None = None,
         timeout_s: float | None = None,
     ) -> EtudeError:
         name = getattr(error, "sqlite_errorname", "") or ""

@@ -104,7 +104,7 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnResult:
     """What came of a turn: new claims, and ends that came too late to count."""
 
     claimed: list[Claim]

@@ -104,7 +104,7 @@ class Spent(Entity):
         return Spent(**{name: getattr(self, name) + getattr(other, name) for name in Spent.model_fields})
 
 
-class Act(Entity):
+class AuditEntry(Entity):
     """Something that was done: the method and path, by which key, and how it went."""
 
     id: str
@@ -116,7 +116,7 @@ class Act(Entity):
     address: str
 
 
-class Reply(Entity):
+class StoredResponse(Entity):
     """An answer that was given before to the same request."""
 
     status: int
@@ -310,11 +310,11 @@ class Identity:
             for (key_id, day), used in spent.items():
                 execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
 
-    def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Act]:
+    def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
         """What was done in a tenant, newest first."""
         rows, following = self._list(ACTS, tenant, limit, cursor)
         names = ("id", "at", "key_id", "action", "status", "request_id", "address")
-        return Page([Act(**dict(zip(names, row)) | {"at": _utc(row[1])}) for row in rows], following)
+        return Page([AuditEntry(**dict(zip(names, row)) | {"at": _utc(row[1])}) for row in rows], following)
 
     def _list(self, select: str, tenant: str, limit: int, cursor: str | None) -> tuple[Sequence[Any], str | None]:
         """A page of rows whose first column is an id that rises with time."""
@@ -325,7 +325,7 @@ class Identity:
 
     # Kept answers.
 
-    def claim(self, owner: str, name: str, request: str) -> Reply | None:
+    def claim(self, owner: str, name: str, request: str) -> StoredResponse | None:
         """Take a name for a request: None for the first who does, the kept answer for those after.
 
         `Conflict` while the first is still at work, `Invalid` where the name was another request's.
@@ -343,9 +343,9 @@ class Identity:
             raise Conflict(
                 f"The request with the Idempotency-Key `{name}` is still being worked on.", hint="Ask again in a while."
             )
-        return Reply(status=status, media=media, body=body)
+        return StoredResponse(status=status, media=media, body=body)
 
-    def keep(self, owner: str, name: str, reply: Reply | None) -> None:
+    def keep(self, owner: str, name: str, reply: StoredResponse | None) -> None:
         """Keep the answer to a claimed request, or free its name where there is none worth keeping."""
         with self._store._transaction() as execute:
             if reply is None:

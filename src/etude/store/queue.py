@@ -5,8 +5,8 @@ within a tenant the most urgent and then the oldest runs first, and between tena
 changed is committed together with its end, or not at all. A claim carries a token: whoever lost its lease (it died,
 hung or was cut off) can change nothing any more.
 
-All behaviour is here, over SQL that both databases read; a `Dialect` gives the rest. Agents are locked before their
-actions, everywhere, so that no two transactions wait for each other.
+All behaviour is here, over SQL that both databases read; a `QueueDialect` gives the rest. Agents are locked before
+their actions, everywhere, so that no two transactions wait for each other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from typing import Any
 from etude import plugins
 from etude.errors import Conflict, NotFound
 from etude.ids import new_id
-from etude.store.action import ATTEMPTS, URGENCY, Claim, Finish, NewAction, Turn
+from etude.store.action import ATTEMPTS, URGENCY, Claim, Finish, NewAction, TurnResult
 from etude.store.base import Rows, Store
-from etude.store.dialect import ADD_ACTIONS, AGAIN_S, BEST, REFRESH, Dialect, Locked, Tell, Transaction, clean
+from etude.store.queue_dialect import (
+    ADD_ACTIONS,
+    AGAIN_S,
+    BEST,
+    REFRESH,
+    LockedAgent,
+    QueueDialect,
+    Tell,
+    Transaction,
+    clean,
+)
 
 log = logging.getLogger("etude.queue")
 
@@ -130,7 +140,7 @@ class Queue:
         self.store = store
         self.tenant = store.tenant
         self._owner: Any = getattr(store, "_owner", store)
-        self._dialect: Dialect = plugins.load("queue", self._owner.dialect)(self._owner)
+        self._dialect: QueueDialect = plugins.load("queue", self._owner.dialect)(self._owner)
         self.origin = new_id("queue")
         self._tells: list[Tell] = []
         self._listening = threading.Event()
@@ -233,12 +243,12 @@ class Queue:
 
     # Working.
 
-    def turn(self, finished: Sequence[Finish] = (), claim: int = 0, lease: float = LEASE_S) -> Turn:
+    def turn(self, finished: Sequence[Finish] = (), claim: int = 0, lease: float = LEASE_S) -> TurnResult:
         """End what is done and claim up to `claim` more, in one transaction."""
         with self.transaction(many=bool(finished)) as work:
             refused = self._finish(work, finished) if finished else []
             claimed = self._claim(work, claim, lease) if claim > 0 else []
-        return Turn(claimed, refused)
+        return TurnResult(claimed, refused)
 
     def waits(self) -> bool:
         """Whether anything could be claimed. A claim passes over agents that somebody is talking to at the moment."""
@@ -259,7 +269,7 @@ class Queue:
             work.add_events([event for f in kept for event in _told(f, agents[f.claim.agent].status)])
         return [f for f in finished if f.claim.key not in accepted]
 
-    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, Locked]) -> None:
+    def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, LockedAgent]) -> None:
         steps = [
             (
                 *(f.claim.agent, agents[f.claim.agent].step_no + 1, f.claim.id, f.claim.kind, f.step.input),
@@ -279,7 +289,7 @@ class Queue:
         work: Transaction,
         kept: Sequence[Finish],
         ends: dict[tuple[int, int], str],
-        agents: dict[int, Locked],
+        agents: dict[int, LockedAgent],
         told: Sequence[Finish],
     ) -> None:
         """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""

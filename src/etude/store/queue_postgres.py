@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from etude.errors import Invalid, Unavailable
 from etude.store.action import NewAction
 from etude.store.base import Execute, Rows, check_values
-from etude.store.dialect import AGAIN_S, Dialect, Ring, Tell
 from etude.store.postgres import _statement
+from etude.store.queue_dialect import AGAIN_S, QueueDialect, Ring, Tell
 
 CHANNEL = "etude_queue"
 TYPES = {"int": "bigint", "real": "double precision", "text": "text"}
@@ -47,7 +47,7 @@ def _refusing() -> Iterator[None]:
         raise Invalid(f"The store cannot keep a value: {str(error).partition(chr(10))[0]}.") from error
 
 
-class PostgresDialect(Dialect):
+class PostgresDialect(QueueDialect):
     """Agents are locked before their actions, always; who only looks for work passes over locked ones."""
 
     # Stable within a statement, so that indexes on times are used.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from etude.store.base import Execute
-from etude.store.dialect import Dialect, Ring, Tell
+from etude.store.queue_dialect import QueueDialect, Ring, Tell
 
 if TYPE_CHECKING:
     from etude.store.sqlite import SqliteStore
@@ -25,7 +25,7 @@ READ = 1 << 16
 """All that a pipe holds: no line is read in two."""
 
 
-class SqliteDialect(Dialect):
+class SqliteDialect(QueueDialect):
     """Writers exclude each other already, so nothing needs a lock of its own."""
 
     now = "((julianday('now') - 2440587.5) * 86400.0)"

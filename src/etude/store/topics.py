@@ -11,8 +11,8 @@ from typing import Any
 from etude.entities import Entity
 from etude.errors import Invalid
 from etude.store.base import Rows
-from etude.store.dialect import to_text
 from etude.store.queue import Queue
+from etude.store.queue_dialect import to_text
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
 LARGEST = 1 << 20

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool, Waiting
+from etude.tools.base import Tool, ToolContext, Waiting
 
 
 class Arguments(Entity):
@@ -24,8 +24,8 @@ class AskUser(Tool):
     description = "Ask the person one precise question when the data cannot decide what is meant. Use it rarely."
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """The answer; where there is none yet, the run waits."""
-        if bench.reply is None:
+        if context.reply is None:
             raise Waiting(arguments.question, arguments.choices)
-        return bench.reply
+        return context.reply

@@ -30,7 +30,7 @@ class Waiting(Exception):
         """The step that waits; the loop knows it."""
 
 
-class Bench(Protocol):
+class ToolContext(Protocol):
     """Where a tool works: the datasets of its run, through the guard, the limits and the record."""
 
     def datasets(self) -> Sequence[str]:
@@ -76,7 +76,7 @@ class Tool(ABC):
     arguments: ClassVar[type[Entity]]
 
     @abstractmethod
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """Do it; what the model is shown of it. Errors that the model can mend are raised."""
 
 

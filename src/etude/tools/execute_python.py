@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool
+from etude.tools.base import Tool, ToolContext
 from etude.tools.shown import show_cell
 
 
@@ -27,6 +27,6 @@ class ExecutePython(Tool):
     )
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """What the cell printed and returned, cut."""
-        return show_cell(bench.python(arguments.code), bench)
+        return show_cell(context.python(arguments.code), context)

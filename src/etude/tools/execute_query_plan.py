@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool
+from etude.tools.base import Tool, ToolContext
 from etude.tools.shown import show_result
 
 # The whole JSON schema is ten times as long, and is sent with every turn; what a plan gets wrong is told when it runs.
@@ -32,6 +32,6 @@ class ExecuteQueryPlan(Tool):
     description = "Run a QueryPlan, a query as JSON that is the same for every SQL dialect, on a dataset."
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """The result, cut."""
-        return show_result(bench.plan(arguments.dataset, arguments.plan), bench)
+        return show_result(context.plan(arguments.dataset, arguments.plan), context)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool
+from etude.tools.base import Tool, ToolContext
 from etude.tools.shown import show_result
 
 
@@ -25,6 +25,6 @@ class ExecuteSql(Tool):
     description = "Run one read-only SQL query on a dataset and see its columns, row count and first rows."
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """The result, cut."""
-        return show_result(bench.sql(arguments.dataset, arguments.query), bench)
+        return show_result(context.sql(arguments.dataset, arguments.query), context)

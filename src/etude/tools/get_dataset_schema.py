@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool
+from etude.tools.base import Tool, ToolContext
 from etude.tools.relevance import rank_tables
 from etude.tools.shown import CHARS, show_table
 
@@ -30,16 +30,16 @@ class GetDatasetSchema(Tool):
     )
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """The tables in full while they fit; the others by name."""
-        catalog = bench.catalog(arguments.dataset)
+        catalog = context.catalog(arguments.dataset)
         if arguments.tables:
             wanted = [catalog.table(name) for name in arguments.tables]
             missing = [name for name, table in zip(arguments.tables, wanted) if table is None]
             tables = [table for table in wanted if table is not None]
             note = f"\nThere is no table {', '.join(f'`{m}`' for m in missing)}." if missing else ""
         else:
-            tables = rank_tables(catalog, f"{arguments.search} {bench.question}")
+            tables = rank_tables(catalog, f"{arguments.search} {context.question}")
             note = ""
         shown: list[str] = []
         used = 0
@@ -52,4 +52,4 @@ class GetDatasetSchema(Tool):
         rest = [table.name for table in tables[len(shown) :]]
         if rest:
             shown.append(f"and {len(rest)} more: {', '.join(rest)}"[: CHARS // 4])
-        return bench.quote("\n\n".join(shown)) + note
+        return context.quote("\n\n".join(shown)) + note

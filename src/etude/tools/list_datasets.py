@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.entities import Entity
-from etude.tools.base import Bench, Tool
+from etude.tools.base import Tool, ToolContext
 
 
 class Arguments(Entity):
@@ -19,10 +19,10 @@ class ListDatasets(Tool):
     description = "List the datasets that can be queried, with how many tables each has."
     arguments = Arguments
 
-    def use(self, bench: Bench, arguments: Any) -> str:
+    def use(self, context: ToolContext, arguments: Any) -> str:
         """Their names, dialects and table counts."""
         lines = []
-        for name in bench.datasets():
-            catalog = bench.catalog(name)
+        for name in context.datasets():
+            catalog = context.catalog(name)
             lines.append(f"{name}: {len(catalog.tables)} tables, SQL dialect {catalog.dialect}")
-        return bench.quote("\n".join(lines)) if lines else "There is no dataset."
+        return context.quote("\n".join(lines)) if lines else "There is no dataset."

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from etude.entities import Table
     from etude.result import Result
     from etude.sessions.base import Cell
-    from etude.tools.base import Bench
+    from etude.tools.base import ToolContext
 
 ROWS = 50
 """Rows of a result that a model sees; all of them stay in the record."""
@@ -29,11 +29,11 @@ def cut(text: str, chars: int = CHARS) -> str:
     return f"{head}\n[... {len(text) - len(head) - len(tail):,} characters left out ...]\n{tail}"
 
 
-def show_result(result: Result, bench: Bench) -> str:
+def show_result(result: Result, context: ToolContext) -> str:
     """The shape of a result, and its first rows as lines of JSON."""
     rows = list(itertools.islice(result.iter_rows(), ROWS))
     columns = ", ".join(f"{c.name} {c.type}" for c in result.columns)
-    lines = [bench.quote(columns)]
+    lines = [context.quote(columns)]
     body, used = [], 0
     for row in rows:
         line = json.dumps([_short(v) for v in row], ensure_ascii=False)
@@ -46,26 +46,26 @@ def show_result(result: Result, bench: Bench) -> str:
         counted += f", the first {len(body)} shown; compute on the rest with a tool, do not guess it"
     lines.append(counted)
     if body:
-        lines.append(bench.quote("\n".join(body)))
+        lines.append(context.quote("\n".join(body)))
     if result.notes:
-        lines.append(bench.quote("\n".join(result.notes)))
+        lines.append(context.quote("\n".join(result.notes)))
     return "\n".join(lines)
 
 
-def show_cell(cell: Cell, bench: Bench) -> str:
+def show_cell(cell: Cell, context: ToolContext) -> str:
     """What a cell printed and its value."""
     parts = []
     if cell.stdout:
-        parts.append(f"printed:\n{bench.quote(cut(cell.stdout))}")
+        parts.append(f"printed:\n{context.quote(cut(cell.stdout))}")
     if cell.stderr:
-        parts.append(f"printed to stderr:\n{bench.quote(cut(cell.stderr, CHARS // 4))}")
+        parts.append(f"printed to stderr:\n{context.quote(cut(cell.stderr, CHARS // 4))}")
     if cell.ok and cell.text:
-        parts.append(f"value:\n{bench.quote(cut(cell.text))}")
+        parts.append(f"value:\n{context.quote(cut(cell.text))}")
     charts = [d.media for d in cell.display if d.media.startswith(("image/", "application/vnd.vega"))]
     if charts:
-        parts.append(f"displayed:\n{bench.quote(', '.join(charts))}")
+        parts.append(f"displayed:\n{context.quote(', '.join(charts))}")
     if cell.notes:
-        parts.append(bench.quote("\n".join(cell.notes)))
+        parts.append(context.quote("\n".join(cell.notes)))
     return "\n".join(parts) or "done; nothing was printed"
 
 

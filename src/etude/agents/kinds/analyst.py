@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from etude.agents import question
-from etude.agents.base import DONE, IDLE, NOW, Context, Item, Kind, Step
+from etude.agents.base import DONE, IDLE, NOW, InboxItem, Kind, StepContext, StepResult
 from etude.entities import Entity, Run
 from etude.errors import Conflict
 from etude.result import json_value
@@ -59,7 +59,7 @@ class AnalystConfig(Entity):
         return self
 
 
-class Analyst(Kind[AnalystConfig]):
+class AnalystAgent(Kind[AnalystConfig]):
     """Guidance and messages are questions to ask next, or, with a model, words to heed; `{"goal": ...}` sets the goal.
 
     Where a question is not clear, it waits until a message answers.
@@ -67,20 +67,20 @@ class Analyst(Kind[AnalystConfig]):
 
     Config = AnalystConfig
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Ask one question, or decide what to ask."""
         memory = state or self._begin()
         replies = [text for item in inbox if (text := self._hear(memory, item.body))]
         if memory["waiting"]:
             if not replies:
-                return Step(state=memory, output={"question": memory["waiting"]["needs"]}, next=IDLE)
+                return StepResult(state=memory, output={"question": memory["waiting"]["needs"]}, next=IDLE)
             return self._reply(ctx, memory, replies)
         self._heed(memory, replies)
         if memory["ahead"]:
             return self._ask(ctx, memory, memory["ahead"][0])
         if self.config.model != "offline" and memory["asked"] < self.config.max_steps and not memory["enough"]:
             return self._propose(ctx, memory)
-        return Step(state=memory, output={"findings": memory["found"], "done": True}, next=DONE)
+        return StepResult(state=memory, output={"findings": memory["found"], "done": True}, next=DONE)
 
     def _begin(self) -> dict[str, Any]:
         ahead = list(self.config.questions)
@@ -116,23 +116,23 @@ class Analyst(Kind[AnalystConfig]):
             memory["heard" if self.config.model != "offline" else "ahead"][:0] = said
             memory["enough"] = False
 
-    def _ask(self, ctx: Context, memory: dict[str, Any], asked: str) -> Step:
+    def _ask(self, ctx: StepContext, memory: dict[str, Any], asked: str) -> StepResult:
         steer, said = self._steering(ctx, memory)
         answer = question.ask(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
         self._heed(memory, said)
         return self._note(memory, asked, answer)
 
-    def _reply(self, ctx: Context, memory: dict[str, Any], replies: list[str]) -> Step:
+    def _reply(self, ctx: StepContext, memory: dict[str, Any], replies: list[str]) -> StepResult:
         waiting = memory["waiting"]
         run: Run = ctx.app.store.run(waiting["run_id"])
         if run.status == "waiting":
-            ctx.app.desk.answer(run.id, "\n".join(replies))
+            ctx.app.runs.answer(run.id, "\n".join(replies))
         steer, said = self._steering(ctx, memory)
         answer = question.work(ctx, run.id, steer)
         self._heed(memory, said)
         return self._note(memory, waiting["asked"], answer)
 
-    def _note(self, memory: dict[str, Any], asked: str, answer: Answer) -> Step:
+    def _note(self, memory: dict[str, Any], asked: str, answer: Answer) -> StepResult:
         """Write down what was found, or what the run needs to know."""
         usage = answer.run.usage
         memory["noted"] = answer.run_id
@@ -141,7 +141,7 @@ class Analyst(Kind[AnalystConfig]):
         if answer.status == "waiting":
             memory["waiting"] = {"run_id": answer.run_id, "asked": asked, "needs": answer.question}
             output |= {"question": answer.question, "choices": list(answer.choices)}
-            return Step(state=memory, output=output, next=IDLE, events=(("analyst.waiting", output),), **cost)
+            return StepResult(state=memory, output=output, next=IDLE, events=(("analyst.waiting", output),), **cost)
         text = answer.text if answer.ok else f"Not answered: {answer.error.message if answer.error else answer.status}"
         memory["waiting"] = None
         if asked in memory["ahead"]:
@@ -150,9 +150,9 @@ class Analyst(Kind[AnalystConfig]):
         memory["found"] += answer.ok
         memory["document"] += f"\n## {' '.join(asked.split())}\n\n{text.strip()}\n{_table_of(answer)}"
         output |= {"answer": text, "ok": answer.ok}
-        return Step(state=memory, output=output, next=NOW, events=(("analyst.finding", output),), **cost)
+        return StepResult(state=memory, output=output, next=NOW, events=(("analyst.finding", output),), **cost)
 
-    def _propose(self, ctx: Context, memory: dict[str, Any]) -> Step:
+    def _propose(self, ctx: StepContext, memory: dict[str, Any]) -> StepResult:
         heard = "".join(f"You were told: {text}\n" for text in memory["heard"])
         document = memory["document"][-REMEMBERED:]
         prompt = PROPOSE.format(goal=memory["goal"], heard=heard, document=document, enough=ENOUGH)
@@ -168,9 +168,9 @@ class Analyst(Kind[AnalystConfig]):
         usage = answer.run.usage
         output = {"run_id": answer.run_id} | ({"done": True} if memory["enough"] else {"next": line})
         tokens, cost = usage.tokens_in + usage.tokens_out, usage.cost_usd
-        return Step(state=memory, output=output, next=NOW, tokens=tokens, cost_usd=cost)
+        return StepResult(state=memory, output=output, next=NOW, tokens=tokens, cost_usd=cost)
 
-    def _steering(self, ctx: Context, memory: dict[str, Any]) -> tuple[question.Steer, list[str]]:
+    def _steering(self, ctx: StepContext, memory: dict[str, Any]) -> tuple[question.Steer, list[str]]:
         """A way for what is said during a run to reach its model; and the list of what was said."""
         said: list[str] = []
 

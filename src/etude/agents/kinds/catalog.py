@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from etude.agents.base import Context, Item, Kind, Next, Step
+from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.schedule import Schedule
 from etude.runtime.control import Control
 
 if TYPE_CHECKING:
-    from etude.catalog.change import Change
-    from etude.catalog.workflow import Cataloged
+    from etude.catalog.drift.change import Change
+    from etude.catalog.workflow import CatalogResult
 
 SHOWN = 20
 """So many changes are told one by one."""
@@ -27,12 +27,12 @@ class CatalogConfig(Schedule):
     """Who improves the script where something failed or changed."""
 
 
-class Catalog(Kind[CatalogConfig]):
+class CatalogAgent(Kind[CatalogConfig]):
     """Makes the catalog anew each time; a message or guidance has it made at once."""
 
     Config = CatalogConfig
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Make it once."""
         config, control = self.config, Control()
         with ctx.cancel.stopping(control.cancel):
@@ -43,11 +43,11 @@ class Catalog(Kind[CatalogConfig]):
             "url": made.url,
             "tables": len(made.profile.tables),
             "changes": len(changes),
-            "failed": sorted(made.metrics.shelved.failed),
+            "failed": sorted(made.metrics.stored.failed),
         }
         told = {"source": config.source, "run_id": made.run_id, "changes": changes[:SHOWN], "count": len(changes)}
-        return Step(
-            state={"made": state.get("made", 0) + 1, "last": output, "told": made.metrics.shelved.name},
+        return StepResult(
+            state={"made": state.get("made", 0) + 1, "last": output, "told": made.metrics.stored.name},
             output=output,
             next=Next(after=config.wait()),
             events=(("catalog.changed", told),) if changes else (),
@@ -56,21 +56,21 @@ class Catalog(Kind[CatalogConfig]):
         )
 
 
-def find_untold(app: Any, source: str, made: Cataloged, told: str | None) -> Sequence[Change]:
+def find_untold(app: Any, source: str, made: CatalogResult, told: str | None) -> Sequence[Change]:
     """What changed since the catalog that was told of last.
 
     Others may lie between: one whose step was killed before it could tell, or one that somebody else had made.
     """
-    from etude.catalog.history import find_changes
     from etude.catalog.model import from_json
-    from etude.catalog.profiles import open_root, place_of
-    from etude.catalog.shelf import Shelf
+    from etude.catalog.storage.catalog_store import CatalogStore
+    from etude.catalog.storage.history import find_changes
+    from etude.catalog.storage.profiles import open_root, place_of
 
-    shelved = made.metrics.shelved
-    if told not in shelved.history[1:]:
+    stored = made.metrics.stored
+    if told not in stored.history[1:]:
         return made.changes
     objects, root = open_root(app)
-    shelf = Shelf(objects, place_of(app, app.source(source)), root)
-    earlier = shelved.history[shelved.history.index(told) + 1 :]
-    before = shelved.model_copy(update={"name": told, "history": earlier})
-    return find_changes(made.profile, [from_json(data) for data in shelf.history(before)][::-1])
+    catalog_store = CatalogStore(objects, place_of(app, app.source(source)), root)
+    earlier = stored.history[stored.history.index(told) + 1 :]
+    before = stored.model_copy(update={"name": told, "history": earlier})
+    return find_changes(made.profile, [from_json(data) for data in catalog_store.history(before)][::-1])

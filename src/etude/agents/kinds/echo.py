@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from etude.agents.base import Context, Item, Kind, Next, Step
+from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.entities import Entity
 
 
@@ -17,12 +17,12 @@ class EchoConfig(Entity):
     interval_s: float = Field(default=60.0, gt=0)
 
 
-class Echo(Kind[EchoConfig]):
+class EchoAgent(Kind[EchoConfig]):
     """Says something about its subject every interval; guidance or a message `{"subject": ...}` changes it."""
 
     Config = EchoConfig
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Say it once more."""
         subject = state.get("subject", self.config.subject)
         for item in inbox:
@@ -31,7 +31,7 @@ class Echo(Kind[EchoConfig]):
             elif isinstance(item.body, str):
                 subject = item.body
         count = state.get("count", 0) + 1
-        return Step(
+        return StepResult(
             state={"subject": subject, "count": count},
             output=f"{count}. {subject}: worth another look.",
             next=Next(after=self.config.interval_s),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from etude.agents.address import connect
-from etude.agents.base import NOW, Context, Item, Next, Step
+from etude.agents.base import NOW, InboxItem, Next, StepContext, StepResult
 from etude.agents.delivery import AT_ONCE, Delivery, DeliveryConfig
 from etude.errors import Invalid, Unavailable
 from etude.settings import read_reference
@@ -53,13 +53,13 @@ class RedisConfig(DeliveryConfig):
         return self
 
 
-class Redis(Delivery[RedisConfig]):
+class RedisAgent(Delivery[RedisConfig]):
     """Adds each event to a stream, at least once, and tells those of another stream, each once."""
 
     Config = RedisConfig
     _client: Any = None
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Deliver what is new here, and take in what is new there."""
         try:
             step = super().step(ctx, state, inbox)
@@ -68,7 +68,7 @@ class Redis(Delivery[RedisConfig]):
             if self._client is not None:
                 self._client.close()
 
-    def deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: StepContext, event: HubEvent) -> None:
         """Add an event to the stream; its id tells those who read one twice."""
         if event.agent == ctx.agent_id:
             return  # it came from there
@@ -76,20 +76,20 @@ class Redis(Delivery[RedisConfig]):
         fields["created_at"] = event.created_at.isoformat()
         self._ask(ctx, "xadd", self.config.stream, fields, maxlen=self.config.max_length, approximate=True)
 
-    def _take_in(self, ctx: Context, step: Step) -> Step:
+    def _take_in(self, ctx: StepContext, step: StepResult) -> StepResult:
         memory = dict(step.state or {})
         try:
             found = self._ask(ctx, "xread", {self.config.listen_to: memory.get("read", "0-0")}, count=AT_ONCE)
         except Unavailable as problem:
             memory["failures"] += 1
             later = Next(after=max(backoff(memory["failures"]), self.config.interval_s))
-            return Step(state=memory, output=step.output | {"error": problem.message}, next=later)
+            return StepResult(state=memory, output=step.output | {"error": problem.message}, next=later)
         entries = [entry for _, read in found or () for entry in read]
         events = [event for _, fields in entries if (event := _read_event(fields)) is not None]
         if entries:
             memory["read"] = entries[-1][0]
         memory["failures"] = 0
-        return Step(
+        return StepResult(
             # Kept together with what is told: nothing is told twice.
             state=memory,
             output=step.output | {"told": len(events), "refused": len(entries) - len(events)},
@@ -97,7 +97,7 @@ class Redis(Delivery[RedisConfig]):
             next=NOW if step.next == NOW or len(entries) == AT_ONCE else Next(after=self.config.interval_s),
         )
 
-    def _ask(self, ctx: Context, verb: str, *arguments: Any, **keywords: Any) -> Any:
+    def _ask(self, ctx: StepContext, verb: str, *arguments: Any, **keywords: Any) -> Any:
         try:
             from redis.exceptions import RedisError
         except ImportError:
@@ -109,7 +109,7 @@ class Redis(Delivery[RedisConfig]):
         except (RedisError, OSError) as error:
             raise Unavailable(f"The Redis did not answer: {type(error).__name__}.") from None
 
-    def _open(self, ctx: Context) -> Any:
+    def _open(self, ctx: StepContext) -> Any:
         import redis
 
         url, allow = read_reference(self.config.url, "The agent"), ctx.app.settings.agents.reach

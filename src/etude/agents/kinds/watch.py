@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from etude.agents.base import Context, Item, Kind, Next, Step
+from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.question import ask_aside, require
 from etude.agents.schedule import Schedule
 from etude.entities import Limits
@@ -40,25 +40,25 @@ class WatchConfig(Schedule):
         return self
 
 
-class Watch(Kind[WatchConfig]):
+class WatchAgent(Kind[WatchConfig]):
     """Remembers the answer it told last; a step towards a change counts, however small the steps are."""
 
     Config = WatchConfig
 
-    def step(self, ctx: Context, state: dict[str, Any], inbox: list[Item]) -> Step:
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Look once."""
         answer = self._ask(ctx)
         told = state.get("told")
         changed = told is not None and self._differs(told, answer)
         output = {"answer": answer, "changed": changed} | ({"was": told} if changed else {})
-        return Step(
+        return StepResult(
             state={"told": answer if told is None or changed else told, "looks": state.get("looks", 0) + 1},
             output=output,
             next=Next(after=self.config.wait()),
             events=(("watch.changed", {"was": told, "now": answer}),) if changed else (),
         )
 
-    def _ask(self, ctx: Context) -> Any:
+    def _ask(self, ctx: StepContext) -> Any:
         limits = ctx.app.settings.limits.model_copy(update={"rows": MOST_ROWS})
         how: dict[str, Any] = {"limits": Limits(**limits.model_dump()), "on_progress": lambda _: ctx.check()}
         result: Result | None

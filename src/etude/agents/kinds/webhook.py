@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, field_validator
 
 from etude.agents.address import connect
-from etude.agents.base import Context
+from etude.agents.base import StepContext
 from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.cancellation import Cancellation
 from etude.errors import Unavailable
@@ -46,12 +46,12 @@ class WebhookConfig(DeliveryConfig):
         return url
 
 
-class Webhook(Delivery[WebhookConfig]):
+class WebhookAgent(Delivery[WebhookConfig]):
     """Posts each event to a URL."""
 
     Config = WebhookConfig
 
-    def deliver(self, ctx: Context, event: HubEvent) -> None:
+    def deliver(self, ctx: StepContext, event: HubEvent) -> None:
         """Post an event, signed; whoever answers with anything but success has not taken it."""
         body = event.model_dump_json(exclude={"tenant"}).encode()
         headers = {

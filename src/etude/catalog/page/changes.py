@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from etude.catalog.change import Change
-from etude.catalog.page.context import Context
+from etude.catalog.drift.change import Change
+from etude.catalog.page.context import PageContext
 from etude.catalog.page.markup import Markup, fill, join, sentence
 
 SHOWN_CHANGES = 12
 
 
-def render_changes(context: Context, title: str, line_of: Callable[[Change], Markup] = lambda _: Markup("")) -> Markup:
+def render_changes(
+    context: PageContext, title: str, line_of: Callable[[Change], Markup] = lambda _: Markup("")
+) -> Markup:
     """The list of changes, ranked, each with a line over the runs; the first dozen open, the rest to unfold."""
     if not context.changes:
         if not context.history:
@@ -41,7 +43,7 @@ def render_changes(context: Context, title: str, line_of: Callable[[Change], Mar
 SIGNS = {"high": "▲", "medium": "◆", "low": "○"}
 
 
-def render_change(context: Context, change: Change, line: Markup | None = None) -> Markup:
+def render_change(context: PageContext, change: Change, line: Markup | None = None) -> Markup:
     """One change: what, where, how much it matters."""
     target = context.target(change.table, change.column)
     place_of = f"{change.table}.{change.column}" if change.column else change.table

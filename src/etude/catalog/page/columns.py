@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from etude.catalog.change import Change
+from etude.catalog.drift.change import Change
 from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
 from etude.catalog.page import svg
-from etude.catalog.page.context import Context
+from etude.catalog.page.context import PageContext
 from etude.catalog.page.marks import METHODS, bound, provenance_mark, show_value
 from etude.catalog.page.markup import Markup, escape, fill, join, percent, sentence, short, show
 
 
-def render_columns(context: Context, table: TableProfile) -> Markup:
+def render_columns(context: PageContext, table: TableProfile) -> Markup:
     """The columns of a table."""
     if not table.columns:
         return Markup("")

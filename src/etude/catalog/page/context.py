@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etude.catalog.change import Change
+from etude.catalog.drift.change import Change
 from etude.catalog.model import ForeignKeyEvidence, SourceProfile, TableProfile
 from etude.catalog.page.markup import Markup, anchors, escape, fill
 
 
 @dataclass(frozen=True)
-class Context:
+class PageContext:
     """What the parts of a page need to know of the whole."""
 
     profile: SourceProfile
@@ -51,7 +51,7 @@ class Context:
 
 def make_context(
     profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile], page: str = ""
-) -> Context:
+) -> PageContext:
     """The context of a page."""
     referring: dict[str, list[tuple[str, ForeignKeyEvidence]]] = defaultdict(list)
     for table in profile.tables:
@@ -65,10 +65,10 @@ def make_context(
     earlier = [p for p in history if p is not profile and (p.made_at is None or p.made_at != profile.made_at)]
     fragments = anchors((t.name for t in profile.tables), "t.")
     past = [{t.name: t for t in p.tables} for p in earlier]
-    return Context(profile, changes, earlier, fragments, referring, by_table, tables, page, past)
+    return PageContext(profile, changes, earlier, fragments, referring, by_table, tables, page, past)
 
 
-def table_link(context: Context, name: str) -> Markup:
+def table_link(context: PageContext, name: str) -> Markup:
     """The name of a table, as a link if it is there."""
     target = context.target(name)
     return fill('<a href="{page}#{t}">{name}</a>', page=context.page, t=target, name=name) if target else escape(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from etude.catalog.model import ColumnProfile, TableProfile
-from etude.catalog.page.context import Context
+from etude.catalog.page.context import PageContext
 from etude.catalog.page.marks import purpose
 from etude.catalog.page.markup import Markup, clean, script_json
 from etude.catalog.page.packing import pack
@@ -24,7 +24,7 @@ def _searched(table: TableProfile, column: ColumnProfile) -> list[str]:
     return [v for v in dict.fromkeys(known) if v]
 
 
-def make_index(context: Context, packed: bool) -> Markup:
+def make_index(context: PageContext, packed: bool) -> Markup:
     """What the search knows: of each table its name, purpose and columns; of each column its name, type and values."""
     tables = []
     for table in context.profile.tables:

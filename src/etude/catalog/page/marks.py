@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.catalog.axis import epoch, place
+from etude.catalog.measure.axis import epoch, place
 from etude.catalog.model import Freshness, Provenance, Scalar, SourceProfile, TableProfile
 from etude.catalog.page import svg
-from etude.catalog.page.context import Context
+from etude.catalog.page.context import PageContext
 from etude.catalog.page.markup import Markup, escape, fill, join, percent, show, span
 
 
@@ -80,7 +80,7 @@ def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
     )
 
 
-def rows_line(context: Context, table: TableProfile) -> Markup:
+def rows_line(context: PageContext, table: TableProfile) -> Markup:
     """The rows of a table over the runs."""
     counts = [t.rows if t else None for t in context.series(table.name)]
     return svg.sparkline(counts, f"rows of {table.name} over {len(counts)} runs")

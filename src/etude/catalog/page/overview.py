@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from etude.catalog.model import TableProfile
 from etude.catalog.page.changes import SIGNS
-from etude.catalog.page.context import Context
+from etude.catalog.page.context import PageContext
 from etude.catalog.page.marks import freshness_badge, purpose, rows_line
 from etude.catalog.page.markup import Markup, fill, join, short, size
 
 
-def render_overview(context: Context) -> Markup:
+def render_overview(context: PageContext) -> Markup:
     """The list of all tables."""
     if not context.profile.tables:
         return Markup('<section id="tables"><h2>Tables</h2><p class="calm">There are none.</p></section>')
@@ -33,11 +33,11 @@ def render_overview(context: Context) -> Markup:
     )
 
 
-def _sized(context: Context) -> bool:
+def _sized(context: PageContext) -> bool:
     return any(t.bytes is not None for t in context.profile.tables[:100])
 
 
-def _overview_row(context: Context, table: TableProfile, history: bool) -> Markup:
+def _overview_row(context: PageContext, table: TableProfile, history: bool) -> Markup:
     cells = [
         _number_cell(table.rows, short(table.rows) if table.rows is not None else "failed"),
         _number_cell(len(table.columns), str(len(table.columns))),

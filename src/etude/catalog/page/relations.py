@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
 from etude.catalog.page import svg
-from etude.catalog.page.context import Context, table_link
+from etude.catalog.page.context import PageContext, table_link
 from etude.catalog.page.marks import codes, provenance_mark
 from etude.catalog.page.markup import Markup, fill, join, percent, sentence
 
 
-def render_relations(context: Context, table: TableProfile) -> Markup:
+def render_relations(context: PageContext, table: TableProfile) -> Markup:
     """Keys of a table, what it refers to and what refers to it, and a diagram of these."""
     referring = context.referring.get(table.name.lower(), [])
     if not (table.keys or table.foreign_keys or referring):
@@ -57,7 +57,7 @@ def _key_row(key: KeyEvidence) -> Markup:
     )
 
 
-def _reference_row(context: Context, owner: str, key: ForeignKeyEvidence, came_from: bool = False) -> Markup:
+def _reference_row(context: PageContext, owner: str, key: ForeignKeyEvidence, came_from: bool = False) -> Markup:
     why = []
     if key.containment is not None:
         missing = f" ({key.missing:,} without a partner)" if key.missing else ""

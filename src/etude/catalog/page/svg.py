@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from etude.catalog.axis import place
+from etude.catalog.measure.axis import place
 from etude.catalog.model import ColumnProfile
 from etude.catalog.page.markup import Markup, fill, join
 

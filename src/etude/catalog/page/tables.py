@@ -5,14 +5,14 @@ from __future__ import annotations
 from etude.catalog.model import TableProfile
 from etude.catalog.page.changes import render_change
 from etude.catalog.page.columns import render_columns
-from etude.catalog.page.context import Context, table_link
+from etude.catalog.page.context import PageContext, table_link
 from etude.catalog.page.marks import codes, freshness_badge, provenance_mark, purpose, rows_line, show_value
 from etude.catalog.page.markup import Markup, fill, join, sentence, size
 from etude.catalog.page.relations import render_dependencies, render_relations
-from etude.catalog.starters import starter_queries
+from etude.catalog.page.starters import starter_queries
 
 
-def render_table(context: Context, table: TableProfile) -> Markup:
+def render_table(context: PageContext, table: TableProfile) -> Markup:
     """All that the page says of a table, below its name."""
     told = context.by_table.get(table.name, [])
     parts = [
@@ -30,7 +30,7 @@ def render_table(context: Context, table: TableProfile) -> Markup:
     return join(parts)
 
 
-def _table_facts(context: Context, table: TableProfile) -> Markup:
+def _table_facts(context: PageContext, table: TableProfile) -> Markup:
     facts: list[object] = []
     if table.rows is not None:
         facts.append(
@@ -56,7 +56,7 @@ def _table_facts(context: Context, table: TableProfile) -> Markup:
     )
 
 
-def _shape(context: Context, table: TableProfile) -> Markup:
+def _shape(context: PageContext, table: TableProfile) -> Markup:
     """What a row is and what it hangs together with, in a sentence."""
     said = []
     key = table.primary_key
@@ -95,7 +95,7 @@ def _samples(table: TableProfile) -> Markup:
     )
 
 
-def _queries(context: Context, table: TableProfile) -> Markup:
+def _queries(context: PageContext, table: TableProfile) -> Markup:
     if table.plan == "failed":
         return Markup("")
     blocks = join(

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from etude.runtime.gate.evidence import Column, Table, singular
+from etude.runtime.gate.evidence import EvidenceColumn, EvidenceTable, singular
 from etude.runtime.gate.mentions import TIME_UNITS, Mention, Period
 from etude.runtime.gate.stated import direction_of, intervals_of, is_whole, noun_words, speaks_of
 from etude.runtime.gate.surroundings import (
@@ -503,7 +503,7 @@ def _in_units(ground: Ground, mention: Mention, operand: Operand, candidate: _Ca
         yield _Candidate(candidate.value * column.factor, candidate.because, candidate.signed)
 
 
-def _spans(mention: Mention, table: Table) -> Iterator[_Candidate]:
+def _spans(mention: Mention, table: EvidenceTable) -> Iterator[_Candidate]:
     for column in table.columns:
         days = [value for value in column.values if isinstance(value, date)]
         if len(days) > 1:
@@ -577,7 +577,7 @@ def _in_named_row_only(ground: Ground, mention: Mention, t: int) -> bool:
     return ground.text[line_start : mention.start].lstrip().startswith("|")
 
 
-def _bounds(ground: Ground, index: int, column: Column) -> Iterator[tuple[float, int]]:
+def _bounds(ground: Ground, index: int, column: EvidenceColumn) -> Iterator[tuple[float, int]]:
     """What a sentence compares with: a number after `above` or `below`, or the average."""
     text = ground.sentence_text(index)
     signs = [sign for pattern, sign in ((_ABOVE, 1), (_BELOW, -1)) if pattern.search(text)]

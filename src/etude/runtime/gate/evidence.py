@@ -49,7 +49,7 @@ EXACT = Context(prec=6000)
 
 
 @dataclass
-class Column:
+class EvidenceColumn:
     """One column: its values, its numbers by row, and what its name says about them.
 
     `exact` are the values that `numbers` came from, and `huge` those too large to compute with as floats.
@@ -128,11 +128,11 @@ class Column:
 
 
 @dataclass
-class Table:
+class EvidenceTable:
     """A result prepared for looking things up."""
 
     name: str
-    columns: list[Column]
+    columns: list[EvidenceColumn]
     rows: int
     row_count: int
     printed: bool = False
@@ -143,7 +143,7 @@ class Table:
         return self.rows == self.row_count
 
     @cached_property
-    def measures(self) -> list[Column]:
+    def measures(self) -> list[EvidenceColumn]:
         """The columns that measure something."""
         return [column for column in self.columns if column.is_measure]
 
@@ -176,7 +176,7 @@ class Table:
         return f"row {row + 1}"
 
 
-def tables_of(evidence: Evidence) -> Iterator[Table]:
+def tables_of(evidence: Evidence) -> Iterator[EvidenceTable]:
     """The result as tables: one of rows, and one or more of what was printed."""
     if evidence.columns:
         rows = evidence.rows[:_MAX_ROWS]
@@ -184,12 +184,12 @@ def tables_of(evidence: Evidence) -> Iterator[Table]:
             _column(name, [row[i] if i < len(row) else None for row in rows]) for i, name in enumerate(evidence.columns)
         ]
         count = len(evidence.rows) if evidence.row_count is None else evidence.row_count
-        yield Table(evidence.name, columns, len(rows), count)
+        yield EvidenceTable(evidence.name, columns, len(rows), count)
     if evidence.text:
         yield from _printed_tables(evidence)
 
 
-def _printed_tables(evidence: Evidence) -> Iterator[Table]:
+def _printed_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
     """Printed lines as rows, those with equally many numbers together: so that printed tables compare by column."""
     groups: dict[int, list[tuple[object, ...]]] = {}
     for line in evidence.text[:200_000].splitlines()[:_MAX_ROWS]:
@@ -200,14 +200,14 @@ def _printed_tables(evidence: Evidence) -> Iterator[Table]:
     for width, rows in groups.items():
         names = ("label", "line", *(f"value {i + 1}" if width > 1 else "value" for i in range(width)))
         columns = [_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
-        yield Table(evidence.name, columns, len(rows), len(rows), printed=True)
+        yield EvidenceTable(evidence.name, columns, len(rows), len(rows), printed=True)
 
 
 _PRINTED_NUMBER = r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?(?![\w])"
 
 
-def _column(name: str, values: list[object]) -> Column:
-    column = Column(name, values, name_words(name))
+def _column(name: str, values: list[object]) -> EvidenceColumn:
+    column = EvidenceColumn(name, values, name_words(name))
     for i, value in enumerate(values):
         number = _as_number(value)
         if number is not None and abs(number) > HUGE:
@@ -255,7 +255,7 @@ def singular(word: str) -> str:
 _LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)
 
 
-def _period_of(value: object, column: Column) -> Period | None:
+def _period_of(value: object, column: EvidenceColumn) -> Period | None:
     if isinstance(value, date):  # A datetime is one too.
         return Period(value.year, None, None, value.month, value.day)
     if isinstance(value, int) and not isinstance(value, bool) and "year" in column.words and 1500 <= value <= 2500:

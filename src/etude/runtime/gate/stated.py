@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from datetime import datetime, time
 from decimal import Decimal
 
-from etude.runtime.gate.evidence import COUNT_WORDS, EXACT, FALLING_WORDS, RATIO_WORDS, Table, name_words, singular
+from etude.runtime.gate.evidence import (
+    COUNT_WORDS,
+    EXACT,
+    FALLING_WORDS,
+    RATIO_WORDS,
+    EvidenceTable,
+    name_words,
+    singular,
+)
 from etude.runtime.gate.mentions import TIME_UNITS, Mention, Period, Reading
 from etude.runtime.gate.surroundings import (
     BY_HABIT,
@@ -22,9 +30,9 @@ from etude.runtime.gate.surroundings import (
     UP_AFTER,
     UP_BEFORE,
     WORD,
-    Entry,
     Ground,
     Operand,
+    ResultValue,
     focuses_of,
     half_of,
     quarter_of,
@@ -128,7 +136,7 @@ _IN_A_YEAR = re.compile(r"\b(?:in|since|during|until|year|on)\s+$", re.I)
 _LARGE = 20
 
 
-def _is_meant(ground: Ground, mention: Mention, entry: Entry) -> bool:
+def _is_meant(ground: Ground, mention: Mention, entry: ResultValue) -> bool:
     """Whether a cell can be the one meant: where a large result holds about every number, the row must fit too."""
     table = ground.tables[entry.table]
     if entry.row < 0 or table.rows <= _LARGE or table.printed:
@@ -175,7 +183,7 @@ def _plain(mention: Mention, value: int) -> Mention:
     return Mention(mention.start, mention.end, mention.text, "number", (Reading(Decimal(value), Decimal(1)),))
 
 
-def _stated_entries(ground: Ground, mention: Mention) -> Iterator[Entry]:
+def _stated_entries(ground: Ground, mention: Mention) -> Iterator[ResultValue]:
     """The values of results that a number may state, at its precision and in its unit."""
     if mention.kind == "time":
         return
@@ -239,7 +247,7 @@ def _factors(ground: Ground, mention: Mention) -> list[tuple[float, str]]:
 _COMPARING = re.compile(r"\s+(?:as|more|the|that|what|its|those|\w+er)\b|\s+[A-Z]", re.A)
 
 
-def _has_unit(ground: Ground, mention: Mention, entry: Entry, wanted: str) -> bool:
+def _has_unit(ground: Ground, mention: Mention, entry: ResultValue, wanted: str) -> bool:
     if entry.what == "columns" and not {"column", "field", "variable"} & set(noun_words(ground, mention)):
         return False
     if entry.column < 0:
@@ -288,7 +296,7 @@ def is_whole(mention: Mention) -> bool:
     return any(r.step == 1 or r.step > 1 for r in mention.readings)
 
 
-def _within(entry: Entry, bounds: tuple[Decimal, Decimal], factor: float) -> bool:
+def _within(entry: ResultValue, bounds: tuple[Decimal, Decimal], factor: float) -> bool:
     low, high = bounds
     if entry.exact is None or factor not in (1, 0.01):
         slack = 1e-9 * max(abs(entry.value), 1e-300)
@@ -326,7 +334,7 @@ def noun_words(ground: Ground, mention: Mention) -> list[str]:
     return [singular(word.lower()) for word in [*own, *WORD.findall(phrase)[:4]]]
 
 
-def _counts(ground: Ground, mention: Mention, entry: Entry, counted: set[tuple[int, int]]) -> bool:
+def _counts(ground: Ground, mention: Mention, entry: ResultValue, counted: set[tuple[int, int]]) -> bool:
     """Whether a value can be the number of what the noun names."""
     table = ground.tables[entry.table]
     if (entry.table, entry.column) in counted:
@@ -365,14 +373,14 @@ def direction_of(ground: Ground, mention: Mention) -> int:
     return -1 if any(down) and not (mention.hedge == "under" and not down[1]) else 1 if any(up) else 0
 
 
-def _direction_fits(ground: Ground, mention: Mention, entry: Entry, direction: int) -> bool:
+def _direction_fits(ground: Ground, mention: Mention, entry: ResultValue, direction: int) -> bool:
     """A fall of 5% is stated by -5 and not by 5, unless the column counts falls."""
     if direction >= 0 or mention.signed or mention.kind not in ("percent", "points") or entry.column < 0:
         return True
     return bool(ground.tables[entry.table].columns[entry.column].words & FALLING_WORDS)
 
 
-def _describe(tables: list[Table], entry: Entry) -> str:
+def _describe(tables: list[EvidenceTable], entry: ResultValue) -> str:
     table = tables[entry.table]
     if entry.what == "rows":
         return f"rows of {table.name}"

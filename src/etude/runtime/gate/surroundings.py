@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from typing import NamedTuple
 
-from etude.runtime.gate.evidence import HUGE, Column, Table, singular
+from etude.runtime.gate.evidence import HUGE, EvidenceColumn, EvidenceTable, singular
 from etude.runtime.gate.mentions import MONTHS, Mention, Period, find_numbers, month_number, word_set
 
 _SENTENCE_END = re.compile(
@@ -99,7 +99,7 @@ class Operand:
     rows: frozenset[int] = frozenset()
 
 
-class Entry(NamedTuple):
+class ResultValue(NamedTuple):
     """A value that stands in a result, or a plain fact about a column of it."""
 
     value: float
@@ -114,7 +114,7 @@ class Ground:
     """Everything that the numbers of one text are compared with."""
 
     def __init__(
-        self, text: str, mentions: Sequence[Mention], tables: list[Table], question: str, context: Sequence[str]
+        self, text: str, mentions: Sequence[Mention], tables: list[EvidenceTable], question: str, context: Sequence[str]
     ) -> None:
         self.text, self.mentions, self.tables, self.question = text, mentions, tables, question
         self.starts = [0, *(match.end() for match in _SENTENCE_END.finditer(text))]
@@ -149,7 +149,7 @@ class Ground:
             self.focuses[index] = _read_focus(self, index)
         return self.focuses[index]
 
-    def lookup(self, low: float, high: float) -> Iterator[Entry]:
+    def lookup(self, low: float, high: float) -> Iterator[ResultValue]:
         """The values of results between two bounds."""
         if max(abs(low), abs(high)) > HUGE:
             yield from (entry for entry in self.entries if math.isinf(entry.value))
@@ -163,7 +163,7 @@ GIVEN = "given: "
 
 
 def _given_numbers(
-    question: str, context: Sequence[str], tables: list[Table]
+    question: str, context: Sequence[str], tables: list[EvidenceTable]
 ) -> tuple[set[Decimal], set[Decimal], list[Period]]:
     """Numbers and dates that may be repeated: the user's, those of the queries, and those in names of columns."""
     plain: set[Decimal] = set()
@@ -186,7 +186,7 @@ def _given_numbers(
     return plain, percents, periods
 
 
-def _name_spans(text: str, tables: list[Table]) -> list[tuple[int, int, int, tuple[int, ...]]]:
+def _name_spans(text: str, tables: list[EvidenceTable]) -> list[tuple[int, int, int, tuple[int, ...]]]:
     """Where names stand in the text: start, end, table, rows. A name of a column has no rows."""
     lower = text.lower()
     found = []
@@ -213,32 +213,32 @@ def _name_spans(text: str, tables: list[Table]) -> list[tuple[int, int, int, tup
 _DIGITS = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
 
 
-def _entries(tables: list[Table]) -> Iterator[Entry]:
+def _entries(tables: list[EvidenceTable]) -> Iterator[ResultValue]:
     for t, table in enumerate(tables):
         if not table.printed:
-            yield Entry(table.row_count, t, -1, -1, "rows", table.row_count)
-            yield Entry(len(table.columns), t, -1, -1, "columns", len(table.columns))
+            yield ResultValue(table.row_count, t, -1, -1, "rows", table.row_count)
+            yield ResultValue(len(table.columns), t, -1, -1, "columns", len(table.columns))
         for c, column in enumerate(table.columns):
             for row, number in column.numbers.items():
-                yield Entry(number, t, c, row, "cell", column.exact[row])
+                yield ResultValue(number, t, c, row, "cell", column.exact[row])
                 if column.factor != 1:
-                    yield Entry(number * column.factor, t, c, row, "scaled")
+                    yield ResultValue(number * column.factor, t, c, row, "scaled")
             for row, value in column.huge.items():
-                yield Entry(math.inf, t, c, row, "cell", value)
+                yield ResultValue(math.inf, t, c, row, "cell", value)
             if table.complete and not table.printed:
                 yield from _column_facts(t, c, column)
             if not column.numbers and not table.printed:
                 yield from _numbers_in_texts(t, c, column)
 
 
-def _column_facts(t: int, c: int, column: Column) -> Iterator[Entry]:
+def _column_facts(t: int, c: int, column: EvidenceColumn) -> Iterator[ResultValue]:
     if not column.is_measure or column.whole:
         filled = [value for value in column.values if value is not None]
         distinct = len({value if isinstance(value, str | int | float | date) else str(value) for value in filled})
-        yield Entry(distinct, t, c, -1, "distinct", distinct)
+        yield ResultValue(distinct, t, c, -1, "distinct", distinct)
         if len(filled) < len(column.values):
-            yield Entry(len(filled), t, c, -1, "filled", len(filled))
-            yield Entry(len(column.values) - len(filled), t, c, -1, "missing", len(column.values) - len(filled))
+            yield ResultValue(len(filled), t, c, -1, "filled", len(filled))
+            yield ResultValue(len(column.values) - len(filled), t, c, -1, "missing", len(column.values) - len(filled))
     if column.is_measure and len(column.numbers) > 1 and math.isfinite(column.total):
         middle = column.descending
         half = len(middle) // 2
@@ -247,12 +247,12 @@ def _column_facts(t: int, c: int, column: Column) -> Iterator[Entry]:
         if column.adds_up:
             facts.append(("sum", column.total))
         for what, value in facts:
-            yield Entry(value, t, c, -1, what)
+            yield ResultValue(value, t, c, -1, what)
             if column.factor != 1:
-                yield Entry(value * column.factor, t, c, -1, what)
+                yield ResultValue(value * column.factor, t, c, -1, what)
 
 
-def _numbers_in_texts(t: int, c: int, column: Column) -> Iterator[Entry]:
+def _numbers_in_texts(t: int, c: int, column: EvidenceColumn) -> Iterator[ResultValue]:
     parts: dict[tuple[str, str], int] = {}
     for row, value in enumerate(column.values):
         if isinstance(value, date):
@@ -262,7 +262,7 @@ def _numbers_in_texts(t: int, c: int, column: Column) -> Iterator[Entry]:
             for digits in _DIGITS.findall(value):
                 parts.setdefault(("text", digits), row)
     for (what, digits), row in parts.items():
-        yield Entry(float(digits), t, c, row, what, Decimal(digits))
+        yield ResultValue(float(digits), t, c, row, what, Decimal(digits))
 
 
 def _read_focus(ground: Ground, index: int) -> Focus:

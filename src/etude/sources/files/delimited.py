@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from etude.errors import Invalid
 from etude.sources.files.column_types import refine
-from etude.sources.files.dialect import Dialect, Record, detect, records
+from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
 from etude.sources.files.parquet import differing, literal, name, read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, merge
 from etude.sources.files.text import CHUNK, Survey, open_text, survey
@@ -33,7 +33,7 @@ REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
-class Column(NamedTuple):
+class CsvColumn(NamedTuple):
     """A column of a file, with the type that all its values have."""
 
     name: str
@@ -41,14 +41,14 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class CsvPart:
     """One file, ready to be read: how DuckDB must read it, and what was found on the way."""
 
     source: str
     path: str
     """The file itself, or its regular copy."""
     options: str
-    columns: tuple[Column, ...]
+    columns: tuple[CsvColumn, ...]
     constants: tuple[tuple[str, str], ...]
     """Columns that stand in the path, as in `year=2024/`."""
     staged: str
@@ -56,7 +56,7 @@ class Part:
 
     def scan(self, types: dict[str, str]) -> str:
         """SQL that reads the file with these types in place of its own."""
-        columns = tuple(Column(c.name, types.get(c.name.lower(), c.type)) for c in self.columns)
+        columns = tuple(CsvColumn(c.name, types.get(c.name.lower(), c.type)) for c in self.columns)
         rows = read_parquet(self.staged)
         if columns != self.columns:
             rows = _read_csv(self.path, self.options, columns)
@@ -65,12 +65,12 @@ class Part:
         return f"SELECT {', '.join(kept + [f'{v} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
 
 
-def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[Part]:
+def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
     """Each file read once and staged, with its report."""
     return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
 
 
-def join(con: Any, parts: list[Part], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+def join(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; the number of rows, and the report."""
     report = merge([p.report for p in parts])
     joined = Path(parts[0].staged)
@@ -83,12 +83,12 @@ def join(con: Any, parts: list[Part], target: Path, scratch: Path) -> tuple[int,
     return count, replace(report, types=report.types + notes)
 
 
-def names_of(part: Part) -> list[str]:
+def names_of(part: CsvPart) -> list[str]:
     """The names of the part's columns."""
     return [c.name for c in part.columns if c.name]
 
 
-def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
+def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
     import duckdb
 
     found = survey(path)
@@ -109,7 +109,7 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> Part:
     return _repaired(con, path, found, dialect, scratch, index)
 
 
-def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -> Part | None:
+def _as_is(con: Any, path: str, found: Survey, dialect: CsvDialect, staged: Path) -> CsvPart | None:
     """The file read by DuckDB alone, or None where DuckDB would leave out or misread something."""
     line = _line_size(found.longest) if found.longest > CHUNK else ""
     sniffed = _sniff(con, path, line.lstrip(", "))
@@ -132,7 +132,7 @@ def _as_is(con: Any, path: str, found: Survey, dialect: Dialect, staged: Path) -
         blank_lines=_blank_lines(con, found, sniffed, staged) if found.blank and dialect.width > 1 else 0,
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
     )
-    return Part(path, path, options, sniffed.columns, _constants(path), str(staged), report)
+    return CsvPart(path, path, options, sniffed.columns, _constants(path), str(staged), report)
 
 
 class Sniffed(NamedTuple):
@@ -144,7 +144,7 @@ class Sniffed(NamedTuple):
     new_line: str
     skipped: bool
     header: bool
-    columns: tuple[Column, ...]
+    columns: tuple[CsvColumn, ...]
     formats: str
 
 
@@ -169,7 +169,7 @@ def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
         new_line=new_line,
         skipped=bool(skip or _given(comment)),
         header=header,
-        columns=tuple(Column(c["name"], STORED.get(c["type"], c["type"])) for c in columns),
+        columns=tuple(CsvColumn(c["name"], STORED.get(c["type"], c["type"])) for c in columns),
         formats=formats,
     )
 
@@ -178,7 +178,7 @@ def _given(value: str) -> str:
     return "" if value == "(empty)" else value
 
 
-def _agree(sniffed: Sniffed, dialect: Dialect, found: Survey) -> bool:
+def _agree(sniffed: Sniffed, dialect: CsvDialect, found: Survey) -> bool:
     """Whether DuckDB sees the same table as we do, with no line left out."""
     if sniffed.skipped or len(sniffed.columns) != dialect.width:
         return False
@@ -189,7 +189,7 @@ def _agree(sniffed: Sniffed, dialect: Dialect, found: Survey) -> bool:
     return sniffed.quote == dialect.quote and sniffed.escape in ("", dialect.escape)
 
 
-def _read_csv(path: str, options: str, columns: tuple[Column, ...]) -> str:
+def _read_csv(path: str, options: str, columns: tuple[CsvColumn, ...]) -> str:
     struct = ", ".join(f"{literal(c.name or UNNAMED)}: {literal(c.type)}" for c in columns)
     return (
         f"read_csv({literal(path)}, auto_detect=false, hive_partitioning=false, skip=0, comment='', {options}, "
@@ -217,23 +217,23 @@ def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int
     return max(0, found.lines - int(inside) - int(rows) - int(sniffed.header))
 
 
-def _huge_fields(con: Any, columns: tuple[Column, ...], staged: Path) -> int:
+def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
     texts = [c.name for c in columns if c.type == "VARCHAR"]
     counts = " + ".join(f"count(*) FILTER (length({name(t)}) > {HUGE_FIELD})" for t in texts) or "0"
     return int(con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()[0])
 
 
-def _repaired(con: Any, path: str, found: Survey, dialect: Dialect, scratch: Path, index: str) -> Part:
+def _repaired(con: Any, path: str, found: Survey, dialect: CsvDialect, scratch: Path, index: str) -> CsvPart:
     """The file made regular in a copy, which DuckDB then reads; every change is counted."""
     faults = RowFaults(os.path.basename(path) if index else "")
     copy = scratch / f"repaired{index}.csv"
     with open_text(path, found) as text:
         lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
         wrote = _rewrite(con, records(lines, dialect), dialect, copy, scratch, faults)
-    columns = tuple(Column(n, "VARCHAR") for n in wrote.names)
-    columns += (Column(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
+    columns = tuple(CsvColumn(n, "VARCHAR") for n in wrote.names)
+    columns += (CsvColumn(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
     options = f"{REGULAR}, header=false{_line_size(wrote.longest)}"
-    part = Part(
+    part = CsvPart(
         source=path,
         path=str(copy),
         options=options,
@@ -269,12 +269,12 @@ class Rewritten(NamedTuple):
 
 
 def _rewrite(
-    con: Any, found: Iterator[Record], dialect: Dialect, copy: Path, scratch: Path, faults: RowFaults
+    con: Any, found: Iterator[CsvRecord], dialect: CsvDialect, copy: Path, scratch: Path, faults: RowFaults
 ) -> Rewritten:
     """Write each record with as many fields as there are columns, and one more for what is too much."""
     width, blank = dialect.width, 0
 
-    def filled() -> Iterator[Record]:
+    def filled() -> Iterator[CsvRecord]:
         nonlocal blank
         for record in found:
             if record.blank and width > 1:
@@ -303,7 +303,7 @@ def _rewrite(
     return Rewritten(header, names, extra, longest, blank, huge)
 
 
-def _without_titles(head: list[Record], width: int, faults: RowFaults) -> list[Record]:
+def _without_titles(head: list[CsvRecord], width: int, faults: RowFaults) -> list[CsvRecord]:
     """Leave out lines of one cell above a table of several columns: a title is no row and no header."""
     if width < 2:
         return head
@@ -315,7 +315,7 @@ def _without_titles(head: list[Record], width: int, faults: RowFaults) -> list[R
     return head
 
 
-def _header(con: Any, head: list[Record], dialect: Dialect, scratch: Path) -> tuple[list[str], list[str]]:
+def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path) -> tuple[list[str], list[str]]:
     """The first row as written where it is a header (else empty), and the names of the columns."""
     probe, width = scratch / "probe.csv", dialect.width
     ignore = RowFaults()
@@ -345,7 +345,7 @@ def _free(wanted: str, names: list[str]) -> str:
     return free
 
 
-def _fit(record: Record, dialect: Dialect, faults: RowFaults) -> list[str]:
+def _fit(record: CsvRecord, dialect: CsvDialect, faults: RowFaults) -> list[str]:
     """The record as one field for each column and one for the extra ones."""
     fields, width = record.fields, dialect.width
     if record.stray_quote:
@@ -363,18 +363,18 @@ def _fit(record: Record, dialect: Dialect, faults: RowFaults) -> list[str]:
     return [*fields[:width], rest]
 
 
-def _typed(con: Any, part: Part) -> Part:
+def _typed(con: Any, part: CsvPart) -> CsvPart:
     """The part staged with the types that all its values have, or as text where DuckDB cannot tell."""
     import duckdb
 
     sniffed = _sniff(con, part.path, f"{part.options}, comment='', skip=0")
     candidates = [part]
     if sniffed and len(sniffed.columns) == len(part.columns):
-        columns = tuple(Column(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
+        columns = tuple(CsvColumn(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
         columns = (*columns[:-1], part.columns[-1])
         typed = replace(part, options=part.options + sniffed.formats, columns=columns)
         # A few numbers beyond 64 bits do not fit a decimal either.
-        fitting = tuple(Column(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
+        fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
         candidates = [typed, replace(typed, columns=fitting), part]
     for candidate in candidates:
         try:
@@ -392,7 +392,7 @@ def _typed(con: Any, part: Part) -> Part:
     ) from failed
 
 
-def _renames(header: list[str], columns: tuple[Column, ...]) -> tuple[Rename, ...]:
+def _renames(header: list[str], columns: tuple[CsvColumn, ...]) -> tuple[Rename, ...]:
     """Which columns got another name than their header cell, and why."""
     renames = []
     for at, (cell, column) in enumerate(zip(header, columns)):
@@ -426,7 +426,7 @@ def _constant(value: str) -> str:
     return value if re.fullmatch(r"0|-?[1-9]\d{0,17}", value) else literal(value)
 
 
-def _common_types(parts: list[Part]) -> dict[str, str]:
+def _common_types(parts: list[CsvPart]) -> dict[str, str]:
     """One type for each column over all files, by its name in lower case: the wider number, or text."""
     types: dict[str, str] = {}
     for column in (c for p in parts for c in p.columns if c.name):

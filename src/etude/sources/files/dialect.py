@@ -15,7 +15,7 @@ LONGEST_QUOTED = 64 << 20
 
 
 @dataclass(frozen=True)
-class Dialect:
+class CsvDialect:
     """Delimiter, quote and escape of a file, and the number of its columns."""
 
     delimiter: str
@@ -25,7 +25,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Record:
+class CsvRecord:
     """One row as written: where it starts, its fields, and whether a quote in it stands for itself."""
 
     line: int
@@ -35,20 +35,20 @@ class Record:
     size: int = 0
 
 
-def detect(sample: str, whole: bool) -> Dialect:
+def detect(sample: str, whole: bool) -> CsvDialect:
     """The dialect that makes the sample most regular; `whole` says that the sample is the whole file."""
-    best, best_score = Dialect(","), -1.0
+    best, best_score = CsvDialect(","), -1.0
     for dialect in _candidates(sample):
         found = list(islice(records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
         if not whole and len(found) > 1 and len(found) < SAMPLE_RECORDS:
             found.pop()
         score, width = _score(found)
         if score > best_score:
-            best, best_score = Dialect(dialect.delimiter, dialect.quote, dialect.escape, width), score
+            best, best_score = CsvDialect(dialect.delimiter, dialect.quote, dialect.escape, width), score
     return best
 
 
-def records(lines: Iterable[str], dialect: Dialect, cut: bool = False) -> Iterator[Record]:
+def records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
     """Every record of the file, faulty ones too; blank lines come as records marked so.
 
     `cut` says that the lines are only the start of a file: a quoted field open at their end is no fault.
@@ -57,7 +57,7 @@ def records(lines: Iterable[str], dialect: Dialect, cut: bool = False) -> Iterat
     while (line := source.next()) is not None:
         number, text = source.number, line.rstrip("\r\n")
         if dialect.quote not in text:
-            yield Record(number, text.split(dialect.delimiter), blank=not text.strip(" "), size=len(line))
+            yield CsvRecord(number, text.split(dialect.delimiter), blank=not text.strip(" "), size=len(line))
             continue
         record = _quoted(line, number, source, dialect)
         if cut and source.ended:
@@ -85,7 +85,7 @@ class _Lines:
         self.number -= len(lines)
 
 
-def _quoted(line: str, number: int, source: _Lines, dialect: Dialect) -> Record:
+def _quoted(line: str, number: int, source: _Lines, dialect: CsvDialect) -> CsvRecord:
     """A record that starts on a line with quotes; it may go on over more lines."""
     taken = [line]
     fields, rest = _split(line, dialect)
@@ -101,12 +101,12 @@ def _quoted(line: str, number: int, source: _Lines, dialect: Dialect) -> Record:
     alone, _ = _split(line, dialect, literal=True)
     if rest is not None or (len(taken) > 1 and len(fields) != dialect.width == len(alone) > 1):
         source.give_back(taken[1:])
-        return Record(number, alone, stray_quote=True, size=len(line))
+        return CsvRecord(number, alone, stray_quote=True, size=len(line))
     stray = len(taken) == 1 and _has_stray(line, dialect)
-    return Record(number, fields, stray_quote=stray, size=sum(map(len, taken)))
+    return CsvRecord(number, fields, stray_quote=stray, size=sum(map(len, taken)))
 
 
-def _to_closing(start: str, source: _Lines, taken: list[str], dialect: Dialect) -> tuple[str | None, str]:
+def _to_closing(start: str, source: _Lines, taken: list[str], dialect: CsvDialect) -> tuple[str | None, str]:
     """The field that `start` opens, taken to its closing quote, and what follows it; None where it has none."""
     pieces, length = [start], len(start)
     while length < LONGEST_QUOTED and (line := source.next()) is not None:
@@ -123,7 +123,7 @@ def _to_closing(start: str, source: _Lines, taken: list[str], dialect: Dialect) 
     return None, ""
 
 
-def _split(text: str, dialect: Dialect, literal: bool = False) -> tuple[list[str], str | None]:
+def _split(text: str, dialect: CsvDialect, literal: bool = False) -> tuple[list[str], str | None]:
     """The fields of a record, and the text from an unclosed quoted field on, if there is one.
 
     `literal` takes an unclosed quote as a character.
@@ -152,7 +152,7 @@ def _split(text: str, dialect: Dialect, literal: bool = False) -> tuple[list[str
         at = end + 1
 
 
-def _closing(text: str, at: int, dialect: Dialect) -> int:
+def _closing(text: str, at: int, dialect: CsvDialect) -> int:
     """Where the quoted field that starts before `at` ends; -1 where it does not."""
     quote, escape = dialect.quote, dialect.escape
     while (end := text.find(quote, at)) >= 0:
@@ -168,14 +168,14 @@ def _closing(text: str, at: int, dialect: Dialect) -> int:
     return -1
 
 
-def _unescape(text: str, dialect: Dialect) -> str:
+def _unescape(text: str, dialect: CsvDialect) -> str:
     quote, escape = dialect.quote, dialect.escape
     if escape == quote:
         return text.replace(quote * 2, quote)
     return text.replace(escape * 2, "\0").replace(escape + quote, quote).replace("\0", escape)
 
 
-def _has_stray(line: str, dialect: Dialect) -> bool:
+def _has_stray(line: str, dialect: CsvDialect) -> bool:
     """Whether some quote of the line is not one of a well quoted field."""
     quote, delimiter, at = dialect.quote, dialect.delimiter, 0
     body = line.rstrip("\r\n")
@@ -195,7 +195,7 @@ def _has_stray(line: str, dialect: Dialect) -> bool:
     return False
 
 
-def _candidates(sample: str) -> Iterator[Dialect]:
+def _candidates(sample: str) -> Iterator[CsvDialect]:
     """The dialects to try; of equally regular ones the first is taken."""
     quotes = [('"', '"')]
     if '\\"' in sample:
@@ -204,7 +204,7 @@ def _candidates(sample: str) -> Iterator[Dialect]:
         quotes.insert(0 if _wrapped_in_apostrophes(sample) else len(quotes), ("'", "'"))
     for quote, escape in quotes:
         for delimiter in DELIMITERS:
-            yield Dialect(delimiter, quote, escape)
+            yield CsvDialect(delimiter, quote, escape)
 
 
 def _wrapped_in_apostrophes(sample: str) -> bool:
@@ -219,7 +219,7 @@ def _wrapped_in_apostrophes(sample: str) -> bool:
     return False
 
 
-def _score(found: list[Record]) -> tuple[float, int]:
+def _score(found: list[CsvRecord]) -> tuple[float, int]:
     """How regular the records are, from 0 to 1, and how many columns they have."""
     rows = [r for r in found if not r.blank]
     if not rows:

@@ -54,7 +54,7 @@ class FileTable:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFiles:
     """The tables behind a path, and the names of what was left out because its kind is not known."""
 
     tables: tuple[FileTable, ...]
@@ -75,7 +75,7 @@ def discover(url: str) -> list[FileTable]:
     return list(scan(url).tables)
 
 
-def scan(url: str) -> Found:
+def scan(url: str) -> FoundFiles:
     """As `discover`, with the names of ignored files."""
     seen = sorted(_seen(os.path.expanduser(url)), key=lambda s: s.parts)
     known = [s for s in seen if s.format]
@@ -84,7 +84,7 @@ def scan(url: str) -> Found:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
     names = unique_names(name for name, _ in groups)
-    return Found(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored)
+    return FoundFiles(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored)
 
 
 def format_of(path: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 from etude.errors import Cancelled, Invalid, LimitExceeded, NotFound, SourceError
 from etude.sources.files import delimited, excel, parquet, records
-from etude.sources.files.discover import FileTable, Found, clean_name, discover, scan, stem_of, unique_names
+from etude.sources.files.discover import FileTable, clean_name, discover, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
 
-__all__ = ["FileTable", "Found", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
+__all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ SPACE = " \t\r\n"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Part(NamedTuple):
+class JsonPart(NamedTuple):
     """One file, or its copy that DuckDB can read."""
 
     source: str
@@ -47,7 +47,7 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
     return rows, merge([p.report for p in parts])
 
 
-def _plain(path: str, scratch: Path, index: int) -> Part:
+def _plain(path: str, scratch: Path, index: int) -> JsonPart:
     """The file as UTF-8 without NUL bytes, and known to hold records."""
     found = survey(path)
     with open_text(path, found) as text:
@@ -68,15 +68,15 @@ def _plain(path: str, scratch: Path, index: int) -> Part:
     report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
     cut_off = start[0] == "[" and end != "]"
     if found.plain:
-        return Part(path, path, found, report, cut_off)
+        return JsonPart(path, path, found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
             out.write(chunk.replace("\0", ""))
-    return Part(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report, cut_off)
+    return JsonPart(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report, cut_off)
 
 
-def _write(con: Any, parts: list[Part], target: Path, layout: str, columns: str = "") -> int:
+def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
     files = ", ".join(literal(p.path) for p in parts)
     largest = max(OBJECT_BYTES, *(2 * p.found.longest for p in parts))
     options = f"sample_size=-1, format='{layout}', maximum_object_size={min(largest, 1 << 31)}{columns}"
@@ -96,7 +96,7 @@ def _stored(column: str, kind: str) -> str:
     return f"CAST({name(column)} AS {STORED[kind]}) AS {name(column)}" if kind in STORED else name(column)
 
 
-def _write_repaired(con: Any, parts: list[Part], target: Path) -> int:
+def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:
     import duckdb
 
     try:
@@ -107,7 +107,7 @@ def _write_repaired(con: Any, parts: list[Part], target: Path) -> int:
         return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
 
 
-def _repaired(part: Part, scratch: Path, index: int, several: bool) -> Part:
+def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonPart:
     """The file as one record per line, without the lines that are no JSON."""
     faults = RowFaults(os.path.basename(part.source) if several else "")
     copy = scratch / f"repaired{index}.json"
@@ -126,10 +126,10 @@ def _repaired(part: Part, scratch: Path, index: int, several: bool) -> Part:
     if halves:
         notes.append(f"Half of a character pair shows as `?` in records: {halves:,}.")
     report = replace(part.report, bad_rows=faults.rows(), notes=(*part.report.notes, *notes))
-    return Part(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
+    return JsonPart(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
 
 
-def _records(part: Part, faults: RowFaults, duplicates: list[str]) -> Any:
+def _records(part: JsonPart, faults: RowFaults, duplicates: list[str]) -> Any:
     """Each sound record; a broken file that is not one record per line cannot be cut into records."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _records(part: Part, faults: RowFaults, duplicates: list[str]) -> Any:
                 faults.add("broken JSON", "skipped", number)
 
 
-def _one_per_line(part: Part, decoder: json.JSONDecoder) -> bool:
+def _one_per_line(part: JsonPart, decoder: json.JSONDecoder) -> bool:
     """Whether some line among the first is a record by itself."""
     with open_text(part.path, part.found) as text:
         for line, _ in zip(text, range(1000)):
@@ -165,7 +165,7 @@ def _one_per_line(part: Part, decoder: json.JSONDecoder) -> bool:
     return False
 
 
-def _whole(part: Part, decoder: json.JSONDecoder) -> list[Any]:
+def _whole(part: JsonPart, decoder: json.JSONDecoder) -> list[Any]:
     with open_text(part.path, part.found) as text:
         content = text.read()
     try:

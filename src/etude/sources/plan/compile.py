@@ -54,7 +54,7 @@ _ARITHMETIC: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp
 
 
 @dataclass(frozen=True)
-class Frame:
+class NameFrame:
     """What names mean at one place of a query."""
 
     dialect: str
@@ -69,7 +69,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Measure:
+class PlanMeasure:
     """An aggregate before it is SQL: its function, and its operand in terms of rows (None counts rows)."""
 
     fn: AggregateFn
@@ -90,7 +90,7 @@ def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) 
 def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
     """The query, and the columns it gives."""
     scope = open_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
-    query, frame = _read(scope), Frame(dialect, scope.find, catalog)
+    query, frame = _read(scope), NameFrame(dialect, scope.find, catalog)
     if plan.where is not None:
         query.where(_all(plan.where, frame), copy=False)
     if plan.group_by or plan.aggregate:
@@ -102,7 +102,7 @@ def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select,
     if plan.top:
         query = _keep_top(plan, plan.top, query, outputs, dialect)
         outputs = _passed_on(outputs, "_ranked")
-        frame = Frame(dialect, partial(_find_output, outputs), catalog, ties=_sortable(outputs))
+        frame = NameFrame(dialect, partial(_find_output, outputs), catalog, ties=_sortable(outputs))
     query.select(*(_aliased(output) for output in outputs), copy=False)
     return _sort_and_cut(plan, query, outputs, frame), outputs
 
@@ -119,7 +119,7 @@ def _read(scope: Scope) -> exp.Select:
 # --- the columns of the result
 
 
-def _outputs(items: Sequence[SelectItem], frame: Frame) -> list[Typed]:
+def _outputs(items: Sequence[SelectItem], frame: NameFrame) -> list[Typed]:
     values = []
     for item in items:
         value = _expression(item.expr if isinstance(item, Named) else item, frame)
@@ -175,7 +175,7 @@ def _find_output(outputs: Sequence[Typed], ref: str | ColumnRef) -> Typed:
 # --- expressions
 
 
-def _expression(expr: Expr, frame: Frame) -> Typed:
+def _expression(expr: Expr, frame: NameFrame) -> Typed:
     for known, value in frame.known:
         if known == expr and not isinstance(expr, str):
             return replace(value, ast=value.ast.copy())
@@ -211,7 +211,7 @@ def _derived(inner: Typed, ast: exp.Expr, kind: Kind, what: str) -> Typed:
     return Typed(ast, kind, f"the {what} of {inner.label}", inner.name and f"{inner.name}_{what}")
 
 
-def _arithmetic(expr: Arithmetic, frame: Frame) -> Typed:
+def _arithmetic(expr: Arithmetic, frame: NameFrame) -> Typed:
     values = [_expression(arg, frame) for arg in expr.args]
     for value in values:
         if value.kind not in ("number", "flag", "other"):
@@ -227,14 +227,14 @@ def _wrapped(ast: exp.Expr) -> exp.Expr:
     return exp.paren(ast, copy=False) if isinstance(ast, exp.Binary) else ast
 
 
-def _single(plan: QueryPlan, frame: Frame) -> Typed:
+def _single(plan: QueryPlan, frame: NameFrame) -> Typed:
     if plan.group_by or not plan.aggregate:
         raise Invalid("A plan that stands for one value has no groups.", hint='Give it "aggregate", no "group_by".')
     query, output = _one_column(plan, frame)
     return Typed(query.subquery(copy=False), output.kind, f"the {output.label}")
 
 
-def _one_column(plan: QueryPlan, frame: Frame) -> tuple[exp.Select, Typed]:
+def _one_column(plan: QueryPlan, frame: NameFrame) -> tuple[exp.Select, Typed]:
     query, outputs = _query(plan, frame.catalog, frame.dialect)
     if len(outputs) != 1:
         shown = ", ".join(f"`{output.name}`" for output in outputs)
@@ -242,7 +242,7 @@ def _one_column(plan: QueryPlan, frame: Frame) -> tuple[exp.Select, Typed]:
     return query, outputs[0]
 
 
-def _window(expr: Window, frame: Frame) -> Typed:
+def _window(expr: Window, frame: NameFrame) -> Typed:
     if not frame.windows:
         raise Invalid(f"`{expr.window}` depends on other rows.", hint='Use it in "select" only.')
     inner = replace(frame, windows=False)
@@ -258,7 +258,7 @@ def _window(expr: Window, frame: Frame) -> Typed:
     return Typed(ast, kind, f"the {expr.window}")
 
 
-def _case(expr: Case, frame: Frame) -> Typed:
+def _case(expr: Case, frame: NameFrame) -> Typed:
     branches = [(_condition(when.when, frame), _expression(when.then, frame)) for when in expr.case]
     values = [value for _, value in branches]
     case = exp.Case()
@@ -275,12 +275,12 @@ def _case(expr: Case, frame: Frame) -> Typed:
 # --- filters
 
 
-def _all(filters: Filter | Sequence[Filter], frame: Frame) -> exp.Expr:
+def _all(filters: Filter | Sequence[Filter], frame: NameFrame) -> exp.Expr:
     listed = filters if isinstance(filters, tuple) else (filters,)
     return exp.and_(*(_condition(item, frame) for item in listed), copy=False)
 
 
-def _condition(item: Filter, frame: Frame) -> exp.Expr:
+def _condition(item: Filter, frame: NameFrame) -> exp.Expr:
     match item:
         case And(filters=filters):
             return exp.and_(*(_condition(part, frame) for part in filters), copy=False)
@@ -307,7 +307,7 @@ def _condition(item: Filter, frame: Frame) -> exp.Expr:
     assert_never(item)
 
 
-def _member(item: Member, op: str, plan: QueryPlan, frame: Frame) -> exp.Expr:
+def _member(item: Member, op: str, plan: QueryPlan, frame: NameFrame) -> exp.Expr:
     left = _expression(item.column, frame)
     query, output = _one_column(plan, frame)
     sql.require_same(left, output)
@@ -323,7 +323,7 @@ def _negated(condition: exp.Expr, negate: bool) -> exp.Expr:
     return exp.not_(condition, copy=False) if negate else condition
 
 
-def _sides(column: Expr, operands: Sequence[Operand], frame: Frame) -> tuple[exp.Expr, list[exp.Expr]]:
+def _sides(column: Expr, operands: Sequence[Operand], frame: NameFrame) -> tuple[exp.Expr, list[exp.Expr]]:
     """Both sides of a comparison, in one form."""
     left = _expression(column, frame)
     values = [_operand(operand, frame) for operand in operands]
@@ -340,7 +340,7 @@ def _sides(column: Expr, operands: Sequence[Operand], frame: Frame) -> tuple[exp
     return sql.comparable(left, shared, frame.dialect), right
 
 
-def _operand(operand: Operand, frame: Frame) -> str | float | Typed:
+def _operand(operand: Operand, frame: NameFrame) -> str | float | Typed:
     """A constant, to be read as the other side needs it, or an expression."""
     if isinstance(operand, str | int | float):
         return operand
@@ -350,7 +350,7 @@ def _operand(operand: Operand, frame: Frame) -> str | float | Typed:
 # --- groups
 
 
-def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select, list[Typed], Frame]:
+def _group(plan: QueryPlan, query: exp.Select, rows: NameFrame) -> tuple[exp.Select, list[Typed], NameFrame]:
     row_keys = _outputs(plan.group_by, rows)
     for key in row_keys:
         if not key.ast.find(exp.Column):
@@ -363,7 +363,7 @@ def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select,
         return _lookup([*aggregates, *keys], ref) or _find_key(ref, rows, row_keys, keys, aggregates)
 
     exprs = [item.expr if isinstance(item, Named) else item for item in plan.group_by]
-    frame = Frame(rows.dialect, find, rows.catalog, tuple(zip(exprs, keys, strict=True)), tuple(keys))
+    frame = NameFrame(rows.dialect, find, rows.catalog, tuple(zip(exprs, keys, strict=True)), tuple(keys))
     if plan.having is not None:
         query.having(_all(plan.having, frame), copy=False)
     chosen = [item.expr if isinstance(item, Named) else item for item in plan.select]
@@ -373,7 +373,7 @@ def _group(plan: QueryPlan, query: exp.Select, rows: Frame) -> tuple[exp.Select,
 
 
 def _find_key(
-    ref: str | ColumnRef, rows: Frame, row_keys: list[Typed], keys: list[Typed], aggregates: list[Typed]
+    ref: str | ColumnRef, rows: NameFrame, row_keys: list[Typed], keys: list[Typed], aggregates: list[Typed]
 ) -> Typed:
     try:
         column = rows.find(ref)
@@ -388,7 +388,7 @@ def _find_key(
     raise Invalid(f"{column.label} is neither grouped nor aggregated.", hint='Add it to "group_by", or aggregate it.')
 
 
-def _measure(item: Aggregate, rows: Frame) -> Measure:
+def _measure(item: Aggregate, rows: NameFrame) -> PlanMeasure:
     of = None if item.of is None else _expression(item.of, rows)
     if of:
         _check_operand(item.fn, of)
@@ -399,7 +399,7 @@ def _measure(item: Aggregate, rows: Frame) -> Measure:
     words = [item.fn, "distinct" if item.distinct else "", of.name if of else ""]
     name = item.alias or "_".join(word for word in words if word)
     kind: Kind = of.kind if of and item.fn in ("min", "max") else "number"
-    return Measure(item.fn, operand, item.distinct, Typed(exp.Null(), kind, f"`{name}`", name))
+    return PlanMeasure(item.fn, operand, item.distinct, Typed(exp.Null(), kind, f"`{name}`", name))
 
 
 def _check_operand(fn: AggregateFn, of: Typed) -> None:
@@ -410,7 +410,7 @@ def _check_operand(fn: AggregateFn, of: Typed) -> None:
 
 
 def _settle(
-    query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
+    query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[Typed]]:
     """Keys and aggregates as SQL; for an engine that cannot do it otherwise, over rows prepared for it."""
     median = any(measure.fn == "median" for measure in measures) and not sql.has_median(dialect)
@@ -424,7 +424,7 @@ def _settle(
 
 
 def _prepare_rows(
-    query: exp.Select, keys: list[Typed], measures: list[Measure], dialect: str
+    query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[exp.Expr]]:
     """Rows with keys and operands as columns; with an operand of a median also its place and their count."""
     asts = []
@@ -506,7 +506,7 @@ def _free(name: str, outputs: list[Typed]) -> str:
     return name
 
 
-def _sort_and_cut(plan: QueryPlan, query: exp.Select, outputs: list[Typed], frame: Frame) -> exp.Select:
+def _sort_and_cut(plan: QueryPlan, query: exp.Select, outputs: list[Typed], frame: NameFrame) -> exp.Select:
     sorting = replace(frame, find=lambda ref: _lookup(outputs, ref) or frame.find(ref))
     items = [Order(by=item) if isinstance(item, str) else item for item in plan.order_by]
     keys = [(_expression(item.by, sorting), item) for item in items]
@@ -531,7 +531,7 @@ def _varies(value: Typed) -> bool:
     return value.ast.find(exp.Column, exp.AggFunc) is not None
 
 
-def _break_ties(query: exp.Select, keys: list[Typed], frame: Frame) -> None:
+def _break_ties(query: exp.Select, keys: list[Typed], frame: NameFrame) -> None:
     """Make the order total, or the rows that a limit keeps could change from run to run."""
     for tie in frame.ties:
         if _varies(tie) and all(tie.ast != key.ast for key in keys):

@@ -227,15 +227,15 @@ def _check_pair(left: Typed, right: Typed, name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Edge:
+class KeyEdge:
     """A foreign key seen from one of its ends: pairs of (own column, other table's column)."""
 
     to: str
     pairs: tuple[tuple[str, str], ...]
 
 
-Graph = dict[str, list[Edge]]
-Path = tuple[tuple[str, Edge], ...]
+Graph = dict[str, list[KeyEdge]]
+Path = tuple[tuple[str, KeyEdge], ...]
 """Hops, each with the name of the table it leaves from."""
 
 
@@ -248,7 +248,7 @@ def _graph(catalog: Catalog) -> Graph:
             if target is None or len(columns) != len(key.columns):
                 continue
             pairs = tuple(zip(key.columns, columns, strict=True))
-            ends = ((table.name, Edge(target.name, pairs)), (target.name, Edge(table.name, _turned(pairs))))
+            ends = ((table.name, KeyEdge(target.name, pairs)), (target.name, KeyEdge(table.name, _turned(pairs))))
             for start, edge in ends:
                 if edge not in graph[start]:
                     graph[start].append(edge)
@@ -314,7 +314,7 @@ def _join_along_keys(scope: Scope, joined: Joined) -> None:
     _add_hop(scope, start, edge, joined)
 
 
-def _add_hop(scope: Scope, start: str, edge: Edge, joined: Joined) -> None:
+def _add_hop(scope: Scope, start: str, edge: KeyEdge, joined: Joined) -> None:
     scope.add(joined)
     pairs = tuple(
         (

@@ -1,0 +1,205 @@
+"""The process that listens: connections bounded in number, size and time, and a shutdown that lets work end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from etude.api.server import create_app
+from etude.errors import EtudeError, Unavailable
+from etude.telemetry import AccessLog, JsonLines
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from etude.api.call import ServerState
+    from etude.app import App
+
+HEAD_BYTES = 64 << 10
+"""The largest head of a request."""
+LINGER_S = 0.5
+"""How long a refused connection is kept for its client to read the refusal."""
+SPARE_FILES = 256
+"""Open files that are kept for engines, sessions and the store."""
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    return host in _LOOPBACK
+
+
+def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
+    """HTTP as uvicorn speaks it, for so many connections at once, each with so long to send the head of a request."""
+
+    class Bounded(HttpToolsProtocol):
+        _timer: asyncio.TimerHandle | None = None
+        _head = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            if len(self.connections) >= connections:
+                self.parser = None  # type: ignore[assignment]
+                transport.write(_refusal(503, "Too many connections", "Retry-After: 5\r\n"))
+                _close_gently(transport, self.loop)
+                return
+            super().connection_made(transport)
+            self._expect_head()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._stop_timer()
+            if self.transport is not None:
+                super().connection_lost(error)
+
+        def data_received(self, data: bytes) -> None:
+            if self.parser is None:
+                return
+            if self._timer is not None:
+                if self._head > HEAD_BYTES:
+                    self._refuse(431, "Request header fields too large")
+                    return
+                self._head += len(data)
+            super().data_received(data)
+
+        def send_400_response(self, msg: str) -> None:
+            self._refuse(400, "Bad request")
+
+        def on_message_begin(self) -> None:
+            self._expect_head()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._stop_timer()
+            super().on_headers_complete()
+
+        def _expect_head(self) -> None:
+            if self._timer is None:
+                self._head = 0
+                self._timer = self.loop.call_later(head_s, self._refuse, 408, "Request timeout")
+
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _refuse(self, status: int, title: str) -> None:
+            self._stop_timer()
+            if not self.transport.is_closing():
+                self.parser = None  # type: ignore[assignment]
+                self.transport.write(_refusal(status, title))
+                _close_gently(self.transport, self.loop)
+
+    return Bounded
+
+
+def _close_gently(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    """Say that no more will come, and close once the client has had time to read why.
+
+    Closed at once with bytes unread, a connection is reset, and the client never sees the refusal.
+    """
+    if transport.can_write_eof():
+        transport.write_eof()
+    loop.call_later(LINGER_S, transport.close)
+
+
+def _refusal(status: int, title: str, more: str = "") -> bytes:
+    code = title.lower().replace(" ", "_")
+    body = (
+        f'{{"type": "urn:etude:error:{code}", "title": "{title}", "status": {status}, "detail": "{title}.", '
+        f'"code": "{code}", "retryable": {str(status != 431).lower()}}}'
+    )
+    head = f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
+
+
+class HttpServer(uvicorn.Server):
+    """A server that stops taking work when it is told to end, and lets what it has come to its end."""
+
+    def __init__(self, config: uvicorn.Config, server: ServerState) -> None:
+        super().__init__(config)
+        self._server = server
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say so."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            host, port, *_ = sockets[0].getsockname()
+            sys.stderr.write(f"etude listens on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse new work, wait for what is at work, end the streams, close."""
+        server = self._server
+        server.draining = True
+        if server.worker is not None:
+            server.worker.drain()
+        until = time.monotonic() + server.app.settings.server.drain_s
+        while server.at_work and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.05)
+        server.watch.close()
+        await super().shutdown(sockets)
+        # To be told to end is no failure; raised again, the signal would keep the app from closing.
+        self._captured_signals.clear()
+
+
+def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
+    """The server of an API, not yet listening."""
+    settings = app.settings.server
+    # As many again may be on their way out.
+    limit = min(settings.connections, (_raise_open_files() - SPARE_FILES) // 2)
+    config = uvicorn.Config(
+        api,
+        host=host,
+        port=port,
+        http=make_protocol(max(limit, 16), settings.head_s),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        backlog=2048,
+        lifespan="on",
+    )
+    return HttpServer(config, api.state.server)
+
+
+def _raise_open_files() -> int:
+    """Allow this process as many open files as it may have; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(wanted, soft)
+
+
+def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool = False) -> None:
+    """Serve until told to stop; what was at work when an earlier process ended goes on."""
+    api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
+    api.state.server.access = AccessLog(sys.stderr)
+    listener = make_listener(app, api, host, port)
+    try:
+        bound = listener.config.bind_socket()
+    except SystemExit:
+        raise Unavailable(f"`{host}:{port}` cannot be listened on.", hint="Choose another --port.") from None
+    known = api.state.server.identity.keys()
+    for tenant in {app.tenant, *(key.tenant for key in known)}:
+        try:
+            app.scoped(tenant).runs.recover()
+        except EtudeError as error:
+            logging.getLogger("etude").warning("runs of %s were not taken up again: %s", tenant, error.message)
+    listener.run(sockets=[bound])
+
+
+def log_as_json(level: int = logging.INFO) -> None:
+    """Write the log to standard error, a line of JSON each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("mcp", "httpx", "opentelemetry"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,231 @@
+"""What every request passes first: its id, its caller, its limits, its body; and what every response gets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import ExitStack
+from typing import Any
+
+from etude.api.access import NOBODY, SAFE, Caller
+from etude.api.call import ApiCall, ServerState
+from etude.api.problems import HttpError, respond
+from etude.errors import EtudeError, Invalid
+from etude.ids import new_id
+from etude.store.identity import StoredResponse
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico"})
+"""Paths that need no key; what they tell is no secret, or they are the way in."""
+CLASSIC = frozenset(
+    {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
+) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
+"""What is below `/api` and can be asked for at the root as well."""
+KEPT_BODY = 1 << 20
+"""The largest answer that is kept for a request that names itself."""
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+        b"connect-src 'self'; frame-src 'self' blob:; worker-src 'self'; manifest-src 'self'; base-uri 'none'; "
+        b"form-action 'self'; frame-ancestors 'none'",
+    ),
+]
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_log = logging.getLogger("etude.http")
+
+
+class Middleware:
+    """The outermost part of the server."""
+
+    def __init__(self, inner: Asgi, server: ServerState) -> None:
+        self._inner = inner
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; lifespan messages pass through."""
+        if scope["type"] == "http":
+            if scope["path"].partition("/")[2].partition("/")[0] in CLASSIC:
+                scope["path"] = f"/api{scope['path']}"
+            await Exchange(self._server, scope, receive, send).serve(self._inner)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._inner(scope, receive, send)
+
+
+class Exchange:
+    """One request and its response."""
+
+    def __init__(self, server: ServerState, scope: Scope, receive: Receive, send: Send) -> None:
+        self._server = server
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        given = self._headers.get("x-request-id", "")
+        self._id = given if _REQUEST_ID.fullmatch(given) else new_id("request")
+        self._caller: Caller = NOBODY
+        self._status = 0
+        self._started = time.perf_counter()
+        self._body: bytes | None = b""
+        self._gone = asyncio.Event()
+        self._kept: list[bytes] | None = None
+        self._media = ""
+
+    async def serve(self, inner: Asgi) -> None:
+        """Let the request in, have it answered, and write down what came of it."""
+        try:
+            with ExitStack() as held:
+                await self._admit(held)
+                await self._answer(inner)
+        except (EtudeError, HttpError) as error:
+            await self._refuse(error)
+        except Exception as error:
+            _log.exception("unexpected error", extra=self._facts())
+            if not self._status:
+                await self._refuse(error)
+        finally:
+            self._write_down()
+
+    async def _admit(self, held: ExitStack) -> None:
+        server, method = self._server, self._scope["method"]
+        needs_key = self._scope["path"] not in OPEN
+        try:
+            self._caller = await server.access_control.identify(server.look, self._headers)
+        except EtudeError:
+            if needs_key:
+                raise
+        server.access_control.check_origin(self._caller, method, self._headers)
+        if needs_key:
+            self._caller.require("reader")
+        server.access_control.check_rate(self._caller)
+        slot = held.enter_context(ExitStack())
+        slot.enter_context(server.access_control.inside(self._caller))
+        if method not in SAFE:
+            self._body = await self._read_body()
+        app = server.app.scoped(self._caller.tenant)
+        server.observer.watch(self._caller.tenant)
+        call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot)
+        self._scope.setdefault("state", {})["call"] = call
+
+    async def _read_body(self) -> bytes:
+        """The whole body: bodies are small here, and one that is not, or is slow, is refused before any work."""
+        settings = self._server.app.settings.server
+        length = self._headers.get("content-length", "")
+        parts, size = [], int(length) if length.isdecimal() else 0
+        try:
+            async with asyncio.timeout(settings.body_s):
+                while True:
+                    if size > settings.body:
+                        hint = "Send less, or raise `server.body`."
+                        raise HttpError(413, f"A body may have {settings.body:,} bytes.", hint)
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        self._gone.set()
+                        raise HttpError(400, "The client left before the body was complete.")
+                    parts.append(message.get("body", b""))
+                    size = max(size, sum(map(len, parts)))
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise HttpError(408, f"The body did not arrive within {settings.body_s:g} s.", "Send it at once.") from None
+
+    async def _answer(self, inner: Asgi) -> None:
+        name = self._headers.get("idempotency-key")
+        if name is None or self._scope["method"] != "POST":
+            await inner(self._scope, self._take, self._give)
+            return
+        if not 0 < len(name) <= 255 or not name.isprintable():
+            raise Invalid("The header Idempotency-Key must be 1 to 255 printable characters.", hint="Send a UUID.")
+        owner, look = f"{self._caller.tenant}/{self._caller.name}", self._server.look
+        request = hashlib.sha256(
+            f"{self._scope['path']}\n".encode("utf-8", "replace") + (self._body or b"")
+        ).hexdigest()
+        before = await look(self._server.identity.claim, owner, name, request)
+        if before is not None:
+            await self._give_again(before)
+            return
+        self._kept = []
+        try:
+            await inner(self._scope, self._take, self._give)
+        finally:
+            reply = None
+            if self._kept is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
+                text = b"".join(self._kept).decode("utf-8")
+                reply = StoredResponse(status=self._status, media=self._media, body=text)
+            await look(self._server.identity.keep, owner, name, reply)
+
+    async def _give_again(self, reply: StoredResponse) -> None:
+        body = reply.body.encode()
+        headers = [(b"content-type", reply.media.encode("latin-1")), (b"idempotency-replayed", b"true")]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await self._give({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await self._give({"type": "http.response.body", "body": body})
+
+    async def _take(self) -> Message:
+        """The body, once; after that the news that the client is gone."""
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._disconnected()
+        return {"type": "http.disconnect"}
+
+    async def _disconnected(self) -> None:
+        while not self._gone.is_set():
+            if (await self._receive())["type"] == "http.disconnect":
+                self._gone.set()
+
+    async def _give(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            present = {name.lower() for name, _ in message.get("headers", [])}
+            headers = [*message.get("headers", []), *(h for h in HEADERS if h[0] not in present)]
+            headers.append((b"x-request-id", self._id.encode()))
+            if b"cache-control" not in present:
+                headers.append((b"cache-control", b"no-store"))
+            message["headers"] = headers
+            self._media = next((v.decode("latin-1") for n, v in headers if n.lower() == b"content-type"), "")
+            if not self._media.endswith("json"):
+                self._kept = None
+        elif self._kept is not None:
+            self._kept.append(message.get("body", b""))
+            if sum(map(len, self._kept)) > KEPT_BODY:
+                self._kept = None
+        await self._send(message)
+
+    async def _refuse(self, error: BaseException) -> None:
+        response = respond(error, self._id, self._scope["path"])
+        await response(self._scope, self._receive, self._give)
+
+    def _write_down(self) -> None:
+        seconds = time.perf_counter() - self._started
+        route = getattr(self._scope.get("route"), "path", "other")
+        method, path = self._scope["method"], self._scope["path"]
+        self._server.metrics.request(method, route, self._status or 499, seconds)
+        if self._server.access is not None:
+            self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
+        if method not in SAFE or self._status in (401, 403):
+            address = (self._scope.get("client") or ("",))[0]
+            key = self._caller.key.id if self._caller.key else None
+            action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+            self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, address)
+
+    def _facts(self) -> dict[str, str]:
+        known = self._scope.get("path_params") or {}
+        named = {k: str(known[k]) for k in ("run_id", "thread_id") if k in known}
+        return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

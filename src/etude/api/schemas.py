@@ -1,0 +1,275 @@
+"""What requests carry and responses give, where the entities themselves do not say it."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from etude.entities import Entity, ResultColumn, RunStatus, Usage
+from etude.store.identity import KeyLimits, Role
+
+T = TypeVar("T")
+TEXT = 200_000
+"""The longest question or query."""
+
+
+def _check_moment(text: Any) -> Any:
+    if isinstance(text, str) and not re.match(r"\d{4}-", text):
+        raise ValueError("a date and time is written 2026-01-31T12:00:00Z")
+    return text
+
+
+Moment = Annotated[datetime, BeforeValidator(_check_moment)]
+"""A date and time as the document says; a bare number, which would be read as seconds, is none."""
+
+
+class Body(Entity):
+    """What a request carries: of exactly the types that are documented, nothing is converted."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class AskedLimits(Body):
+    """Limits of a query, lower than those of the server."""
+
+    timeout_s: float | None = Field(default=None, gt=0, le=1_000_000)
+    rows: int | None = Field(default=None, ge=1)
+    bytes: int | None = Field(default=None, ge=1)
+    scan_rows: int | None = Field(default=None, ge=1)
+    scan_bytes: int | None = Field(default=None, ge=1)
+
+
+class AskedBudget(Body):
+    """What a run may use, less than the server allows."""
+
+    steps: int | None = Field(default=None, ge=1)
+    wall_s: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    cost_usd: float | None = Field(default=None, gt=0)
+    rows: int | None = Field(default=None, ge=1)
+
+
+class Listing(Entity, Generic[T]):
+    """Some items of a list; `next` is the cursor of those after them."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class RowPage(Entity):
+    """Rows of a result, in JSON: dates as ISO text, bytes as hex, numbers that JSON cannot carry as text."""
+
+    run_id: str | None
+    columns: list[ResultColumn]
+    rows: list[list[Any]]
+    row_count: int
+    """Rows of the result after filters, all pages together."""
+    offset: int = 0
+    next: int | None = None
+    """The offset of the next page."""
+    truncated: bool
+    """Whether a limit cut the result when it was computed."""
+    elapsed_ms: float
+    notes: list[str] = []
+
+
+class SqlRequest(Body):
+    """A query in the dataset's own dialect."""
+
+    dataset: str | None = Field(default=None, max_length=200, description="The only one there is where none is given.")
+    query: str = Field(min_length=1, max_length=TEXT)
+    limit: int = Field(default=1000, ge=1, le=100_000, description="Rows in the answer; the run keeps all of them.")
+    limits: AskedLimits | None = Field(default=None, description="Lower limits than those of the server.")
+    thread_id: str | None = Field(default=None, max_length=100)
+    record: bool = Field(default=True, description="Whether the query is recorded as a run.")
+
+
+class QuestionRequest(Body):
+    """A question in words."""
+
+    dataset: str | None = Field(default=None, max_length=200)
+    question: str = Field(min_length=1, max_length=TEXT)
+    thread_id: str | None = Field(default=None, max_length=100)
+    model: str | None = Field(default=None, max_length=200)
+    budget: AskedBudget | None = None
+
+
+class ChatMessage(Body):
+    """What a person says in a thread; a new thread begins where none is given."""
+
+    message: str = Field(min_length=1, max_length=TEXT)
+    dataset: str | None = Field(default=None, max_length=200)
+    thread_id: str | None = Field(default=None, max_length=100)
+    model: str | None = Field(default=None, max_length=200)
+    cancel_on_disconnect: bool = Field(default=False, description="End the run when the client goes away.")
+
+
+class Answered(Entity):
+    """What came of a question."""
+
+    run_id: str
+    thread_id: str | None
+    status: RunStatus
+    text: str
+    """The answer; where the run waits, the question it has."""
+    question: str | None = None
+    """What the run wants to know before it goes on: POST /api/runs/{run_id}/answer."""
+    choices: list[str] = []
+    result: RowPage | None = None
+    """The first rows of the result behind the answer."""
+    code: str | None = None
+    chart: dict[str, Any] | None = None
+    unverified: list[str] = []
+    """Numbers of the answer that no result holds."""
+    usage: Usage = Usage()
+
+
+class RunRequest(Body):
+    """Work to be done. `text` is the query, the code, the QueryPlan as JSON, or the question."""
+
+    kind: Literal["sql", "python", "plan", "ask"]
+    text: str = Field(min_length=1, max_length=TEXT)
+    dataset: str | None = Field(default=None, max_length=200)
+    thread_id: str | None = Field(default=None, max_length=100)
+    model: str | None = Field(default=None, max_length=200)
+    budget: AskedBudget | None = None
+    limits: AskedLimits | None = None
+
+
+class RunState(Entity):
+    """Where a run stands."""
+
+    id: str
+    status: RunStatus
+    seq: int
+    requested: Literal["pause", "cancel"] | None = None
+    question: str | None = None
+    choices: list[str] = []
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error: dict[str, Any] | None = None
+
+
+class AnswerRequest(Body):
+    """What a person answers to a run that waits."""
+
+    text: str = Field(min_length=1, max_length=TEXT)
+
+
+class Dataset(Entity):
+    """A dataset as lists show it; where it is kept is not told."""
+
+    id: str
+    kind: str
+    tables: list[str] | None = None
+    """The tables that are granted; None for all."""
+
+
+class ForkRequest(Body):
+    """A copy of a thread."""
+
+    until: int | None = Field(default=None, ge=1, le=1 << 31, description="Copy the messages up to this one.")
+
+
+class ThreadRequest(Body):
+    """A new thread."""
+
+    title: str = Field(default="New thread", min_length=1, max_length=500)
+    dataset: str | None = Field(default=None, max_length=200)
+
+
+class ReportRequest(Body):
+    """What an agent tells of its work: what it was asked, what it did, whether that worked."""
+
+    text: str = Field(min_length=1, max_length=TEXT)
+    dataset: str | None = Field(default=None, max_length=200)
+    code: str | None = Field(default=None, max_length=TEXT)
+    outcome: Literal["worked", "failed", "note"] = "note"
+    run_id: str | None = Field(default=None, max_length=100)
+
+
+class KeyRequest(Body):
+    """A new key."""
+
+    name: str = Field(min_length=1, max_length=200)
+    role: Role
+    limits: KeyLimits = KeyLimits()
+    days: int | None = Field(default=None, ge=1, le=3650, description="Days until it expires.")
+
+
+class NewKey(Entity):
+    """A new key with its secret, which is told this once."""
+
+    id: str
+    tenant: str
+    name: str
+    role: Role
+    key: str
+
+
+class LoginRequest(Body):
+    """A key to open a session with."""
+
+    key: str = Field(min_length=1, max_length=300)
+
+
+class Login(Entity):
+    """Who the page acts for. Requests that change something carry `csrf` in the header X-CSRF-Token."""
+
+    tenant: str
+    role: Role | None
+    key: str | None = None
+    csrf: str | None = None
+    keys: bool
+    """Whether this server asks for keys."""
+
+
+class PartStatus(Entity):
+    """A part of the server and how it is."""
+
+    ok: bool
+    detail: str = ""
+
+
+class Health(Entity):
+    """How the server is."""
+
+    ok: bool
+    version: str
+    parts: dict[str, PartStatus] = {}
+
+
+class Gpu(Entity):
+    """A graphics card."""
+
+    name: str
+    memory_bytes: int
+    used_bytes: int
+
+
+class LocalModelStatus(Entity):
+    """A model that the local model server holds in memory."""
+
+    name: str
+    bytes: int
+    vram_bytes: int
+
+
+class Vram(Entity):
+    """What local models use; `detail` says so where there is nothing."""
+
+    gpus: list[Gpu] = []
+    models: list[LocalModelStatus] = []
+    detail: str = ""
+
+
+class PlaybookSummary(Entity):
+    """A playbook: when to use it, and what it says."""
+
+    name: str
+    description: str
+    text: str

@@ -1,0 +1,1 @@
+"""Comparing two profiles of a source: which changes are more than chance."""

@@ -1,0 +1,421 @@
+"""What changed in one column between two profiles: each check asks for more than chance before it speaks."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+
+from etude.catalog.drift import noise
+from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
+from etude.catalog.drift.numbers import (
+    apart,
+    compare_counts,
+    compare_ends,
+    compare_numbers,
+    compare_outliers,
+    compare_precision,
+)
+from etude.catalog.measure.axis import axis, epoch, place
+from etude.catalog.model import DATED, ColumnProfile, Scalar
+
+UNSEEN = 0.5
+"""The share that a form may have though the profile does not tell it: a form is tried where a few values show it."""
+
+
+def compare_column(pair: Pair) -> list[Change]:
+    """All that changed in a column; what only follows from another change is left out."""
+    if pair.before == pair.after:
+        return []
+    found = [*_declared(pair)]
+    whole = next((c for check in _WHOLE for c in check(pair)), None)
+    if whole is not None:
+        return [*found, whole]
+    for check in _PARTS:
+        found.extend(check(pair))
+    return _without_echoes(found)
+
+
+# Of the changes of one column, what is only the echo of another: `shift` says nothing new beside `scale`. In order:
+# what is silenced silences nothing.
+_ECHOES: dict[str, frozenset[str]] = {
+    "scale": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "precision"})
+    | frozenset({"cardinality", "negative"}),
+    "sign": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "negative"}),
+    "time-shift": frozenset({"shift", "spread", "range", "spike", "mix", "new-value", "vanished-value"}),
+    "precision": frozenset({"cardinality", "spike", "mix", "duplicates", "new-value", "vanished-value"}),
+    "spelling": frozenset({"new-value", "vanished-value", "mix", "spike", "length", "format", "cardinality"}),
+    "format": frozenset({"length", "spike", "cardinality", "mix", "new-value", "vanished-value"}),
+    "empty-text": frozenset({"length", "spike", "mix", "cardinality", "new-value", "format", "duplicates"}),
+    "new-value": frozenset({"mix", "length", "cardinality", "spike", "shift", "spread", "range"}),
+    "vanished-value": frozenset({"mix", "length", "cardinality", "shift", "spread"}),
+    "spike": frozenset({"length", "mix", "shift", "spread", "cardinality", "format", "range", "duplicates"}),
+    "negative": frozenset({"range", "spread"}),
+    "nan": frozenset({"spike", "cardinality"}),
+    "mix": frozenset({"length", "shift", "spread", "cardinality", "format"}),
+    "outliers": frozenset({"range", "spread", "cardinality"}),
+    "shift": frozenset({"cardinality", "spread"}),
+    "future": frozenset({"range"}),
+    "type": frozenset({"cardinality", "length"}),
+}
+
+
+def _without_echoes(found: Sequence[Change]) -> list[Change]:
+    kinds = {c.kind for c in found}
+    silenced: set[str] = set()
+    for kind, echoes in _ECHOES.items():
+        if kind in kinds and kind not in silenced:
+            silenced |= echoes
+    return [c for c in found if c.kind not in silenced]
+
+
+def _declared(pair: Pair) -> Iterator[Change]:
+    before, after, name = pair.before, pair.after, pair.after.name
+    if before.type != after.type:
+        strength = 1.0 if before.family != after.family else 0.2
+        yield pair.change(
+            "type", f"`{name}` changed its type from {before.type} to {after.type}.", strength, before.type, after.type
+        )
+    if before.nullable != after.nullable:
+        now = "may now be null" if after.nullable else "may no longer be null"
+        yield pair.change("nullable", f"`{name}` {now} by its declaration.", 1.0 if after.nullable else 0.0)
+    if not before.pii and after.pii and after.pii[0].confidence >= 0.6 and pair.values(before) >= 20:
+        hint = after.pii[0]
+        yield pair.change(
+            "pii", f"`{name}` now looks like personal data ({hint.kind}): {hint.reason}.", after=hint.kind
+        )
+
+
+def _emptied(pair: Pair) -> Iterator[Change]:
+    before, after, name = pair.before, pair.after, pair.after.name
+    if before.empty or not after.empty or not after.rows:
+        return
+    share = before.null_share or 0.0
+    if -after.rows * math.log(max(share, 1e-12)) > pair.needed:
+        yield pair.change(
+            "emptied", f"`{name}` has no values any more; {percent(1 - share)} of the rows had one.", before=1 - share
+        )
+
+
+def _filled(pair: Pair) -> Iterator[Change]:
+    if pair.before.empty and not pair.after.empty and pair.before.rows and pair.values(pair.after) >= 20:
+        yield pair.change("filled", f"`{pair.after.name}` was empty and now has values.", after=pair.values(pair.after))
+
+
+def _constant(pair: Pair) -> Iterator[Change]:
+    before, after = pair.before, pair.after
+    if before.constant or not after.constant or not before.top or before.distinct in (None, 0, 1):
+        return
+    if pair.values(after) * -math.log(min(max(before.top[0].share, 1e-12), 1 - 1e-12)) <= pair.needed:
+        return
+    shown = f" ({show(after.min)})" if pair.readable and after.min is not None else ""
+    yield pair.change(
+        "constant",
+        f"`{after.name}` has the same value in all rows{shown}; it had {before.distinct:,} different ones.",
+        before=before.distinct,
+        after=1,
+    )
+
+
+def _nulls(pair: Pair) -> Iterator[Change]:
+    before, after = pair.before, pair.after
+    if before.nulls is None or after.nulls is None or not before.rows or not after.rows:
+        return
+    was, now = before.nulls / before.rows, after.nulls / after.rows
+    floor = 0.0 if 0 in (before.nulls, after.nulls) else 0.02
+    rows, later = (min(c.rows or 0, c.provenance.counts.rows or c.rows or 0) for c in (before, after))
+    certain = noise.of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
+    if abs(now - was) < floor or not certain:
+        return
+    text = f"Nulls in `{after.name}` went from {percent(was)} to {percent(now)} of the rows."
+    strength = math.sqrt(now - was) if now > was else 0.2 * (was - now)
+    yield pair.change("nulls", text, strength, round(was, 6), round(now, 6))
+
+
+def _duplicates(pair: Pair) -> Iterator[Change]:
+    before, after = pair.before, pair.after
+    if before.unique is not True or after.unique is not False or after.distinct is None:
+        return
+    rows, later = pair.values(before), pair.values(after)
+    twice = later - after.distinct
+    # Values can be unique by luck. Then pairs of equal ones come with the square of the rows.
+    luck = twice * -math.log(later**2 / (rows**2 + later**2)) if rows and twice > 0 else 0.0
+    if pair.role != "key" and luck <= pair.needed:
+        return
+    kind: Kind = "key-broken" if pair.role == "key" else "duplicates"
+    text = f"`{after.name}` was unique and now has {twice:,} repeated value{'s' if twice != 1 else ''}."
+    yield pair.change(kind, text, twice / max(1, later) * 5, before.distinct, after.distinct)
+
+
+def _times(pair: Pair) -> Iterator[Change]:
+    """Moments that all moved by the same hours, or lie in the future."""
+    if pair.before.family not in DATED or pair.after.family not in DATED:
+        return
+    before, after, name = axis(pair.before), axis(pair.after), pair.after.name
+    if before and after:
+        offsets = [a - b for b, a in zip(before, after)]
+        common = max(set(offsets), key=offsets.count)
+        hours = common / 3600
+        passed = epoch(pair.made[1]) - epoch(pair.made[0]) if pair.made[0] and pair.made[1] else 0.0
+        moved = abs(common) >= 900 and common % 900 == 0 and abs(hours) <= 14
+        # A window that keeps the newest rows moves by the time that passed.
+        if moved and offsets.count(common) >= 15 and len(set(before)) > 5 and abs(common - passed) > 900:
+            text = f"`{name}` moved by {hours:+g} hours in nearly all rows. Another time zone?"
+            yield pair.change("time-shift", text, 1.0, pair.before.min, pair.after.min)
+    made_before, made_after = pair.made
+    newest, newest_before = place(pair.after.max), place(pair.before.max)
+    if made_before is None or made_after is None or newest is None or newest_before is None:
+        return
+    if newest_before <= epoch(made_before) + 86400 and newest > epoch(made_after) + 2 * 86400:
+        text = f"`{name}` now reaches into the future, up to {show(pair.after.max)}."
+        yield pair.change("future", text, 1.0, pair.before.max, pair.after.max)
+
+
+def _dates(pair: Pair) -> Iterator[Change]:
+    """Dates of a fixed range that are distributed differently. Where time goes on, the range tells nothing."""
+    if pair.before.family not in DATED or pair.after.family not in DATED:
+        return
+    before, after = axis(pair.before), axis(pair.after)
+    if not before or not after:
+        return
+    span = before[20] - before[0]
+    if abs(before[0] - after[0]) > 0.02 * span or abs(before[20] - after[20]) > 0.02 * span:
+        return
+    gap = apart(pair, before, after)
+    if gap:
+        was, now = pair.before.quantiles[10], pair.after.quantiles[10]
+        text = f"`{pair.after.name}` is distributed differently: the middle went from {show(was)} to {show(now)}."
+        yield pair.change("shift", text, gap * 1.6, was, now)
+
+
+def is_complete(column: ColumnProfile) -> bool:
+    """The frequent values are all values."""
+    exact = column.provenance.top is not None and column.provenance.top.method == "exact"
+    return exact and bool(column.top) and column.distinct == len(column.top)
+
+
+def _values(pair: Pair) -> Iterator[Change]:
+    """New, vanished, respelled, dominating and differently mixed values."""
+    before, after = pair.before, pair.after
+    if not pair.readable or not before.top or not after.top or pair.role == "key" or before.family != after.family:
+        return
+    # Counts as the sample had them, where it was one.
+    rows = pair.values(before, before.provenance.top)
+    later = pair.values(after, after.provenance.top)
+    if not rows or not later:
+        return
+    was = {t.value: round(t.share * rows) for t in before.top}
+    now = {t.value: round(t.share * later) for t in after.top}
+    # A value that is not among the frequent ones occurs at most as often as the least of them, or not at all.
+    rest_before = 0 if is_complete(before) else min(was.values())
+    rest_after = 0 if is_complete(after) else min(now.values())
+    respelled = _respelled(was, now, rows, later, pair.needed)
+    if respelled:
+        pairs = ", ".join(f"{show(a)} is now {show(b)}" for a, b in list(respelled.items())[:3])
+        text = f"Values of `{after.name}` are written differently: {pairs}."
+        first, second = next(iter(respelled.items()))
+        yield pair.change("spelling", text, len(respelled) / len(was), first, second)
+    if pair.role == "reference":
+        return
+    fewest = min(was.values())
+    new: dict[Scalar, int] = {}
+    risen: dict[Scalar, int] = {}
+    for value, count in now.items():
+        if value in was or value in respelled.values():
+            continue
+        proven = noise.of_shares(rest_before, rows, count, later) > pair.needed and count / later > rest_before / rows
+        # Where no word was rare, a rare one that was merely missed is unlikely: fewer rows are enough.
+        told = before.family == "text" and fewest >= 10 and count >= 8 and len(was) > 1
+        if is_complete(before) and (proven or told):
+            new[value] = count
+        elif proven and count / later - rest_before / rows > 0.02:
+            risen[value] = count
+    gone = {v: n for v, n in was.items() if v not in now and v not in respelled and is_complete(after)}
+    gone = {v: n for v, n in gone.items() if noise.of_shares(n, rows, 0, later) > pair.needed}
+    if new:
+        text = f"`{after.name}` has {_listed(new, later, 'a new value', 'new values')}."
+        yield pair.change("new-value", text, math.sqrt(sum(new.values()) / later), None, next(iter(new)))
+    if gone:
+        text = f"`{after.name}` no longer has {_listed(gone, rows, 'the value', 'the values')}."
+        yield pair.change("vanished-value", text, math.sqrt(sum(gone.values()) / rows), next(iter(gone)), None)
+    if 0 < len(risen) < 3:  # More of them are not a default that took over, but a column with fewer values.
+        value, count = next(iter(risen.items()))
+        text = _spike(after.name, value, count / later, rest_before / rows, True)
+        yield pair.change("spike", text, count / later * 2, None, value)
+    yield from _mix(pair, was, now, (rows, later), (rest_before, rest_after))
+
+
+def _mix(
+    pair: Pair, was: dict[Scalar, int], now: dict[Scalar, int], rows: tuple[int, int], rest: tuple[int, int]
+) -> Iterator[Change]:
+    """The known values in other proportions."""
+    both = [v for v in was if v in now]
+    if is_complete(pair.before) and is_complete(pair.after):
+        first, second = sum(was[v] for v in both), sum(now[v] for v in both)
+        if len(both) < 2 or not first or not second:
+            return
+        moved = sum(abs(was[v] / first - now[v] / second) for v in both) / 2
+        if moved < SMALL or noise.of_counts([(was[v], now[v]) for v in both]) <= pair.needed:
+            return
+        most = max(both, key=lambda v: abs(was[v] / first - now[v] / second))
+        text = (
+            f"The mix of `{pair.after.name}` changed: {show(most)} went from {percent(was[most] / rows[0])} to "
+            f"{percent(now[most] / rows[1])}."
+        )
+        yield pair.change("mix", text, moved * 2.5, round(was[most] / rows[0], 6), round(now[most] / rows[1], 6))
+        return
+    for value in both:
+        share, later = was[value] / rows[0], now[value] / rows[1]
+        certain = noise.of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
+        if certain and later - share > SMALL:
+            yield pair.change("spike", _spike(pair.after.name, value, later, share, False), later * 2, share, value)
+            return
+        if certain and share - later > SMALL:
+            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to {percent(later)}."
+            yield pair.change("mix", text, (share - later) * 2, round(share, 6), round(later, 6))
+            return
+    for value, count in was.items():
+        share = count / rows[0]
+        if value in now or share - rest[1] / rows[1] < SMALL:
+            continue
+        if noise.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
+            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to less than a frequent value's."
+            yield pair.change("mix", text, share, round(share, 6), 0)
+            return
+
+
+def _listed(values: dict[Scalar, int], rows: int, one: str, many: str) -> str:
+    shown = [f"{show(v)} ({percent(n / rows)} of the rows)" for v, n in values.items()]
+    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return f"{one if len(shown) == 1 else many} {', '.join(shown[:3])}{more}"
+
+
+def _spike(name: str, value: Scalar, share: float, was: float, at_most: bool) -> str:
+    return (
+        f"{show(value)} now makes up {percent(share)} of `{name}`; "
+        f"before it was {'at most ' if at_most else ''}{percent(was)}."
+    )
+
+
+def _respelled(
+    was: dict[Scalar, int], now: dict[Scalar, int], rows: int, later: int, needed: float
+) -> dict[Scalar, Scalar]:
+    """Values that are gone or fewer, to those that differ from them in case, blanks or accents' encoding only."""
+    spelled = {_plain(v): v for v in was if isinstance(v, str)}
+    found: dict[Scalar, Scalar] = {}
+    for value, count in now.items():
+        former = spelled.get(_plain(value)) if isinstance(value, str) and value not in was else None
+        if former is None or noise.of_shares(0, rows, count, later) <= needed:
+            continue
+        if now.get(former, 0) / later < 0.5 * was[former] / rows:
+            found[former] = value
+    return found
+
+
+def _plain(value: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", value).casefold().split())
+
+
+def _texts(pair: Pair) -> Iterator[Change]:
+    """Empty strings, lengths and forms of text."""
+    before, after, name = pair.before, pair.after, pair.after.name
+    rows, later = pair.values(before), pair.values(after)
+    if before.lengths is not None and after.lengths is not None and rows and later:
+        was, now = before.lengths.empty, after.lengths.empty
+        floor = 0.0 if was == 0 else 0.02
+        if now / later - was / rows > floor and noise.of_shares(was, rows, now, later) > pair.needed:
+            text = f"Empty strings in `{name}` went from {percent(was / rows)} to {percent(now / later)}."
+            yield pair.change("empty-text", text, math.sqrt(now / later), was, now)
+        yield from _lengths(pair, rows, later)
+    yield from _forms(pair)
+
+
+def _lengths(pair: Pair, rows: int, later: int) -> Iterator[Change]:
+    before, after = pair.before.lengths, pair.after.lengths
+    if before is None or after is None or before.mean <= 0:
+        return
+    gap = abs(after.mean - before.mean)
+    # Bhatia and Davis: no distribution on [min, max] with this mean spreads wider.
+    low, high = min(before.min, after.min), max(before.max, after.max)
+    mean = (before.mean + after.mean) / 2
+    deviation = math.sqrt(max(0.0, (high - mean) * (mean - low)))
+    if gap < 0.1 * before.mean or noise.of_means(gap, deviation, rows, later) <= pair.needed:
+        return
+    cut = after.max < 0.8 * before.max and after.mean < before.mean
+    text = f"`{pair.after.name}` has texts of {after.mean:.3g} characters on average (before {before.mean:.3g})"
+    text += f", none longer than {after.max:,} (before {before.max:,}): cut off?" if cut else "."
+    strength = gap / before.mean + (0.5 if cut else 0.0)
+    yield pair.change("length", text, strength, round(before.mean, 3), round(after.mean, 3))
+
+
+def _forms(pair: Pair) -> Iterator[Change]:
+    if pair.before.family != "text" or pair.after.family != "text":
+        return
+    was, now = ({(p.kind, p.form): p.share for p in side.patterns} for side in (pair.before, pair.after))
+    # Forms are looked for among the distinct values.
+    rows = min(pair.values(pair.before, pair.before.provenance.patterns), pair.before.distinct or 0)
+    later = min(pair.values(pair.after, pair.after.provenance.patterns), pair.after.distinct or 0)
+    moved: list[tuple[float, str]] = []
+    for form in sorted({*was, *now}, key=str):
+        share, after = was.get(form, 0.0), now.get(form, 0.0)
+        sure, sure_after = was.get(form, min(after, UNSEEN)), now.get(form, min(share, UNSEEN))
+        certain = noise.of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
+        if certain and abs(after - share) > 0.05:
+            name = f"{form[0]} {form[1]}" if form[1] else form[0]
+            moved.append((after - share, f"{name} went from {percent(share)} to {percent(after)}"))
+    moved.sort(key=lambda m: (-abs(m[0]), m[0]))
+    if moved:
+        text = (
+            f"`{pair.after.name}` is written differently: {'; '.join(words for _, words in moved[:2])} of the values."
+        )
+        yield pair.change("format", text, abs(moved[0][0]))
+
+
+def _cardinality(pair: Pair) -> Iterator[Change]:
+    before, after = pair.before, pair.after
+    if before.distinct is None or after.distinct is None or before.unique or after.unique:
+        return
+    if is_complete(before) and is_complete(after):
+        return  # Then the values themselves have been compared.
+    if before.distinct == 0 or 0.75 < after.distinct / before.distinct < 1.34:
+        return
+    rows, later = pair.values(before), pair.values(after)
+    if noise.of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
+        text = f"`{after.name}` has {after.distinct:,} different values (before {before.distinct:,})."
+        strength = abs(math.log10(max(1, after.distinct) / before.distinct))
+        yield pair.change("cardinality", text, strength, before.distinct, after.distinct)
+
+
+Check = Callable[[Pair], Iterator[Change]]
+_WHOLE: tuple[Check, ...] = (_emptied, _filled, _constant)
+_PARTS: tuple[Check, ...] = (
+    _nulls, _duplicates, compare_numbers, compare_outliers, compare_precision, compare_ends, compare_counts, _times,
+    _dates, _values, _texts, _cardinality,
+)  # fmt: skip
+
+
+def resemblance(pair: Pair) -> float:
+    """How much two columns of different names look like the same one, 0 to 1, by their profile alone."""
+    before, after = pair.before, pair.after
+    if before.family != after.family or before.rows is None or after.rows is None:
+        return 0.0
+    if any(c.kind not in ("type", "nullable") for c in compare_column(pair)):
+        return 0.0
+    points = [1.0 if before.type == after.type else 0.6]
+    points.append(_near(before.null_share, after.null_share, 1.0))
+    points.append(_near(before.distinct, after.distinct, max(before.distinct or 0, after.distinct or 0)))
+    if before.top and after.top and min(before.top[0].share, after.top[0].share) > 0.02:
+        was, now = ({t.value for t in side.top} for side in (before, after))
+        points.append(len(was & now) / max(1, min(len(was), len(now))))
+    one, other = axis(before), axis(after)
+    if one and other:
+        points.append(max(0.0, 1 - 4 * noise.distance(one, other)))
+    if before.lengths and after.lengths:
+        points.append(_near(before.lengths.mean, after.lengths.mean, max(before.lengths.mean, after.lengths.mean)))
+    return sum(points) / len(points)
+
+
+def _near(one: float | None, other: float | None, scale: float) -> float:
+    if one is None or other is None:
+        return 0.5
+    return max(0.0, 1 - 2 * abs(one - other) / scale) if scale else 1.0

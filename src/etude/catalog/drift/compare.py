@@ -1,0 +1,351 @@
+"""What changed between two profiles of a source, ranked by what matters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from difflib import SequenceMatcher
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from etude.catalog.drift import noise
+from etude.catalog.drift.change import Change, Pair, make_change
+from etude.catalog.drift.columns import compare_column, resemblance
+from etude.catalog.measure.axis import epoch, place
+from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, SourceProfile, TableProfile
+
+__all__ = ["Change", "compare"]
+
+DAY = 86400.0
+SHRINK, GROW = math.log(0.8), math.log(1.5)
+"""How far a number of rows may move between two runs when no earlier run tells what is usual."""
+
+
+def compare(before: SourceProfile, after: SourceProfile, history: Sequence[SourceProfile] = ()) -> tuple[Change, ...]:
+    """The changes from one profile to the next, what matters most first.
+
+    `history` holds the runs before `after`, oldest first (`before` may be among them): it tells how much a table
+    usually grows and how often new data comes. A change is told only where chance cannot explain it: two samples of
+    the same data give no changes, but for a few in a thousand comparisons.
+    """
+    earlier = [p for p in history if p is not before and (p.made_at is None or p.made_at != before.made_at)]
+    runs = [*earlier, before]
+    past = [{t.name: t for t in p.tables} for p in runs]
+    needed = noise.required(sum(len(t.columns) for t in after.tables))
+    made = (before.made_at, after.made_at)
+    was, now = {t.name: t for t in before.tables}, {t.name: t for t in after.tables}
+    renamed = _renamed_tables([t for n, t in was.items() if n not in now], [t for n, t in now.items() if n not in was])
+    there = {n.lower() for n in now}
+    found: list[Change] = []
+    for name, table in now.items():
+        old = was.get(name) or renamed.get(name)
+        if old is None:
+            text = f"The table `{name}` is new: {len(table.columns)} columns, {_count(table.rows)} rows."
+            found.append(make_change("table-added", name, text, after=table.rows))
+            continue
+        if old.name != name:
+            text = f"The table `{old.name}` is now called `{name}`: its columns and contents match."
+            found.append(make_change("table-renamed", name, text, before=old.name, after=name))
+        series = [tables[old.name] for tables in past if old.name in tables]
+        found.extend(_compare_table(old, table, series, runs, needed, made))
+        found.extend(_references(old, table, there, needed))
+    gone = set(was) - set(now) - {t.name for t in renamed.values()}
+    for name in gone:
+        text = f"The table `{name}` is gone ({_count(was[name].rows)} rows before)."
+        found.append(make_change("table-removed", name, text, before=was[name].rows))
+    return tuple(sorted(found, key=lambda c: (-c.score, c.table, c.column or "", c.kind, c.text)))
+
+
+def _compare_table(
+    before: TableProfile,
+    after: TableProfile,
+    series: Sequence[TableProfile],
+    runs: Sequence[SourceProfile],
+    needed: float,
+    made: tuple[datetime | None, datetime | None],
+) -> list[Change]:
+    if after.plan == "failed" and before.plan != "failed":
+        text = f"`{after.name}` could not be profiled: {after.error or 'no reason was given'}."
+        return [make_change("table-failed", after.name, text)]
+    if after.plan == "failed" or before.plan == "failed":
+        return []
+    found: list[Change] = []
+    pairs = _column_pairs(before, after, needed, made, found)
+    if before.rows and after.rows == 0:
+        text = f"`{after.name}` has no rows any more (before {before.rows:,})."
+        return [*found, make_change("table-emptied", after.name, text, before=before.rows, after=0)]
+    if not before.rows or not after.rows:
+        return found
+    found.extend(_volume(after, before.rows, after.rows, series))
+    found.extend(_freshness(before, after, runs, made))
+    found.extend(_keys(before, after))
+    changes = [(pair, compare_column(pair)) for pair in pairs]
+    swapped = _swapped([p for p, told in changes if any(c.kind in _MIXED_UP for c in told)])
+    for one, other in swapped:
+        names = sorted((one.after.name, other.after.name))
+        text = f"`{names[0]}` and `{names[1]}` seem to be swapped: each looks as the other did."
+        found.append(make_change("columns-swapped", after.name, text, 1.0, names[0], names[0], names[1]))
+    mixed_up = {p.after.name for both in swapped for p in both}
+    found.extend(c for pair, told in changes for c in told if pair.after.name not in mixed_up)
+    if any(c.kind == "key-broken" for c in found):
+        found = [c for c in found if c.kind != "duplicates"]  # Whole rows repeat: the key says it.
+    return found
+
+
+# Columns.
+
+
+def _column_pairs(
+    before: TableProfile,
+    after: TableProfile,
+    needed: float,
+    made: tuple[datetime | None, datetime | None],
+    found: list[Change],
+) -> list[Pair]:
+    """The columns that are the same, by name or by profile; those that are not are told in `found`."""
+    old = {c.name: c for c in before.columns}
+    gone = [c for c in before.columns if after.column(c.name) is None]
+    added = [c for c in after.columns if c.name not in old]
+    renamed = _renamed_columns(before, after, gone, added, needed)
+    pairs = []
+    for column in after.columns:
+        former = old.get(column.name) or renamed.get(column.name)
+        if former is None:
+            text = f"The column `{column.name}` ({column.type}) is new."
+            found.append(make_change("column-added", after.name, text, 1.0, column.name, after=column.type))
+            continue
+        if former.name != column.name:
+            text = f"The column `{former.name}` is now called `{column.name}`: its values match."
+            found.append(
+                make_change("column-renamed", after.name, text, 1.0, column.name, former.name, column.name),
+            )
+        pairs.append(Pair(after.name, former, column, needed, _role(before, former.name), made))
+    for column in gone:
+        if column.name not in {c.name for c in renamed.values()}:
+            text = f"The column `{column.name}` ({column.type}) is gone."
+            found.append(make_change("column-removed", after.name, text, 1.0, column.name, column.type))
+    return pairs
+
+
+def _role(table: TableProfile, column: str) -> Literal["key", "reference", ""]:
+    if any(k.columns == (column,) and (k.origin == "declared" or k.primary) for k in table.keys):
+        return "key"
+    if any(column in f.columns for f in table.foreign_keys):
+        return "reference"
+    return ""
+
+
+def _renamed_columns(
+    before: TableProfile,
+    after: TableProfile,
+    gone: Sequence[ColumnProfile],
+    added: Sequence[ColumnProfile],
+    needed: float,
+) -> dict[str, ColumnProfile]:
+    """New names to the columns they had been: the best matches of profile, name and place first."""
+    candidates = []
+    places = {c.name: i for i, c in enumerate(before.columns)}, {c.name: i for i, c in enumerate(after.columns)}
+    for one in gone:
+        for other in added:
+            alike = resemblance(Pair(after.name, one, other, needed))
+            named = _similar(one.name, other.name)
+            beside = places[0][one.name] == places[1][other.name]
+            tells = (one.distinct or 0) > 2 or named > 0.5 or beside
+            score = 0.75 * alike + 0.15 * named + 0.1 * beside
+            if alike >= 0.8 and score >= 0.65 and tells:
+                candidates.append((-score, one.name, other.name, one))
+    found: dict[str, ColumnProfile] = {}
+    for _, name, new, column in sorted(candidates, key=lambda c: c[:3]):
+        if new not in found and name not in {c.name for c in found.values()}:
+            found[new] = column
+    return found
+
+
+def _renamed_tables(gone: Sequence[TableProfile], added: Sequence[TableProfile]) -> dict[str, TableProfile]:
+    candidates = []
+    for one in gone:
+        for other in added:
+            had, has = ({(c.name, c.family) for c in t.columns} for t in (one, other))
+            shared = len(had & has) / max(1, len(had | has))
+            rows = _ratio(one.rows, other.rows)
+            score = 0.6 * shared + 0.25 * rows + 0.15 * _similar(one.name, other.name)
+            if shared >= 0.6 and rows >= 0.5 and score >= 0.7:
+                candidates.append((-score, one.name, other.name, one))
+    found: dict[str, TableProfile] = {}
+    for _, name, new, table in sorted(candidates, key=lambda c: c[:3]):
+        if new not in found and name not in {t.name for t in found.values()}:
+            found[new] = table
+    return found
+
+
+_MIXED_UP = frozenset(
+    {"shift", "spread", "outliers", "scale", "range", "mix", "spike", "new-value", "cardinality", "length"}
+)
+
+
+def _swapped(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
+    """Pairs of changed columns of which each now looks as the other did."""
+    found: list[tuple[Pair, Pair]] = []
+    for i, one in enumerate(pairs):
+        for other in pairs[i + 1 :]:
+            crossed = (
+                Pair(one.table, one.before, other.after, one.needed),
+                Pair(one.table, other.before, one.after, one.needed),
+            )
+            if all(resemblance(p) >= 0.85 for p in crossed):
+                found.append((one, other))
+    return found
+
+
+# Rows and time.
+
+
+def _volume(table: TableProfile, before: int, after: int, series: Sequence[TableProfile]) -> Iterator[Change]:
+    step = math.log(after / before)
+    usual = [math.log(b.rows / a.rows) for a, b in pairwise(series) if a.rows and b.rows]
+    low, high = SHRINK, GROW
+    if len(usual) >= 4:
+        middle = median(usual)
+        # Six times the usual deviation, and never less than a tenth.
+        width = max(0.1, 6 * 1.4826 * median(abs(u - middle) for u in usual))
+        low, high = middle - width, middle + width
+    # In tables of a few rows single rows are a large share: chance must not explain the step (a Poisson count).
+    chance = 4 * math.sqrt(1 / before + 1 / after)
+    if low <= step <= high or abs(step) <= chance:
+        return
+    word = "fell" if after < before else "rose"
+    text = f"The rows of `{table.name}` {word} from {before:,} to {after:,} ({_times(math.exp(step))})."
+    strength = min(1.0, abs(step) / (1.4 if step < 0 else 3.0))
+    yield make_change("volume", table.name, text, strength, before=before, after=after)
+
+
+def _freshness(
+    before: TableProfile,
+    after: TableProfile,
+    runs: Sequence[SourceProfile],
+    made: tuple[datetime | None, datetime | None],
+) -> Iterator[Change]:
+    fresh, former = after.freshness, before.freshness
+    if fresh is None or former is None or fresh.column != former.column:
+        return
+    newest, newest_before = place(fresh.newest), place(former.newest)
+    pace = _pace(before, former)
+    if newest is None or newest_before is None or pace is None:
+        return
+    back = newest_before - newest
+    if back > 16 * pace + DAY:
+        text = f"The newest `{fresh.column}` of `{after.name}` went back from {former.newest} to {fresh.newest}."
+        yield make_change("rewound", after.name, text, back / (30 * DAY), fresh.column, former.newest, fresh.newest)
+        return
+    if made[0] is None or made[1] is None or newest > newest_before:
+        return
+    age, age_before = epoch(made[1]) - newest, epoch(made[0]) - newest_before
+    at_rest = age_before > max(20 * pace, 3 * DAY)
+    patience = min(max(3 * age_before, 5 * pace, 2 * DAY), _patience(before.name, fresh.column, runs))
+    if at_rest or age <= patience:
+        return
+    text = (
+        f"No new data in `{after.name}`: the newest `{fresh.column}` is still {fresh.newest}, "
+        f"{age / DAY:.3g} days before this run."
+    )
+    yield make_change("late", after.name, text, age / (10 * patience), fresh.column, former.newest, fresh.newest)
+
+
+def _pace(table: TableProfile, fresh: Freshness) -> float | None:
+    """Seconds between two different moments, on average: the slower of the whole and the recent part."""
+    column = table.column(fresh.column)
+    newest, oldest = place(fresh.newest), place(fresh.oldest)
+    if column is None or newest is None or oldest is None or not column.distinct or column.distinct < 5:
+        return None
+    whole = (newest - oldest) / (column.distinct - 1)
+    recent = place(column.quantiles[-2]) if len(column.quantiles) > 1 else None
+    last = (newest - recent) / max(1.0, 0.05 * column.distinct) if recent is not None else 0.0
+    return max(whole, last, 1.0)
+
+
+def _patience(table: str, column: str, runs: Sequence[SourceProfile]) -> float:
+    """The greatest age, and half again, that earlier runs saw; without three of them, endless."""
+    ages = []
+    for run in runs:
+        seen = run.table(table)
+        newest = place(seen.freshness.newest) if seen and seen.freshness and seen.freshness.column == column else None
+        if newest is not None and run.made_at is not None:
+            ages.append(epoch(run.made_at) - newest)
+    return 1.5 * max(*ages, 1.0) if len(ages) >= 3 else math.inf
+
+
+# Keys.
+
+
+def _keys(before: TableProfile, after: TableProfile) -> Iterator[Change]:
+    now = {k.columns: k for k in after.keys}
+    for key in before.keys:
+        if len(key.columns) == 1 and key.origin != "declared":
+            continue  # Told by the column.
+        name, later = ", ".join(f"`{c}`" for c in key.columns), now.get(key.columns)
+        still = all(after.column(c) is not None for c in key.columns)
+        if later is not None and key.unique and later.unique is False and len(key.columns) > 1:
+            text = f"{name} of `{after.name}` no longer identify a row: values repeat."
+            yield make_change("key-broken", after.name, text, 0.5, key.columns[0])
+        elif key.origin == "declared" and still and (later is None or later.origin != "declared"):
+            text = f"{name} of `{after.name}` is no longer declared as a key."
+            yield make_change("key-changed", after.name, text, 1.0, key.columns[0])
+        elif later is None and still and key.unique and key.primary and key.score >= 0.8:
+            text = f"{name} of `{after.name}` identified a row before and no longer do."
+            yield make_change("key-broken", after.name, text, 0.3, key.columns[0])
+
+
+def _references(before: TableProfile, after: TableProfile, there: set[str], needed: float) -> Iterator[Change]:
+    """References that lost their partners, between tables that are both still there and have rows."""
+    if not before.rows or not after.rows:
+        return
+    now = {(f.columns, f.to_table): f for f in after.foreign_keys}
+    for key in before.foreign_keys:
+        if key.to_table.lower() not in there:
+            continue
+        later = now.get((key.columns, key.to_table))
+        names = ", ".join(f"`{c}`" for c in key.columns)
+        if later is None and key.origin == "inferred" and key.containment == 1 and key.score >= 0.8:
+            # One of several columns may no longer be inferred though all its values are there.
+            if len(key.columns) == 1 and after.column(key.columns[0]) is not None:
+                text = f"{names} in `{after.name}` all had a partner in `{key.to_table}`; now too many have none."
+                yield make_change("orphans", after.name, text, 1.0, key.columns[0], 1.0)
+        elif later is not None and (lost := _lost(key, later, needed)):
+            missing = f"{later.missing:,}" if later.missing is not None else f"{lost:.1%} more"
+            text = f"{missing} values of {names} in `{after.name}` have no partner in `{key.to_table}`."
+            yield make_change("orphans", after.name, text, 3 * lost, key.columns[0], key.containment, later.containment)
+
+
+def _lost(before: ForeignKeyEvidence, after: ForeignKeyEvidence, needed: float) -> float:
+    """The share of references that newly lead nowhere: any counts where there was none, else more than chance."""
+    if before.containment is None or after.containment is None or after.containment >= before.containment:
+        return 0.0
+    lost = before.containment - after.containment
+    if before.containment == 1 and (before.origin == "declared" or (before.values or 0) >= 20):
+        return lost
+    values, later = before.values or 0, after.values or 0
+    was, now = round((1 - before.containment) * values), round((1 - after.containment) * later)
+    return lost if noise.of_shares(was, values, now, later) > needed else 0.0
+
+
+# Words and numbers.
+
+
+def _similar(one: str, other: str) -> float:
+    return SequenceMatcher(None, one.lower(), other.lower()).ratio()
+
+
+def _ratio(one: int | None, other: int | None) -> float:
+    if one is None or other is None:
+        return 0.5
+    return 1.0 if one == other else min(one, other) / max(one, other)
+
+
+def _count(rows: int | None) -> str:
+    return "an unknown number of" if rows is None else f"{rows:,}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor - 1:+.0%}" if factor < 2 else f"{factor:.3g} times"

@@ -1,0 +1,151 @@
+"""What changed in the numbers of a column: unit, sign, distribution, what is unusual, ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from etude.catalog.drift import noise
+from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
+from etude.catalog.measure.axis import axis
+from etude.catalog.model import DATED, NUMERIC
+
+FACTORS = (10, 100, 1000, 10_000, 1e6, 1e9, 60, 3600, 24, 1024, 1.609344, 2.54, 2.2046226, 3.28084, 12)
+OUTLYING = 0.005
+"""Nor is a growth of the share of outliers below this."""
+
+
+def apart(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
+    """The distance of two distributions where it is more than chance and more than small, else 0."""
+    gap = noise.distance(before, after)
+    rows = pair.values(pair.before, pair.before.provenance.quantiles)
+    later = pair.values(pair.after, pair.after.provenance.quantiles)
+    return gap if gap > SMALL and noise.of_distance(gap, rows, later) > pair.needed else 0.0
+
+
+def compare_numbers(pair: Pair) -> Iterator[Change]:
+    """Scale, sign, shift and spread of numbers; only the one that explains most."""
+    before, after = axis(pair.before), axis(pair.after)
+    if not before or not after or {pair.before.family, pair.after.family} - NUMERIC or pair.role == "reference":
+        return
+    if pair.before.family == "integer" and (pair.role == "key" or (pair.before.unique and pair.after.unique)):
+        return  # Numbers that count up: they move with the rows.
+    gap = apart(pair, before, after)
+    if not gap:
+        return
+    name = pair.after.name
+    mirrored = [-v for v in reversed(before)]
+    if before[0] >= 0 > after[10] and not apart(pair, mirrored, after):
+        yield pair.change("sign", f"`{name}` changed its sign.", before=pair.before.max, after=pair.after.min)
+        return
+    factor = _factor(pair, before, after)
+    if factor:
+        times = f"{show(factor)} times larger" if factor > 1 else f"{show(1 / factor)} times smaller"
+        text = f"`{name}` is about {times}: the median went from {show(before[10])} to {show(after[10])}. A new unit?"
+        yield pair.change("scale", text, min(1.0, abs(math.log10(factor)) / 3), before[10], after[10])
+        return
+    inner, later_inner = before[15] - before[5], after[15] - after[5]
+    moved = abs(after[10] - before[10])
+    if inner > 0 and later_inner > 0 and moved < 0.15 * max(inner, later_inner):
+        wider = later_inner > inner
+        text = (
+            f"`{name}` is spread {'wider' if wider else 'closer'}: the middle half spans {show(later_inner)} "
+            f"(before {show(inner)})."
+        )
+        yield pair.change("spread", text, gap * 2, inner, later_inner)
+        return
+    text = f"`{name}` is distributed differently: the median went from {show(before[10])} to {show(after[10])}"
+    text += f"; at least {percent(gap)} of the rows differ."
+    yield pair.change("shift", text, gap * 1.6, before[10], after[10])
+
+
+def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float | None:
+    """The factor by which all values changed, if one explains it; known units before others."""
+    ratios = sorted(a / b for b, a in zip(before, after) if b * a > 0)
+    if len(ratios) < 11:
+        return None
+    middle = ratios[len(ratios) // 2]
+    known = [f for factor in FACTORS for f in (factor, 1 / factor)]
+    near = sorted((abs(math.log(f / middle)), f) for f in known)
+    candidates = [f for off, f in near[:2] if off < 0.25]
+    if middle >= 2 or middle <= 0.5:
+        candidates.append(middle)
+    for factor in candidates:
+        rescaled = [v * factor for v in before]
+        if noise.distance(rescaled, after) <= SMALL or not apart(pair, rescaled, after):
+            return factor
+    return None
+
+
+def compare_precision(pair: Pair) -> Iterator[Change]:
+    """Numbers that lost their decimals."""
+    before, after = axis(pair.before), axis(pair.after)
+    if not before or not after or pair.before.family not in ("decimal", "float") or pair.after.family not in NUMERIC:
+        return
+    broken = sum(v != int(v) for v in before) / len(before)
+    whole = all(v == int(v) for v in after)
+    several = {v for v in after if v == int(v)}
+    if whole and len(several) > 5 and broken > 0 and -len(several) * math.log(max(1 - broken, 1e-9)) > pair.needed:
+        yield pair.change("precision", f"`{pair.after.name}` has whole numbers only; its values had decimals before.")
+
+
+def compare_ends(pair: Pair) -> Iterator[Change]:
+    """A new smallest or largest value far beyond the former."""
+    before, after = axis(pair.before), axis(pair.after)
+    families = {pair.before.family, pair.after.family}
+    if not before or not after or not (families <= NUMERIC or families <= DATED) or pair.role == "reference":
+        return
+    if pair.role == "key" or (pair.before.unique and pair.before.family == "integer"):
+        return
+    rows, later, name = pair.values(pair.before), pair.values(pair.after), pair.after.name
+    needed = pair.needed + max(0.0, math.log(max(1, later) / max(1, rows)))
+    middle, deviation = before[10], pair.before.stddev or 0.0
+    if families <= DATED and after[20] > before[20] and after[20] - after[19] < 3 * max(before[20] - before[19], 86400):
+        after = [*after[:20], before[20]]  # Time goes on: no news.
+    for sign, end, inner, word, was, now in (
+        (-1, 0, 1, "smallest", pair.before.min, pair.after.min),
+        (1, 20, 19, "largest", pair.before.max, pair.after.max),
+    ):
+        far, ordinary = sign * (before[end] - middle), sign * (before[inner] - middle)
+        # Where most values are the same, the 95% quantile is the median and tells nothing of the tail.
+        reach = noise.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
+        if rows > 40 and sign * (after[end] - middle) > max(reach * far, 0) and far > 0:
+            text = f"The {word} `{name}` is {show(now)}, far from the former {show(was)}."
+            yield pair.change("range", text, 0.5, was, now)
+
+
+def compare_outliers(pair: Pair) -> Iterator[Change]:
+    """Many more values far from the others than there were: a part of the rows in another unit, say."""
+    was, now, name = pair.before.outliers, pair.after.outliers, pair.after.name
+    if was is None or now is None or not pair.readable or pair.role:
+        return
+    rows = pair.values(pair.before, pair.before.provenance.quantiles)
+    later = pair.values(pair.after, pair.after.provenance.quantiles)
+    for word, count, more, fence, further in (
+        ("large", was.above, now.above, was.high, now.high >= was.high),
+        ("small", was.below, now.below, was.low, now.low <= was.low),
+    ):
+        # Beyond today's fence lie no more than beyond the former one, which is the one to count at.
+        if not further or not rows or not later or more > later:
+            continue
+        grown = more / later - count / rows
+        if grown > OUTLYING and grown > count / rows and noise.of_shares(count, rows, more, later) > pair.needed:
+            text = (
+                f"Unusually {word} values of `{name}`, beyond {show(fence)}, went from {percent(count / rows)} "
+                f"to at least {percent(more / later)} of the rows."
+            )
+            yield pair.change("outliers", text, math.sqrt(grown) * 2, count / rows, more / later)
+
+
+def compare_counts(pair: Pair) -> Iterator[Change]:
+    """Negative numbers and NaN where there were none, or many more of them."""
+    kinds: tuple[tuple[Kind, int | None, int | None, str], ...] = (
+        ("negative", pair.before.negatives, pair.after.negatives, "negative"),
+        ("nan", pair.before.nans, pair.after.nans, "not a number (NaN)"),
+        ("nan", pair.before.infinities, pair.after.infinities, "infinite"),
+    )
+    rows, later = pair.values(pair.before), pair.values(pair.after)
+    for kind, was, now, word in kinds:
+        if was == 0 and now and noise.of_shares(was, rows, now, later) > pair.needed:
+            text = f"{percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were."
+            yield pair.change(kind, text, math.sqrt(now / later), was, now)

@@ -1,0 +1,138 @@
+"""Functional dependencies worth saying: a column whose value follows from another's, seen too often for chance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Literal
+
+from etude.catalog.measure import statements
+from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.model import ColumnProfile, Dependency, TableProfile
+from etude.errors import Cancelled, EtudeError, Interrupted
+
+_FAMILIES = frozenset({"integer", "text", "uuid", "date", "boolean", "decimal"})
+_COLUMNS = 16
+_PROBE = 100
+_MOST = 10
+_SURPRISE = 25.0
+"""Bits by which agreement must exceed chance."""
+_FEW = 20_000
+
+
+def find_dependencies(reader: Reader, draft: TableDraft, profile: TableProfile) -> tuple[Dependency, ...]:
+    """Dependencies between columns that are not keys, the most surprising first."""
+    if draft.plan != "exact" or draft.rows < 20:
+        return ()
+    chosen = [i for i, c in enumerate(profile.columns) if _may_take_part(c, draft.rows)][:_COLUMNS]
+    if len(chosen) < 2:
+        return ()
+    # Most pairs fail within the first rows.
+    probe = {i: draft.frame[i][:_PROBE].to_pylist() for i in chosen}
+    pairs = [
+        (a, b)
+        for a, b in permutations(chosen, 2)
+        if _is_surprising(profile.columns[a], profile.columns[b], draft.rows) and _maps(probe[a], probe[b])
+    ]
+    values = {i: draft.frame[i].to_pylist() for i in {i for pair in pairs for i in pair}}
+    pairs = [(a, b) for a, b in pairs if _maps(values[a], values[b])]
+    pairs.sort(key=lambda pair: -_surprise(profile.columns[pair[0]], profile.columns[pair[1]], draft.rows))
+    pairs = _least(pairs, profile)[: 2 * _MOST]
+    confirmed = _confirm_here(values, pairs) if draft.complete else _confirm_there(reader, draft, pairs)
+    return _told(profile, confirmed)
+
+
+def _may_take_part(column: ColumnProfile, rows: int) -> bool:
+    distinct = column.distinct or 0
+    return (
+        column.family in _FAMILIES
+        and 2 <= distinct <= min(rows / 2, _FEW)
+        and (column.nulls or 0) <= rows / 2
+        and column.provenance.distinct is not None
+    )
+
+
+def _surprise(left: ColumnProfile, right: ColumnProfile, rows: int) -> float:
+    """Bits of agreement that chance must bring about: repeated values of the left, each with the right's old one."""
+    again = rows - (left.nulls or 0) - (left.distinct or 0)
+    shares = [t.share for t in right.top]
+    rest = max(0.0, 1 - sum(shares))
+    others = max((right.distinct or 0) - len(shares), 1)
+    chance = sum(s * s for s in shares) + rest * rest / others
+    return again * -math.log2(min(max(chance, 1e-9), 1.0))
+
+
+def _is_surprising(left: ColumnProfile, right: ColumnProfile, rows: int) -> bool:
+    return (right.distinct or 0) <= (left.distinct or 0) and _surprise(left, right, rows) >= _SURPRISE
+
+
+def _maps(left: Sequence[object], right: Sequence[object]) -> bool:
+    """Whether each value of the left has one of the right in these rows."""
+    pairs = {(a, b) for a, b in zip(left, right) if a is not None and b is not None}
+    return len(pairs) == len({a for a, _ in pairs})
+
+
+def _least(pairs: list[tuple[int, int]], profile: TableProfile) -> list[tuple[int, int]]:
+    """Without what follows from others: of columns that say the same the first stands for all, and of two ways to a
+    column the one from the coarser column is told.
+    """
+    distinct = [c.distinct or 0 for c in profile.columns]
+    same = {(a, b) for a, b in pairs if distinct[a] == distinct[b] and a < b}
+    aliases = {b for _, b in same}
+    coarsest: dict[int, int] = {}
+    for a, b in pairs:
+        if distinct[a] > distinct[b] and not {a, b} & aliases:
+            known = coarsest.get(b)
+            if known is None or distinct[a] < distinct[known]:
+                coarsest[b] = a
+    return [(a, b) for a, b in pairs if ((a, b) in same and a not in aliases) or coarsest.get(b) == a]
+
+
+Kind = Literal["determines", "one-to-one", "equal"]
+Found = tuple[int, int, int, Kind]
+"""The two columns, the rows in which both have a value, and how they hang together."""
+
+
+def _confirm_here(values: dict[int, list[object]], pairs: list[tuple[int, int]]) -> list[Found]:
+    found: list[Found] = []
+    for a, b in pairs:
+        both = [(x, y) for x, y in zip(values[a], values[b]) if x is not None and y is not None]
+        back = len({y for _, y in both}) == len(set(both))
+        found.append((a, b, len(both), _kind(all(x == y for x, y in both), back)))
+    return found
+
+
+def _kind(equal: bool, back: bool) -> Kind:
+    return "equal" if equal else "one-to-one" if back else "determines"
+
+
+def _confirm_there(reader: Reader, draft: TableDraft, pairs: list[tuple[int, int]]) -> list[Found]:
+    if not pairs:
+        return []
+    named = [(draft.expressions[a], draft.expressions[b]) for a, b in pairs]
+    try:
+        rows = reader.rows(statements.distinct_pairs_of(reader.dialect, draft.sql, named))
+    except (Cancelled, Interrupted):
+        raise
+    except EtudeError as error:
+        draft.notes.append(f"Dependencies were not checked: {error.message}")
+        return []
+    found: list[Found] = []
+    for position, n, distinct, left, right, same in sorted(rows):
+        a, b = pairs[int(position)]
+        if distinct == left:
+            found.append((a, b, int(n), _kind(same == n, distinct == right)))
+    return found
+
+
+def _told(profile: TableProfile, confirmed: list[Found]) -> tuple[Dependency, ...]:
+    told: list[Dependency] = []
+    for a, b, rows, kind in confirmed[:_MOST]:
+        left, right = profile.columns[a], profile.columns[b]
+        reason = (
+            f"{left.distinct:,} values of `{left.name}`, each with one of {right.distinct:,} of `{right.name}`, "
+            f"in {rows:,} rows"
+        )
+        told.append(Dependency(columns=(left.name,), determines=right.name, kind=kind, rows=rows, reason=reason))
+    return tuple(told)

@@ -1,0 +1,196 @@
+"""A column's profile from its statistics: derived facts, patterns, personal data masked, and how all was obtained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from etude.catalog.keys.names import word_set, words
+from etude.catalog.measure.distribution import Stats
+from etude.catalog.measure.patterns import find_patterns
+from etude.catalog.measure.pii import MASK_FROM, find_pii, mask_value
+from etude.catalog.measure.statements import BUCKETS, ORDERED
+from etude.catalog.model import (
+    ColumnProfile,
+    ColumnProvenance,
+    Family,
+    Freshness,
+    Histogram,
+    PiiHint,
+    Provenance,
+    Scalar,
+    TopValue,
+    moment,
+)
+from etude.entities import Column
+
+TEXTS = 200
+"""Distinct texts of a column that are looked at for patterns."""
+_CONFIDENCE = 0.99
+_CHANGED = word_set("updated update modified changed loaded ingested synced refreshed processed")
+_HAPPENED = word_set("created inserted added logged recorded event order transaction date time timestamp at ts")
+_NOT_NEWS = word_set("birth dob born birthday expire expiry expiration due end until valid scheduled planned")
+
+
+def sampled(rows: int) -> Provenance:
+    """Of a sample of so many rows: how far its shares may be off (Dvoretzky-Kiefer-Wolfowitz), at 99%."""
+    error = math.sqrt(math.log(2 / (1 - _CONFIDENCE)) / (2 * max(rows, 1)))
+    detail = f"a sample of {rows:,} rows; ranks and shares within {error:.2%} of the rows at {_CONFIDENCE:.0%}"
+    return Provenance(method="sampled", rows=rows, error=round(error, 6), detail=detail)
+
+
+def of_first_rows(rows: int) -> Provenance:
+    """Of the first rows, where the engine draws none: nothing bounds how far they are from the rest."""
+    return Provenance(method="sampled", rows=rows, detail=f"the first {rows:,} rows, not drawn at random: no bound")
+
+
+def counted_by_hash(distinct: int) -> Provenance:
+    """Of a distinct count from one bucket of the values' hashes: three standard deviations."""
+    error = 3 * math.sqrt((BUCKETS - 1) / max(distinct, 1))
+    detail = f"counted in one of {BUCKETS} buckets of hashes; within {error:.2%} at 99.7%"
+    return Provenance(method="approximate", error=round(error, 6), detail=detail)
+
+
+def profile_column(
+    table: str, column: Column, stats: Stats, provenance: ColumnProvenance, notes: Sequence[str] = ()
+) -> ColumnProfile:
+    """The profile of one column, with values masked where they are suspected to be personal."""
+    patterns = find_patterns(stats.texts)
+    pii = find_pii(table, column.name, stats.family, patterns)
+    values = stats.rows - stats.nulls
+    blank = stats.lengths.empty if stats.lengths else 0
+    unique = None if stats.repeated is None else values > 0 and not stats.repeated
+    profile = ColumnProfile(
+        name=column.name,
+        type=column.type,
+        family=stats.family,
+        nullable=column.nullable,
+        comment=column.comment,
+        rows=stats.rows,
+        nulls=stats.nulls,
+        distinct=stats.distinct,
+        unique=unique,
+        constant=stats.distinct == 1 and stats.nulls == 0 and provenance.distinct is not None,
+        empty=stats.rows > 0 and values == blank,
+        min=stats.least,
+        max=stats.greatest,
+        mean=stats.mean,
+        stddev=stats.stddev,
+        zeros=stats.zeros,
+        negatives=stats.negatives,
+        nans=stats.nans,
+        infinities=stats.infinities,
+        quantiles=tuple(stats.quantiles),
+        histogram=_histogram(stats),
+        outliers=stats.outliers,
+        top=tuple(TopValue(value=v, count=c, share=round(c / values, 6)) for v, c in stats.top),
+        lengths=stats.lengths,
+        patterns=patterns,
+        pii=pii,
+        typical_gap_s=stats.gap_s,
+        provenance=_fitting(provenance, stats, bool(patterns)),
+        notes=tuple(notes),
+    )
+    return _masked(profile)
+
+
+def unmeasured_column(column: Column, family: Family, notes: Sequence[str] = ()) -> ColumnProfile:
+    """A column of which only its declaration is known."""
+    return ColumnProfile(
+        name=column.name,
+        type=column.type,
+        family=family,
+        nullable=column.nullable,
+        comment=column.comment,
+        provenance=ColumnProvenance(distinct=None, moments=None, quantiles=None, top=None),
+        notes=tuple(notes),
+    )
+
+
+def _fitting(provenance: ColumnProvenance, stats: Stats, patterns: bool) -> ColumnProvenance:
+    """The provenance without the groups that the column does not have."""
+    absent: dict[str, None] = {}
+    if stats.family not in ORDERED or not stats.quantiles:
+        absent["quantiles"] = None
+    if stats.mean is None:
+        absent["moments"] = None
+    if not patterns:
+        absent["patterns"] = None
+    return provenance.model_copy(update=absent)
+
+
+def _histogram(stats: Stats) -> Histogram | None:
+    if stats.listed:
+        return Histogram(
+            kind="values", edges=tuple(v for v, _ in stats.listed), counts=tuple(float(c) for _, c in stats.listed)
+        )
+    if not stats.quantiles:
+        return None
+    finite = stats.rows - stats.nulls - (stats.nans or 0) - (stats.infinities or 0)
+    share = finite / (len(stats.quantiles) - 1)
+    edges, counts = [stats.quantiles[0]], [0.0]
+    for value in stats.quantiles[1:]:
+        counts[-1] += share
+        if value != edges[-1]:
+            edges.append(value)
+            counts.append(0.0)
+    if len(edges) == 1:
+        return Histogram(kind="values", edges=tuple(edges), counts=(float(finite),))
+    # What lies on the last edge belongs to the bin before it.
+    last = counts.pop()
+    counts[-1] += last
+    return Histogram(edges=tuple(edges), counts=tuple(round(c, 2) for c in counts))
+
+
+def masking(pii: Sequence[PiiHint]) -> str | None:
+    """The kind of personal data by which values are masked, or None."""
+    return pii[0].kind if pii and pii[0].confidence >= MASK_FROM else None
+
+
+def _masked(profile: ColumnProfile) -> ColumnProfile:
+    kind = masking(profile.pii)
+    if kind is None:
+        return profile
+    hidden = tuple(v.model_copy(update={"value": mask_value(kind, v.value)}) for v in profile.top)
+    # Quantiles are values of single rows too.
+    gone = {
+        "quantiles": (),
+        "histogram": None,
+        "min": mask_value(kind, profile.min),
+        "max": mask_value(kind, profile.max),
+    }
+    return profile.model_copy(update={"top": hidden, "masked": True, **gone})
+
+
+def find_freshness(columns: Sequence[ColumnProfile]) -> Freshness | None:
+    """The date column that tells best when a table changed last, by its name and how full it is."""
+    best: tuple[tuple[int, float], ColumnProfile] | None = None
+    for column in columns:
+        rank = _rank(column)
+        if rank is not None and (best is None or rank > best[0]):
+            best = rank, column
+    if best is None:
+        return None
+    found = best[1]
+    return Freshness(column=found.name, newest=str(found.max), oldest=str(found.min), typical_gap_s=found.typical_gap_s)
+
+
+def _rank(column: ColumnProfile) -> tuple[int, float] | None:
+    tokens = set(words(column.name))
+    if column.masked or tokens & _NOT_NEWS or not column.rows or moment(column.max) is None:
+        return None
+    # A date in text is told by its greatest value only if its order is that of text.
+    in_text = any(p.share >= 0.95 and p.form in ("%Y-%m-%d", "ISO 8601") for p in column.patterns)
+    if column.family not in ("date", "timestamp") and not in_text:
+        return None
+    full = 1 - (column.nulls or 0) / column.rows
+    if full < 0.5:
+        return None
+    return (2 if tokens & _CHANGED else 1 if tokens & _HAPPENED else 0), round(full, 3)
+
+
+def mask_row(columns: Sequence[ColumnProfile], row: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    """A row with the values of masked columns masked, and without those of columns that nothing is known of."""
+    return tuple(
+        None if c.rows is None else mask_value(masking(c.pii) or "", v) if c.masked else v for c, v in zip(columns, row)
+    )

@@ -1,0 +1,302 @@
+"""The plans by which a table is measured: read whole, by its engine a column at a time, or partly by a sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from etude.catalog.measure import statements
+from etude.catalog.measure.columns import TEXTS, counted_by_hash, of_first_rows, sampled
+from etude.catalog.measure.distribution import Stats, count_values, find_fences, mean_gap, measure, rounded, to_scalars
+from etude.catalog.measure.families import family_of, settled_family
+from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.measure.statements import BUCKETS, MEASURED, ORDERED, QUANTILES, Center
+from etude.catalog.model import EXACT, NUMERIC, ColumnProvenance, Lengths, Outliers, Provenance, number
+from etude.entities import Table
+from etude.errors import Cancelled, EtudeError, Interrupted, UnknownTable
+
+SMALL_ROWS = 20_000
+"""Tables of up to so many rows are read whole, if they are not too wide."""
+SMALL_CELLS = 1_000_000
+SMALL_BYTES = 64 << 20
+WHOLE = {"rows": SMALL_ROWS * 2, "bytes": SMALL_BYTES}
+"""How much is read of a small table, which may have grown since it was counted."""
+FEW_VALUES = 20_000
+"""Columns of up to so many distinct values are measured by all their groups."""
+LOOK_ROWS = 5_000
+"""Rows of the sample that chooses the plan, shows patterns and gives the rows to show."""
+SAMPLE_ROWS = 100_000
+"""Rows of the sample that stands for a table too large to be measured whole."""
+TOGETHER = 10
+"""Columns in one statement: with more, memory grows and speed falls."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The most rows of a table that is read whole, and of one that its engine measures exactly."""
+
+    small_rows: int
+    exact_rows: int
+
+
+def make_draft(reader: Reader, table: Table, sql: str, rows: int | None) -> TableDraft:
+    """A table that is to be measured, with how its columns are read."""
+    expressions = [
+        statements.expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type) for c in table.columns
+    ]
+    return TableDraft(table, sql, rows or 0, expressions=expressions)
+
+
+def read_ahead(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
+    """Begin to read a table that will be measured next, where it is small."""
+    if rows is not None and _is_small(draft, rows, bounds):
+        reader.read_ahead(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+
+
+def measure_table(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
+    """Read a small table whole; measure a larger one column by column."""
+    if rows is None:
+        rows = int(reader.rows(statements.count_of([(0, draft.sql)]))[0][1])
+    draft.rows = rows
+    if not (_is_small(draft, rows, bounds) and _measure_whole(reader, draft)):
+        _measure_columns(reader, draft, bounds)
+
+
+def _is_small(draft: TableDraft, rows: int, bounds: Bounds) -> bool:
+    return rows <= bounds.small_rows and rows * len(draft.expressions) <= SMALL_CELLS
+
+
+def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
+    """Read all rows and measure them here; False where they are too many after all."""
+    result = reader.read(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+    if result.truncated:
+        return False
+    draft.take(result)
+    draft.complete = True
+    draft.rows = result.row_count
+    for expression, column, info in zip(draft.expressions, draft.frame, result.columns):
+        draft.stats.append(measure(*count_values(column), expression.family, info.type, TEXTS))
+        draft.provenance.append(ColumnProvenance(patterns=_of_texts(draft.stats[-1])))
+    return True
+
+
+def _of_texts(stats: Stats) -> Provenance | None:
+    """All distinct texts were looked at, or a choice of them."""
+    if stats.distinct is not None and len(stats.texts) >= stats.distinct:
+        return EXACT
+    return sampled(len(stats.texts))
+
+
+def _measure_columns(reader: Reader, draft: TableDraft, bounds: Bounds) -> None:
+    exact = draft.rows <= bounds.exact_rows
+    draft.plan = "exact" if exact else "sampled"
+    _take_sample(reader, draft, LOOK_ROWS if exact else SAMPLE_ROWS)
+    blank = ColumnProvenance(distinct=None, moments=None, quantiles=None, top=None)
+    draft.stats = [Stats(e.family, draft.rows, 0) for e in draft.expressions]
+    draft.provenance = [blank] * len(draft.expressions)
+    looks = [_look(draft, i) for i in range(len(draft.expressions))]
+    scanned, centered = [], []
+    for i, look in enumerate(looks):
+        try:
+            few = _by_groups(reader, draft, i) if 2 * (look.distinct or 0) <= look.rows - look.nulls else False
+            if few:
+                continue
+            if exact:
+                _by_summary(reader, draft, i, look)
+                centered.append(i)
+            else:
+                scanned.append(i)
+        except (Cancelled, Interrupted):
+            raise
+        except EtudeError as error:
+            draft.give_up(i, error)
+    _by_scan(reader, draft, scanned, looks)
+    _by_spread(reader, draft, [i for i in (*centered, *scanned) if draft.stats[i].family in NUMERIC])
+    # The catalog's count may be older than the rows.
+    measured = (s.rows for i, s in enumerate(draft.stats) if i not in draft.unmeasured)
+    draft.rows = next(measured, draft.rows)
+
+
+def _take_sample(reader: Reader, draft: TableDraft, rows: int) -> None:
+    """A sample of rows into the draft; the first ones where the engine cannot sample, as of most views."""
+    can_sample = reader.dialect != "postgres" or draft.table.kind == "table"
+    if can_sample:
+        try:
+            draft.take(
+                reader.read(statements.sample_of(reader.dialect, draft.sql, draft.expressions, rows, draft.rows))
+            )
+            return
+        except (Cancelled, Interrupted, UnknownTable):
+            raise
+        except EtudeError as error:
+            draft.notes.append(f"No sample could be taken: {error.message}")
+    draft.take(reader.read(statements.head_of(reader.dialect, draft.sql, draft.expressions, rows)))
+    draft.drawn = False
+    draft.notes.append(f"The sample is the first {draft.sample_rows:,} rows.")
+
+
+def _look(draft: TableDraft, i: int) -> Stats:
+    return measure(*count_values(draft.frame[i]), draft.expressions[i].family, draft.kinds[i], TEXTS)
+
+
+def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
+    """All statistics of a column of few values from its groups; False where there are too many."""
+    query = statements.groups_of(reader.dialect, draft.sql, draft.expressions[i], FEW_VALUES)
+    result = reader.read(query, rows=FEW_VALUES + 1, bytes=SMALL_BYTES)
+    if result.truncated or result.row_count > FEW_VALUES:
+        return False
+    values, counts = TableDraft.columns_of(result)[:2]
+    draft.stats[i] = measure(values, counts, draft.expressions[i].family, result.columns[0].type, TEXTS)
+    draft.provenance[i] = ColumnProvenance(patterns=_of_texts(draft.stats[i]))
+    return True
+
+
+def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
+    """The statistics of a column of many values, from the engine; mean and outliers follow."""
+    expression = draft.expressions[i]
+    result = reader.read(statements.summary_of(reader.dialect, draft.sql, expression))
+    columns = dict(zip((c.name for c in result.columns), TableDraft.columns_of(result)))
+    kinds = {c.name: c.type for c in result.columns}
+    first = {name: to_scalars(column[:1], kinds[name])[0] for name, column in columns.items()}
+    stats = Stats(settled_family(expression.family, columns["top_value"].type), _int(first["n"]), _int(first["nulls"]))
+    stats.distinct, stats.repeated = _int(first["d"]), _int(first["most"]) > 1
+    tops = zip(to_scalars(columns["top_value"], kinds["top_value"]), to_scalars(columns["top_count"], ""))
+    stats.top = [(value, _int(count)) for value, count in tops if count is not None]
+    if stats.nulls and stats.distinct and stats.repeated:
+        # The most frequent group may be that of the nulls.
+        stats.repeated = stats.top[0][1] > 1
+    _take_fields(stats, first, "")
+    if expression.family in ORDERED:
+        stats.quantiles = [first[f"q{k}"] for k in range(QUANTILES + 1)] if stats.least is not None else []
+    _finish_summary(stats, look)
+    draft.stats[i] = stats
+    draft.provenance[i] = ColumnProvenance(patterns=sampled(len(look.texts)))
+
+
+def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
+    """What a summary and a scan have in common."""
+    stats.least, stats.greatest = first.get(f"least{suffix}"), first.get(f"greatest{suffix}")
+    if stats.family in NUMERIC:
+        stats.zeros, stats.negatives = _int(first[f"zeros{suffix}"]), _int(first[f"negatives{suffix}"])
+    nans, infinities = _int(first.get(f"nans{suffix}")), _int(first.get(f"infinities{suffix}"))
+    if stats.family == "float" or nans or infinities:
+        stats.nans, stats.infinities = nans, infinities
+    shortest = first.get(f"shortest{suffix}")
+    if stats.family in MEASURED and shortest is not None:
+        values = stats.rows - stats.nulls
+        stats.lengths = Lengths(
+            min=_int(shortest),
+            max=_int(first[f"longest{suffix}"]),
+            mean=rounded(_int(first[f"letters{suffix}"]) / values),
+            empty=_int(first[f"blank{suffix}"]),
+        )
+
+
+def _finish_summary(stats: Stats, look: Stats) -> None:
+    stats.texts = look.texts
+    if stats.family in ("date", "timestamp") and stats.quantiles:
+        stats.gap_s = mean_gap(stats.quantiles[QUANTILES // 2], stats.greatest, stats.distinct)
+
+
+def _int(value: Any) -> int:
+    return int(value) if value is not None else 0
+
+
+def _by_scan(reader: Reader, draft: TableDraft, chosen: Sequence[int], looks: Sequence[Stats]) -> None:
+    """Columns of many values in a table too large to group: counts exact, the rest approximate or sampled."""
+    for part in _parts(chosen):
+        query = statements.scan_of(reader.dialect, draft.sql, [draft.expressions[i] for i in part])
+        try:
+            result = reader.read(query)
+        except (Cancelled, Interrupted):
+            raise
+        except EtudeError as error:
+            for i in part:
+                draft.give_up(i, error)
+            continue
+        kinds = {c.name: c.type for c in result.columns}
+        first = {name: to_scalars(column, kinds[name])[0] for name, column in zip(kinds, TableDraft.columns_of(result))}
+        for position, i in enumerate(part):
+            draft.stats[i], draft.provenance[i] = _scanned(reader.dialect, draft, looks[i], first, position)
+
+
+def _scanned(
+    dialect: str, draft: TableDraft, look: Stats, first: dict[str, Any], position: int
+) -> tuple[Stats, ColumnProvenance]:
+    values = _int(first[f"c{position}"])
+    stats = replace(look, rows=_int(first["n"]), nulls=_int(first["n"]) - values, repeated=None)
+    all_counted = dialect == "sqlite"  # see `_in_first_bucket`
+    stats.distinct = min(_int(first[f"d{position}"]) * (1 if all_counted else BUCKETS), values)
+    if all_counted:
+        stats.repeated = stats.distinct < values
+    elif stats.distinct * (1 + (counted_by_hash(stats.distinct).error or 0)) < values or (look.repeated):
+        stats.repeated = True
+    _take_fields(stats, first, str(position))
+    scale = values / max(look.rows - look.nulls, 1)
+    stats.top = [(value, round(count * scale)) for value, count in look.top if count > 1]
+    stats.outliers, stats.mean, stats.stddev, stats.listed = None, None, None, []
+    _finish_summary(stats, look)
+    of_sample = sampled(draft.sample_rows) if draft.drawn else of_first_rows(draft.sample_rows)
+    provenance = ColumnProvenance(
+        distinct=EXACT if all_counted else counted_by_hash(stats.distinct),
+        quantiles=of_sample,
+        top=of_sample if stats.top else None,
+        patterns=sampled(len(look.texts)),
+    )
+    return stats, provenance
+
+
+def _by_spread(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> None:
+    """Mean, standard deviation and outliers of numeric columns, whose middle and ends are known by now."""
+    centers = {i: center for i in chosen if (center := _center(draft.stats[i])) is not None}
+    for part in _parts(list(centers)):
+        query = statements.spread_of(reader.dialect, draft.sql, [(draft.expressions[i], centers[i]) for i in part])
+        try:
+            row = reader.rows(query)[0]
+        except (Cancelled, Interrupted):
+            raise
+        except EtudeError as error:
+            draft.column_notes |= {i: (f"mean and outliers not measured: {error.message}",) for i in part}
+            continue
+        for position, i in enumerate(part):
+            _take_spread(draft.stats[i], centers[i], row[position * 4 : position * 4 + 4])
+
+
+def _center(stats: Stats) -> Center | None:
+    """The middle of a column and a scale by which its values are whole numbers of less than 62 bits."""
+    if not stats.quantiles:
+        return None
+    ends = number(stats.least), number(stats.greatest)
+    middle, lower, upper = (number(stats.quantiles[QUANTILES * k // 4]) for k in (2, 1, 3))
+    if middle is None or lower is None or upper is None or ends[0] is None or ends[1] is None:
+        return None
+    reach = max(ends[1] - middle, middle - ends[0])
+    if not math.isfinite(reach):
+        return None
+    exponent = 60 - (math.frexp(reach)[1] if reach > 0 else 0)
+    if not -1000 < exponent < 1000:
+        return None
+    low, high = find_fences(lower, upper) or (-1e308, 1e308)
+    return Center(middle, 2.0**exponent, low, high)
+
+
+def _take_spread(stats: Stats, center: Center, sums: Sequence[Any]) -> None:
+    if sums[0] is None:
+        return
+    n = stats.rows - stats.nulls - (stats.nans or 0) - (stats.infinities or 0)
+    # The unit of the squares is 31 bits coarser than that of the sum.
+    total, squares, unit = float(sums[0]) * 2.0**-31, float(sums[1]), center.scale * 2.0**-31
+    stats.mean = rounded(center.middle + total / unit / n)
+    if n > 1:
+        stats.stddev = rounded(math.sqrt(max(squares - total * total / n, 0.0) / (n - 1)) / unit)
+    if center.high < 1e308:
+        stats.outliers = Outliers(
+            low=rounded(center.low), high=rounded(center.high), below=_int(sums[2]), above=_int(sums[3])
+        )
+
+
+def _parts(chosen: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(chosen), TOGETHER):
+        yield chosen[start : start + TOGETHER]

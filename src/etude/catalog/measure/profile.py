@@ -1,0 +1,183 @@
+"""The profile of a source, measured through `db.sql` alone: on the host, in a script, or inside a session.
+
+A small table is read once and measured here: one statement, and everything is exact. A larger one is measured by its
+engine, a column at a time: a column of few values by its groups, one of many by a summary, which is exact too. Beyond
+`exact_rows` the columns of many values are sampled and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from etude.catalog.keys.composites import find_composites
+from etude.catalog.keys.dependencies import find_dependencies
+from etude.catalog.keys.names import NameWords
+from etude.catalog.keys.references import find_foreign_keys
+from etude.catalog.keys.table_keys import find_keys
+from etude.catalog.measure import statements
+from etude.catalog.measure.columns import find_freshness, mask_row, profile_column, unmeasured_column
+from etude.catalog.measure.distribution import to_scalars
+from etude.catalog.measure.families import family_of
+from etude.catalog.measure.plans import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
+from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
+from etude.database import Database
+from etude.entities import Table
+from etude.errors import Cancelled, EtudeError, Interrupted, NotFound, UnknownTable
+
+EXACT_ROWS = {"duckdb": 50_000_000, "sqlite": 10_000_000, "postgres": 5_000_000, "mysql": 5_000_000}
+"""Tables of up to so many rows are measured exactly; a server, which others use too, is spared earlier."""
+SHOWN_ROWS = 5
+
+Progress = Callable[[int, int, str], None]
+"""Called with the number of tables done, their total, and the name of the next one (empty at the end)."""
+
+
+def profile_source(
+    db: Database,
+    tables: Sequence[str] | None = None,
+    *,
+    on_progress: Progress | None = None,
+    exact_rows: int | None = None,
+    small_rows: int = SMALL_ROWS,
+    timeout_s: float = 600.0,
+) -> SourceProfile:
+    """Profile the tables of a source, or those named. A table that fails is reported in the profile.
+
+    `small_rows` and `exact_rows` bound the plans: a table of up to `small_rows` is read whole, one of up to
+    `exact_rows` measured exactly by its engine, a larger one partly by a sample.
+    """
+    from etude import __version__
+
+    catalog = db.catalog()
+    chosen = _choose(catalog.tables, tables)
+    if exact_rows is None:
+        exact_rows = EXACT_ROWS.get(catalog.dialect, EXACT_ROWS["postgres"])
+    bounds, names = Bounds(small_rows, exact_rows), NameWords(catalog.tables)
+    drafts, profiles = [], []
+    with Reader(db, catalog.dialect, timeout_s) as reader:
+        counts = _count_rows(reader, chosen)
+        for done, table in enumerate(chosen):
+            if on_progress is not None:
+                on_progress(done, len(chosen), table.name)
+            for following in chosen[done + 1 : done + 2]:
+                read_ahead(reader, _begin(reader, following, counts), counts.get(following.name), bounds)
+            draft, profile = _profile_table(reader, table, counts, bounds, names)
+            drafts.append(draft)
+            profiles.append(profile)
+        profiles = find_foreign_keys(reader, drafts, profiles, names)
+        profiles = find_composites(reader, drafts, profiles, names)
+    if on_progress is not None:
+        on_progress(len(chosen), len(chosen), "")
+    return SourceProfile(
+        source=catalog.source,
+        kind=catalog.kind,
+        dialect=catalog.dialect,
+        fingerprint=catalog.fingerprint,
+        tables=tuple(profiles),
+        notes=catalog.notes,
+        versions={"etude": __version__},
+        made_at=datetime.now(UTC),
+    )
+
+
+def _choose(known: Sequence[Table], wanted: Sequence[str] | None) -> list[Table]:
+    if wanted is None:
+        return list(known)
+    by_name = {t.name.lower(): t for t in known}
+    missing = [name for name in wanted if name.lower() not in by_name]
+    if missing:
+        names = ", ".join(f"`{t.name}`" for t in known[:8])
+        raise NotFound(f"There is no table `{missing[0]}`.", hint=f"There are: {names}.")
+    return [by_name[name] for name in dict.fromkeys(n.lower() for n in wanted)]
+
+
+def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
+    """Rows by table: what the catalog knows exactly, and the rest counted, many tables in one statement."""
+    counts = {t.name: t.row_count for t in tables if t.row_count is not None and t.row_count_exact}
+    unknown = [t for t in tables if t.name not in counts]
+    for start in range(0, len(unknown), 50):
+        part = unknown[start : start + 50]
+        named = [(i, statements.table_name(reader.dialect, t.name)) for i, t in enumerate(part)]
+        try:
+            rows = reader.rows(statements.count_of(named))
+        except (Cancelled, Interrupted):
+            raise
+        except EtudeError:
+            continue  # one of them fails: each is counted, or reported, in its turn
+        counts |= {part[int(i)].name: int(n) for i, n in rows}
+    return counts
+
+
+def _begin(reader: Reader, table: Table, counts: Mapping[str, int]) -> TableDraft:
+    return make_draft(reader, table, statements.table_name(reader.dialect, table.name), counts.get(table.name))
+
+
+def _profile_table(
+    reader: Reader, table: Table, counts: Mapping[str, int], bounds: Bounds, names: NameWords
+) -> tuple[TableDraft | None, TableProfile]:
+    draft, rows = _begin(reader, table, counts), counts.get(table.name)
+    try:
+        try:
+            measure_table(reader, draft, rows, bounds)
+        except UnknownTable:
+            # A dot may be part of the name itself.
+            draft = make_draft(reader, table, statements.quote(reader.dialect, table.name), rows)
+            measure_table(reader, draft, rows, bounds)
+        return draft, _finish(reader, draft, names)
+    except (Cancelled, Interrupted):
+        raise
+    except EtudeError as error:
+        return None, _failed(reader, table, error)
+
+
+def _failed(reader: Reader, table: Table, error: EtudeError) -> TableProfile:
+    columns = tuple(unmeasured_column(c, family_of(reader.dialect, c.type)) for c in table.columns)
+    return TableProfile(
+        name=table.name,
+        kind=table.kind,
+        comment=table.comment,
+        plan="failed",
+        columns=columns,
+        rows_provenance=Provenance(method="metadata"),
+        rows=table.row_count,
+        bytes=table.bytes,
+        error=error.message,
+        notes=table.notes,
+    )
+
+
+def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile:
+    """The profile of a table from its draft: columns, keys within it, dependencies, freshness, some rows."""
+    table = draft.table
+    columns = tuple(
+        unmeasured_column(column, stats.family, draft.column_notes[i])
+        if i in draft.unmeasured
+        else profile_column(table.name, column, stats, provenance, draft.column_notes.get(i, ()))
+        for i, (column, stats, provenance) in enumerate(zip(table.columns, draft.stats, draft.provenance))
+    )
+    profile = TableProfile(
+        name=table.name,
+        kind=table.kind,
+        comment=table.comment,
+        plan=draft.plan,
+        rows=draft.rows,
+        bytes=table.bytes,
+        columns=columns,
+        freshness=find_freshness(columns),
+        samples=_samples(draft, columns),
+    )
+    keys, notes = find_keys(reader, draft, profile, names)
+    dependencies = find_dependencies(reader, draft, profile)
+    draft.let_go()
+    notes = (*table.notes, *draft.notes, *notes)
+    return profile.model_copy(update={"keys": keys, "dependencies": dependencies, "notes": notes})
+
+
+def _samples(draft: TableDraft, columns: Sequence[ColumnProfile]) -> Samples | None:
+    if not draft.sample_rows or not columns:
+        return None
+    cells = [to_scalars(column[:SHOWN_ROWS], kind) for column, kind in zip(draft.frame, draft.kinds)]
+    rows = tuple(mask_row(columns, row) for row in zip(*cells))
+    return Samples(columns=tuple(c.name for c in columns), rows=rows)

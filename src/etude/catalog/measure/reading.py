@@ -1,0 +1,101 @@
+"""Reading through `db.sql`, and what is held of a table while it is profiled."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from etude.catalog.measure.distribution import Stats
+from etude.catalog.measure.statements import Expression
+from etude.catalog.model import ColumnProvenance
+from etude.database import Database
+from etude.entities import Table
+from etude.errors import EtudeError
+from etude.result import Result
+
+
+class Reader:
+    """Statements to a source, unrecorded: what they find is kept in the profile."""
+
+    def __init__(self, db: Database, dialect: str, timeout_s: float) -> None:
+        self.dialect = dialect
+        self._db = db
+        self._timeout_s = timeout_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="etude-read-ahead")
+        self._ahead: dict[str, Future[Result]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def read(self, query: str, **limit: Any) -> Result:
+        """The result of a statement."""
+        ahead = self._ahead.pop(query, None)
+        return self._read(query, limit) if ahead is None else ahead.result()
+
+    def read_ahead(self, query: str, **limit: Any) -> None:
+        """Begin to read what will be asked for next, while what was read is being looked at."""
+        self._ahead[query] = self._thread.submit(self._read, query, limit)
+
+    def _read(self, query: str, limit: dict[str, Any]) -> Result:
+        return self._db.sql(query, record=False, timeout_s=self._timeout_s, **limit)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement."""
+        return self.read(query).rows()
+
+
+@dataclass
+class TableDraft:
+    """A table on its way to a profile: all its rows or a sample of them, and the statistics of each column."""
+
+    table: Table
+    sql: str
+    """Its name, quoted."""
+    rows: int
+    plan: Literal["exact", "sampled"] = "exact"
+    expressions: list[Expression] = field(default_factory=list)
+    frame: list[Any] = field(default_factory=list)
+    """An Arrow array for each column."""
+    kinds: list[str] = field(default_factory=list)
+    sample_rows: int = 0
+    complete: bool = False
+    """Whether the frame holds all rows."""
+    drawn: bool = True
+    """Whether the frame's rows were drawn from all, and not only the first."""
+    stats: list[Stats] = field(default_factory=list)
+    provenance: list[ColumnProvenance] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    column_notes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    unmeasured: set[int] = field(default_factory=set)
+    """Columns whose statements failed; the notes say why."""
+
+    def give_up(self, column: int, error: EtudeError) -> None:
+        """Leave a column without statistics."""
+        self.unmeasured.add(column)
+        self.column_notes[column] = (f"not measured: {error.message}",)
+
+    def take(self, result: Result) -> None:
+        """Keep the rows of a result."""
+        self.frame = self.columns_of(result)
+        self.kinds = [c.type for c in result.columns]
+        self.sample_rows = result.row_count
+
+    def let_go(self) -> None:
+        """Free the rows, and the texts that patterns were looked for in."""
+        self.frame = []
+        for stats in self.stats:
+            stats.texts = []
+
+    @staticmethod
+    def columns_of(result: Result) -> list[Any]:
+        """The columns of a result, each as one Arrow array."""
+        import pyarrow as pa
+
+        batches = list(result.batches())
+        if len(batches) == 1:
+            return list(batches[0].columns)
+        return [pa.concat_arrays([b.column(i) for b in batches]) for i in range(len(result.columns))]

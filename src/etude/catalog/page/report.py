@@ -1,0 +1,161 @@
+"""The catalog as one HTML file: no request, no library, for reading, searching and printing.
+
+The sections of the tables are made with the page, all of them. In a small catalog they stand in it as they are. In a
+large one they are packed (deflate, base64) and the page's script unpacks those that come into view.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from etude.catalog.drift.change import Change
+from etude.catalog.model import SourceProfile, TableProfile
+from etude.catalog.page.changes import render_changes
+from etude.catalog.page.context import PageContext, make_context, table_link
+from etude.catalog.page.index import make_index
+from etude.catalog.page.markup import Markup, clean, fill, join, page, sentence, short, when
+from etude.catalog.page.overview import render_overview
+from etude.catalog.page.packing import pack_together
+from etude.catalog.page.tables import render_table
+
+UNPACKED = 350_000
+"""Sections of more characters than this, together, are packed."""
+
+
+def render_catalog(
+    profile: SourceProfile,
+    changes: Sequence[Change] = (),
+    history: Sequence[SourceProfile] = (),
+    about: Mapping[str, str] | None = None,
+) -> str:
+    """The catalog of a source as one self-contained HTML page.
+
+    `history` holds earlier runs, oldest first. `about` adds facts of this run to the provenance: run id, duration,
+    script, limits.
+    """
+    context = make_context(profile, changes, history)
+    bodies = [render_table(context, t) for t in profile.tables]
+    packed = sum(len(body) for body in bodies) > UNPACKED
+    packs, places = pack_together(bodies) if packed else ([], [""] * len(bodies))
+    body = fill(
+        _BODY,
+        source=profile.source,
+        tables=join(_contents(context)),
+        head=_head(context),
+        changes=render_changes(context, "What changed since the last run"),
+        overview=render_overview(context),
+        sections=join(_section(context, *each) for each in zip(profile.tables, bodies, places)),
+        about=_about(context, about or {}),
+        noscript=Markup(_NOSCRIPT) if packed else None,
+        packs=join(packs),
+        index=make_index(context, packed),
+        packed="1" if packed else "",
+    )
+    return page(f"{clean(profile.source)}: catalog", body)
+
+
+_NOSCRIPT = (
+    "<noscript><p class=note>The details of so many tables are packed; showing them needs JavaScript.</p></noscript>"
+)
+
+_BODY = """<a class="skip" href="#main">Skip to the content</a>
+<header>
+<a class="brand" href="#main">{source}</a>
+<div class="find" role="search">
+<label class="away" for="q">Search tables, columns and values</label>
+<input id="q" type="search" autocomplete="off" spellcheck="false" placeholder="Search names and values"
+ role="combobox" aria-expanded="false" aria-controls="hits" aria-autocomplete="list"><kbd aria-hidden="true">/</kbd>
+<ul id="hits" role="listbox" aria-label="Results" hidden></ul>
+</div>
+<button id="theme" type="button">Theme</button>
+</header>
+<div class="page">
+<nav aria-label="Tables"><ol>{tables}</ol></nav>
+<main id="main" tabindex="-1">
+{head}
+{changes}
+{overview}
+{noscript}
+{sections}
+{about}
+</main>
+</div>
+<p class="away" role="status" id="say"></p>
+{packs}
+<script type="application/json" id="index" data-packed="{packed}">{index}</script>"""
+
+
+def _contents(context: PageContext) -> list[Markup]:
+    return [
+        fill(
+            '<li><a href="#{anchor}">{name}</a><span>{rows}</span></li>',
+            anchor=context.anchors[t.name],
+            name=t.name,
+            rows=short(t.rows) if t.rows is not None else "",
+        )
+        for t in context.profile.tables
+    ]
+
+
+def _head(context: PageContext) -> Markup:
+    profile = context.profile
+    counted = [t.rows for t in profile.tables if t.rows is not None]
+    facts = [
+        f"{len(profile.tables):,} table{'' if len(profile.tables) == 1 else 's'}",
+        f"{sum(len(t.columns) for t in profile.tables):,} columns",
+        f"{sum(counted):,} rows",
+        profile.kind,
+        f"profiled {when(profile.made_at)}" if profile.made_at else "",
+    ]
+    failed = [t for t in profile.tables if t.plan == "failed"]
+    warning = (
+        fill(
+            '<p class="note">{n} of them could not be profiled: {names}.</p>',
+            n=len(failed),
+            names=join([table_link(context, t.name) for t in failed[:8]], ", "),
+        )
+        if failed
+        else None
+    )
+    return fill(
+        '<section class="head"><h1>{source}</h1><p class="facts">{facts}</p>{warning}{notes}</section>',
+        source=profile.source,
+        facts=join((fill("<span>{f}</span>", f=f) for f in facts if f), " "),
+        warning=warning,
+        notes=join(fill('<p class="note">{n}</p>', n=sentence(n)) for n in profile.notes),
+    )
+
+
+def _section(context: PageContext, table: TableProfile, content: Markup, place_in_pack: str) -> Markup:
+    return fill(
+        '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}><h2>{name}{kind}</h2>{content}'
+        "</section>",
+        anchor=context.anchors[table.name],
+        name=table.name,
+        kind=Markup(" <small>view</small>") if table.kind == "view" else None,
+        mark=fill(' data-packed="{p}"', p=place_in_pack) if place_in_pack else None,
+        content=None if place_in_pack else content,
+    )
+
+
+def _about(context: PageContext, about: Mapping[str, str]) -> Markup:
+    profile = context.profile
+    plans = Counter(table.plan for table in profile.tables)
+    facts = {
+        "Source": f"{profile.source} ({profile.kind}, {profile.dialect})",
+        "Made": when(profile.made_at),
+        "Schema fingerprint": profile.fingerprint,
+        "Profiles": ", ".join(f"{n:,} {plan}" for plan, n in sorted(plans.items())),
+        "Earlier runs shown": str(len(context.history)) if context.history else "",
+        **about,
+        **{f"Version of {k}": v for k, v in sorted(profile.versions.items())},
+    }
+    rows = join(fill("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
+    return fill(
+        '<section id="about"><h2>How this was made</h2><dl>{rows}</dl><p class="how">A number without a mark is exact. '
+        "<b>~</b> comes from a sample, <b>≈</b> is approximate; the mark tells the bound. Values of suspected personal "
+        "data are masked. Press <kbd>/</kbd> to search, <kbd>Alt</kbd> <kbd>↑</kbd> <kbd>↓</kbd> to go from table to "
+        "table.</p></section>",
+        rows=rows,
+    )

@@ -1,0 +1,188 @@
+"""What is recent: what changed since the last run, how the tables moved over the runs, where the newest rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from etude.catalog.drift.change import Change
+from etude.catalog.measure.axis import epoch, place
+from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
+from etude.catalog.page import svg
+from etude.catalog.page.changes import render_changes
+from etude.catalog.page.context import PageContext, make_context, table_link
+from etude.catalog.page.marks import freshness_badge
+from etude.catalog.page.markup import Markup, fill, join, page, percent, short, show, span, when
+
+CATALOG = "catalog.html"
+"""The page of the tables, beside this one."""
+SHOWN = 60
+"""Tables in a list; the rest is counted."""
+
+_BODY = """<a class="skip" href="#main">Skip to the content</a>
+<header><a class="brand" href="{catalog}">{source}</a><button id="theme" type="button">Theme</button></header>
+<main id="main" class="single" tabindex="-1">
+<section class="head"><h1>What is new in {source}</h1><p class="facts">{facts}</p></section>
+{changes}
+{runs}
+{recent}
+</main>"""
+
+
+def render_summary(profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile]) -> str:
+    """The page of what is recent, led by the changes. `history` holds the earlier runs, oldest first."""
+    context = make_context(profile, changes, history, CATALOG)
+    last = context.history[-1] if context.history else None
+    since = f"since {when(last.made_at)}" if last is not None and last.made_at else ""
+    facts = [when(profile.made_at), since, f"{len(changes)} changes" if last is not None else "the first run"]
+    first = (
+        Markup("") if last is not None else fill('<p class="calm">{t}</p>', t="Changes are told from the next run on.")
+    )
+    body = fill(
+        _BODY,
+        catalog=CATALOG,
+        source=profile.source,
+        facts=join((fill("<span>{f}</span>", f=f) for f in facts if f), " "),
+        changes=render_changes(context, "What changed", lambda c: _line(context, c)) or first,
+        runs=_runs(context) if context.history else None,
+        recent=_recent(context),
+    )
+    return page(f"{profile.source}: what is new", body)
+
+
+def _line(context: PageContext, change: Change) -> Markup:
+    """The figure that a change is about, over the runs."""
+    tables = context.series(change.table)
+    if change.kind in ("volume", "table-emptied"):
+        return svg.sparkline([t.rows if t else None for t in tables], "rows over the runs")
+    columns = [t.column(change.column) if t and change.column else None for t in tables]
+    if change.kind in ("nulls", "emptied", "filled"):
+        return svg.sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
+    if change.kind in ("shift", "scale", "sign", "spread"):
+        middles = [place(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
+        return svg.sparkline(middles, "median over the runs")
+    if change.kind in ("cardinality", "constant", "duplicates", "key-broken", "new-value", "vanished-value"):
+        return svg.sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
+    return Markup("")
+
+
+def _runs(context: PageContext) -> Markup:
+    """Rows, nulls and freshness of each table over the runs; those that moved most first."""
+    last = context.history[-1]
+    tables = sorted(
+        context.profile.tables,
+        key=lambda t: (-max((c.score for c in context.by_table.get(t.name, [])), default=0), -_growth(last, t), t.name),
+    )
+    more = f"{len(tables) - SHOWN:,} more tables moved less." if len(tables) > SHOWN else ""
+    heads = ("Table", "Rows", "Since last", "", "Nulls", "", "Newest", "Age at each run")
+    return fill(
+        '<section><h2>Over {n} runs</h2><div class="wide" role="region" aria-label="Tables over the runs" tabindex="0">'
+        '<table class="lines"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        '<p class="how">{more}</p></section>',
+        n=len(context.history) + 1,
+        heads=join(fill('<th scope="col">{h}</th>', h=h) if h else Markup("<td></td>") for h in heads),
+        rows=join(_run_row(context, t) for t in tables[:SHOWN]),
+        more=more,
+    )
+
+
+def _growth(last: SourceProfile, table: TableProfile) -> float:
+    before = last.table(table.name)
+    if before is None or before.rows is None or table.rows is None:
+        return 0.0
+    return abs(table.rows - before.rows) / max(1, before.rows)
+
+
+def _run_row(context: PageContext, table: TableProfile) -> Markup:
+    runs = (*context.history, context.profile)
+    series = context.series(table.name)
+    before = series[-2]
+    rows = [t.rows if t else None for t in series]
+    nulls = [_nulls(t) if t else None for t in series]
+    ages = [_age(run, t) if t else None for run, t in zip(runs, series)]
+    step = (
+        f"{table.rows - before.rows:+,}"
+        if before is not None and before.rows is not None and table.rows is not None and table.rows != before.rows
+        else ""
+    )
+    return fill(
+        '<tr><th scope="row">{name}</th><td class="number">{rows}</td><td class="number">{step}</td><td>{row_line}</td>'
+        '<td class="number">{nulls}</td><td>{null_line}</td><td>{badge}</td><td>{age_line}</td></tr>',
+        name=table_link(context, table.name),
+        rows=short(table.rows),
+        step=step,
+        row_line=svg.sparkline(rows, f"rows of {table.name}"),
+        nulls=percent(nulls[-1]) if nulls[-1] is not None else "",
+        null_line=svg.sparkline(nulls, f"nulls of {table.name}"),
+        badge=freshness_badge(context.profile, table.freshness),
+        age_line=svg.sparkline(ages, f"age of the newest row of {table.name}"),
+    )
+
+
+def _nulls(table: TableProfile) -> float | None:
+    """Nulls per cell."""
+    shares = [s for c in table.columns if (s := c.null_share) is not None]
+    return fmean(shares) if shares else None
+
+
+def _age(run: SourceProfile, table: TableProfile) -> float | None:
+    newest = place(table.freshness.newest) if table.freshness else None
+    if newest is None or run.made_at is None:
+        return None
+    return epoch(run.made_at) - newest
+
+
+def _recent(context: PageContext) -> Markup:
+    """Where the newest rows are and how fast they come, as far as the quantiles of their dates tell."""
+    dated = [t for t in context.profile.tables if t.freshness is not None]
+    dated.sort(key=lambda t: (t.freshness.newest if t.freshness else "", t.name), reverse=True)
+    cards = [c for t in dated[:SHOWN] for c in _card(context, t)]
+    if not cards:
+        return Markup("")
+    return fill(
+        '<section><h2>What is recent</h2><div class="recent">{cards}</div><p class="how">Each drawing has the rows '
+        "over time, from the quantiles of the date: between two of them lies a twentieth of the rows.</p></section>",
+        cards=join(cards),
+    )
+
+
+def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
+    fresh = table.freshness
+    column = table.column(fresh.column) if fresh else None
+    if fresh is None or column is None:
+        return
+    drawing, pace = _volume(column)
+    yield fill(
+        '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{pace}</p></article>',
+        name=table_link(context, table.name),
+        badge=freshness_badge(context.profile, fresh),
+        column=fresh.column,
+        drawing=drawing,
+        pace=pace,
+    )
+
+
+def _volume(column: ColumnProfile) -> tuple[Markup, str]:
+    """The rows over time as a drawing, and the pace of the last twentieth beside the whole in words."""
+    edges = [e for q in column.quantiles if (e := place(q)) is not None]
+    rows = (column.rows or 0) - (column.nulls or 0)
+    if len(edges) != 21 or edges[20] <= edges[0] or not rows:
+        return Markup(""), ""
+    drawing = svg.columns_over_time(edges, [rows / 20] * 20, f"rows over time by {column.name}")
+    ends = fill('<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20))
+    last = edges[20] - edges[19]
+    usual = rows / (edges[20] - edges[0]) * 86400
+    words = f"{_pace(usual)} in all."
+    if last > 0:
+        words = f"The last twentieth of the rows came in {span(last)}: {_pace(rows / 20 / last * 86400)}; {words}"
+    return join([drawing, ends]), words
+
+
+def _day(column: ColumnProfile, at: int) -> str:
+    return show(column.quantiles[at])[:10]
+
+
+def _pace(per_day: float) -> str:
+    if per_day >= 1:
+        return f"{short(per_day) if per_day >= 10 else f'{per_day:.1f}'} a day"
+    return f"{per_day * 7:.1f} a week" if per_day * 7 >= 1 else f"{per_day * 365.25:.1f} a year"

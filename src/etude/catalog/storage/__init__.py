@@ -1,0 +1,1 @@
+"""Where catalogs, profiles and annotations are kept and read again."""

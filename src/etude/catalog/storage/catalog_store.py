@@ -1,0 +1,277 @@
+"""Where the runs of a catalog are kept: a folder for each below a prefix, and `latest.json`, which is written last.
+
+    <prefix>/<time>-<random>/catalog.json ... metrics.json     a run; it is complete once metrics.json is there
+    <prefix>/latest.json                                       the newest complete run
+    _scripts/<dialect>_catalog_script.py                       what worked last for a kind of database
+
+A store may ignore the conditions of a write, so `latest.json` alone is never trusted to be the newest: whoever reads it
+also looks for complete runs after the one it names, which is one more request however many runs there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from secrets import token_hex
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from etude.entities import Entity
+from etude.errors import EtudeError, Invalid, NotFound, Unavailable
+from etude.store.objects import Objects, check_place
+
+T = TypeVar("T")
+Tell = Callable[[str], None]
+LATEST = "latest.json"
+METRICS = "metrics.json"
+SCRIPTS = "_scripts"
+TENANTS = "tenants"
+"""Below it each tenant has a root of its own."""
+JSON = "application/json"
+MEDIA = {"html": "text/html", "json": JSON, "py": "text/x-python"}
+RUNS = 10
+"""Runs that are looked at where `latest.json` does not help."""
+HISTORY = 12
+"""Earlier runs that a run remembers."""
+TRIES = 4
+WAIT_S = 0.25
+"""Seconds before the second try; each wait is twice the one before."""
+PAGE = 1000
+"""Names that a server gives at once."""
+_RUN = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{8}")
+_END = "~"
+"""Comes after every name of a file."""
+
+
+class StoredFile(Entity):
+    """A file of a run."""
+
+    sha256: str
+    size: int
+
+
+class StoredCatalog(Entity):
+    """A complete run on the shelf: what `latest.json` holds."""
+
+    format: int = 1
+    name: str
+    """Its folder below the prefix; in the order of time."""
+    run_id: str | None = None
+    source: str
+    dialect: str
+    fingerprint: str
+    """Of tables, columns and types."""
+    data: str = ""
+    """Of the tables' contents, as far as their source tells."""
+    tables: tuple[str, ...] | None = None
+    """The tables asked for; None for all."""
+    failed: dict[str, str] = {}
+    """Tables that could not be profiled, and why."""
+    tried_by: str | None = None
+    """The model that tried to mend them last."""
+    files: dict[str, StoredFile] = {}
+    history: tuple[str, ...] = ()
+    """The runs before it that asked for the same tables, newest first."""
+
+
+class StoredMetrics(Entity):
+    """What `metrics.json` holds as far as the shelf needs it: the run, and whatever else was measured."""
+
+    model_config = {"extra": "ignore"}
+    stored: StoredCatalog
+
+
+def run_name(at: datetime, after: StoredCatalog | None = None) -> str:
+    """A new name for a run: in the order of time, nobody else's, and later than a run that it knows of.
+
+    So a clock that is behind does not make it look older than what it builds on.
+    """
+    if after is not None and _RUN.fullmatch(after.name):
+        known = datetime.strptime(after.name.partition("Z")[0], "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
+        at = max(at, known + timedelta(microseconds=1))
+    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{token_hex(4)}"
+
+
+class CatalogStore:
+    """The runs of one catalog."""
+
+    def __init__(self, objects: Objects, prefix: str, root: str = "", tell: Tell | None = None) -> None:
+        self._objects = objects
+        self.prefix = check_place(_join(root, _check_prefix(prefix)))
+        self._scripts = _join(root, SCRIPTS)
+        self._tell = tell or (lambda _: None)
+        self.url = f"{objects.url.rstrip('/')}/{self.prefix}"
+
+    # Finding.
+
+    def latest(self) -> StoredCatalog | None:
+        """The newest complete run, or None where there is none: one or two requests, however many runs there are."""
+        pointed = self._pointed()
+        if pointed is not None:
+            newer = self._read_first(reversed(self._complete(self._after(pointed.name))))
+            return newer or pointed
+        return next(iter(self.recent(1)), None)
+
+    def _pointed(self) -> StoredCatalog | None:
+        try:
+            return StoredCatalog.model_validate_json(
+                self._steadily(lambda: self._objects.read(f"{self.prefix}/{LATEST}"))
+            )
+        except NotFound:
+            return None
+        except ValidationError:
+            self._tell(f"`{self.url}/{LATEST}` cannot be read; the runs themselves are looked at.")
+            return None
+
+    def recent(self, count: int = RUNS) -> list[StoredCatalog]:
+        """The newest complete runs, newest first, found without `latest.json`."""
+        names = sorted(self._recent_names(count), reverse=True)
+        found = (self._record(name) for name in names[:RUNS])
+        return list(islice((f for f in found if f is not None), count))
+
+    def _recent_names(self, count: int) -> list[str]:
+        """Names of complete runs, the newest `count` among them: by one list where it is short, else from late days."""
+        few = self._steadily(lambda: list(islice(self._objects.names(self.prefix), PAGE)))
+        if len(few) < PAGE:
+            return self._complete(few)
+        now = datetime.now(UTC)
+        for days in (1, 31, 366):
+            names = self._complete(self._after(f"{now - timedelta(days=days):%Y%m%d}"))
+            if len(names) >= count:
+                return names
+        return self._complete(self._after("0"))
+
+    def _after(self, name: str) -> list[str]:
+        """What lies in the folders of runs after the one of that name."""
+        start = f"{self.prefix}/{name}/{_END}"
+
+        def ask() -> list[str]:
+            found = []
+            for place in self._objects.names(self.prefix, start):
+                # Names come in order, and those of runs begin with a digit: what follows is something else.
+                if place.removeprefix(f"{self.prefix}/")[:1] > "9":
+                    break
+                found.append(place)
+            return found
+
+        return self._steadily(ask)
+
+    def _complete(self, places: Sequence[str]) -> list[str]:
+        """The names of those runs whose last file is there, oldest first."""
+        parts = (p.removeprefix(f"{self.prefix}/").split("/") for p in places)
+        return sorted(p[0] for p in parts if len(p) == 2 and p[1] == METRICS and _RUN.fullmatch(p[0]))
+
+    def _read_first(self, names: Iterator[str]) -> StoredCatalog | None:
+        return next((f for name in names if (f := self._record(name)) is not None), None)
+
+    def _record(self, name: str) -> StoredCatalog | None:
+        try:
+            stored = StoredMetrics.model_validate_json(self._get(name, METRICS)).stored
+        except (NotFound, ValidationError):
+            return None
+        return stored if stored.name == name else None
+
+    # Reading.
+
+    def read(self, run: StoredCatalog, name: str) -> bytes:
+        """A file of a run, checked against what the run says of it."""
+        data = self._get(run.name, name)
+        known = run.files.get(name)
+        if known is not None and hashlib.sha256(data).hexdigest() != known.sha256:
+            raise Invalid(
+                f"`{self.url}/{run.name}/{name}` is not what its run wrote.", hint="Restore it, or catalog again."
+            )
+        return data
+
+    def _get(self, run: str, name: str) -> bytes:
+        return self._steadily(lambda: self._objects.read(f"{self.prefix}/{run}/{name}"))
+
+    def history(self, run: StoredCatalog) -> Iterator[bytes]:
+        """The `catalog.json` of a run and of those before it, newest first; those that are gone are left out."""
+        for name in (run.name, *run.history):
+            with suppress(NotFound):
+                yield self._get(name, "catalog.json")
+
+    def script_of(self, dialect: str, name: str) -> str | None:
+        """The script of that name that worked last for a kind of database."""
+        try:
+            return self._steadily(lambda: self._objects.read(f"{self._scripts}/{dialect}_{name}")).decode()
+        except (NotFound, UnicodeDecodeError):
+            return None
+
+    # Writing.
+
+    def publish(
+        self, run: StoredCatalog, files: Mapping[str, bytes], metrics: Callable[[StoredCatalog], bytes]
+    ) -> StoredCatalog:
+        """Write a run, `metrics.json` as its last file, then point to it; what breaks off leaves nothing of it."""
+        run = run.model_copy(update={"files": {n: _describe(data) for n, data in sorted(files.items())}})
+        written: list[str] = []
+        try:
+            for name, data in {**files, METRICS: metrics(run)}.items():
+                written.append(f"{self.prefix}/{run.name}/{name}")
+                self._put(written[-1], data)
+        except BaseException:
+            for place in reversed(written):
+                with suppress(EtudeError):
+                    self._objects.remove(place)
+            raise
+        self._point(run)
+        return run
+
+    def _point(self, run: StoredCatalog) -> None:
+        """Have `latest.json` name the newest complete run: this one, or one that was completed meanwhile."""
+        self._swap(run)
+        newer = self._read_first(reversed(self._complete(self._after(run.name))))
+        if newer is not None:
+            self._swap(newer)
+
+    def _swap(self, run: StoredCatalog) -> None:
+        def change(current: bytes | None) -> bytes | None:
+            try:
+                pointed = StoredCatalog.model_validate_json(current).name if current else ""
+            except ValidationError:
+                pointed = ""
+            return run.model_dump_json().encode() if run.name > pointed else None
+
+        self._steadily(lambda: self._objects.update(f"{self.prefix}/{LATEST}", change, JSON))
+
+    def keep_script(self, dialect: str, name: str, script: str) -> None:
+        """Keep a script that worked for all databases of its kind."""
+        self._put(f"{self._scripts}/{dialect}_{name}", script.encode())
+
+    def _put(self, place: str, data: bytes) -> None:
+        media = MEDIA.get(place.rpartition(".")[2], "application/octet-stream")
+        self._steadily(lambda: self._objects.write(place, data, media))
+
+    def _steadily(self, ask: Callable[[], T]) -> T:
+        """Ask the store; where it has trouble, say so and ask again after a while."""
+        for number in range(1, TRIES):
+            try:
+                return ask()
+            except Unavailable as trouble:
+                wait = WAIT_S * 2 ** (number - 1)
+                self._tell(f"{trouble.message} Trying again in {wait:g} s.")
+                time.sleep(wait)
+        return ask()
+
+
+def _describe(data: bytes) -> StoredFile:
+    return StoredFile(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+def _check_prefix(prefix: str) -> str:
+    first = prefix.strip("/").partition("/")[0]
+    if not first or first.startswith("_") or first == TENANTS:
+        raise Invalid(f"`{prefix}` cannot be the prefix of a catalog.", hint="Use a name such as `customer/orders`.")
+    return prefix
+
+
+def _join(root: str, rest: str) -> str:
+    return "/".join(part for part in (*root.split("/"), *rest.split("/")) if part)

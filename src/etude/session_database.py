@@ -1,0 +1,80 @@
+"""`etude.connect()` inside a session: the same `db`, over the session's socket. It holds no credential."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Self
+
+import pyarrow as pa
+
+from etude.database import Database
+from etude.entities import Catalog, Limits, ResultInfo
+from etude.errors import Unavailable, from_problem
+from etude.result import Result
+from etude.sessions import kernel
+
+PIECE = 4 << 20
+"""Bytes of a file that go to the host at once."""
+
+
+class SessionDatabase(Database):
+    """The source that the session was opened on; the host guards, limits and records what is asked."""
+
+    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
+        """Run a query on the host; the rows come in shared memory."""
+        given = {} if limits is None else limits.model_dump()
+        head, first = _ask("sql", query=query, limits=given | limit)
+        info = ResultInfo.model_validate(head["info"])
+        others = (_ask("part", result=head["result"], index=i)[1] for i in range(1, head["parts"]))
+        found = [b for part in (first, *others) for b in pa.ipc.open_stream(pa.py_buffer(part))]
+        batches = [b for b in found if b.num_rows] or found[:1]
+        notes = tuple(head.get("notes", ()))
+        return Result(info, batches, run_id=head.get("run_id"), elapsed_ms=head["elapsed_ms"], notes=notes)
+
+    def catalog(self) -> Catalog:
+        """Tables, columns, types, keys, comments and row counts."""
+        return Catalog.model_validate(_ask("catalog")[0]["catalog"])
+
+    def annotations(self) -> dict[str, Any]:
+        """What people say of the tables: descriptions, owners and tags."""
+        found: dict[str, Any] = _ask("annotations")[0]["annotations"]
+        return found
+
+    def close(self) -> None:
+        """Nothing to do: the session's end is the connection's."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(source: str | None = None, /, **others: str) -> SessionDatabase:
+    """The source of this session. A source that is named, as a script for outside may do, is the host's to give."""
+    return SessionDatabase()
+
+
+def save(name: str, data: str | bytes) -> None:
+    """Hand out a file: the host keeps it with the run."""
+    content = data.encode() if isinstance(data, str) else bytes(data)
+    for start in range(0, max(len(content), 1), PIECE):
+        piece = base64.b64encode(content[start : start + PIECE]).decode()
+        _ask("save", name=name, data=piece, goes_on=start > 0, more=start + PIECE < len(content))
+
+
+def load(name: str) -> bytes:
+    """A file that was handed out before, or that the host gave; `NotFound` where there is none."""
+    return bytes(_ask("load", name=name)[1] or b"")
+
+
+def _ask(method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
+    if kernel.SESSION is None:
+        raise Unavailable("This process is no session.", hint="Use etude.connect(source).")
+    try:
+        return kernel.SESSION.call(method, **arguments)
+    except kernel.HostError as error:
+        told = from_problem(error.problem)
+        if told.hint:
+            told.add_note(f"hint: {told.hint}")  # a traceback shows it, and that is what is read first
+        raise told from None

@@ -1,0 +1,351 @@
+"""The agents of a store: who they are, what they did, and what people say to them.
+
+Each verb is one transaction: what was said is on record before anybody is woken, so that a lost ring loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from etude.entities import Entity
+from etude.errors import Conflict, Invalid
+from etude.ids import new_id
+from etude.settings import is_secret
+from etude.store.action import ATTEMPTS, URGENCY, NewAction
+from etude.store.base import ALL, Page, check_limit
+from etude.store.queue import WAKE_URGENCY, Queue, no_agent
+from etude.store.queue_dialect import Transaction, to_text
+
+Status = Literal["active", "paused", "destroying", "destroyed"]
+Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
+
+ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, listens, created_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, ?, {now}, {now})
+    ON CONFLICT (tenant, id) DO NOTHING RETURNING no"""
+LOCK = "SELECT no, status, running, step_no FROM agents WHERE tenant = ? AND id = ?{lock}"
+SELECT = """SELECT no, id, kind, config, status, running, head_seq, done, step_no, tokens, cost_usd, thread_id,
+    last_output, last_error, created_at, updated_at,
+    (SELECT min(run_after) FROM actions WHERE agent = agents.no AND state = 'delayed') FROM agents"""
+MEMORY = "SELECT state, config FROM agents WHERE tenant = ? AND id = ?"
+STEPS = """SELECT agent_steps.step_no, action, agent_steps.kind, input, output, outcome, error, started_at, ended_at,
+    agent_steps.tokens, agent_steps.cost_usd
+    FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
+    WHERE agents.tenant = ? AND agents.id = ? AND agent_steps.step_no > ? ORDER BY agent_steps.step_no LIMIT ?"""
+ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions.state, actions.urgency,
+    actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
+    actions.processed_at
+    FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
+# What only wakes an agent may make no step.
+LISTENING = """SELECT tenant, id, config,
+    CASE WHEN EXISTS (SELECT 1 FROM actions WHERE seq = agents.head_seq AND kind <> 'wake') THEN 1 ELSE 0 END
+    FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
+GONE = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
+SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
+DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"
+SET_CONFIG = "UPDATE agents SET config = ? WHERE no = ?"
+SET_THREAD = "UPDATE agents SET thread_id = ? WHERE no = ?"
+SAY = "INSERT INTO control (agent, verb, body, created_at) VALUES (?, ?, ?, {now})"
+OPEN = "SELECT agent, seq, verb, body FROM control WHERE agent {among int} AND applied_at IS NULL ORDER BY seq"
+CLEAR_HEAD = "UPDATE agents SET head_urgency = NULL, head_created = NULL, head_seq = NULL WHERE no = ?"
+CANCEL_WAITING = """UPDATE actions SET state = 'cancelled', processed_at = {now}
+    WHERE agent = ? AND state IN ('ready', 'delayed')"""
+
+
+class AgentInfo(Entity):
+    """An agent as lists show it."""
+
+    id: str
+    kind: str
+    config: dict[str, Any]
+    status: Status
+    activity: Activity
+    """What it does now, in one word."""
+    step_no: int
+    tokens: int
+    cost_usd: float
+    thread_id: str | None
+    last_output: Any
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+    next_at: datetime | None
+    """When its next planned step is due."""
+
+
+class AgentStep(Entity):
+    """One step of an agent, as it was recorded."""
+
+    step_no: int
+    action: str
+    kind: str
+    input: Any
+    output: Any
+    outcome: str
+    error: str | None
+    started_at: datetime
+    ended_at: datetime
+    tokens: int
+    cost_usd: float
+
+
+class ActionInfo(Entity):
+    """An action and what came of it."""
+
+    id: str
+    agent: str
+    kind: str
+    payload: Any
+    state: str
+    urgency: int
+    attempts: int
+    max_attempts: int
+    last_error: str | None
+    created_at: datetime
+    run_after: datetime | None
+    processed_at: datetime | None
+
+
+class AgentStore:
+    """The agents of the queue's tenant."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    # Reading.
+
+    def agent(self, agent_id: str) -> AgentInfo:
+        """The agent."""
+        rows = self.queue.read(f"{SELECT} WHERE tenant = ? AND id = ?", self.queue.tenant, agent_id)
+        if not rows:
+            raise no_agent(agent_id)
+        return _info(rows[0])
+
+    def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
+        """Agents, the newest first; those that were destroyed only where asked for."""
+        if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
+            raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
+        asked = check_limit(limit)
+        where, values = ["tenant = ?"], [self.queue.tenant]
+        where.append("status = ?" if status else "status <> ?")
+        values.append(status or "destroyed")
+        if cursor is not None:
+            where.append(f"no < {int(cursor)}")
+        sql = f"{SELECT} WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
+        rows = self.queue.read(sql, *values, asked + 1)
+        more = len(rows) > asked
+        return Page([_info(row) for row in rows[:asked]], str(rows[asked - 1][0]) if more else None)
+
+    def state(self, agent_id: str) -> dict[str, Any]:
+        """What the agent keeps from step to step."""
+        return self._memory(agent_id)[0]
+
+    def config(self, agent_id: str) -> dict[str, Any]:
+        """The agent's configuration in full, secrets included."""
+        return self._memory(agent_id)[1]
+
+    def _memory(self, agent_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        rows = self.queue.read(MEMORY, self.queue.tenant, agent_id)
+        if not rows:
+            raise no_agent(agent_id)
+        return json.loads(rows[0][0]), json.loads(rows[0][1])
+
+    def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
+        """The steps of an agent above `after`, in order."""
+        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), check_limit(limit))
+        if not rows:
+            self.agent(agent_id)
+        return [_step(row) for row in rows]
+
+    def action(self, action_id: str) -> ActionInfo | None:
+        """The action, or None where there is none or it ended so long ago that it was removed."""
+        rows = self.queue.read(ACTION, self.queue.tenant, action_id)
+        return _action(rows[0]) if rows else None
+
+    def said(self, agents: list[int]) -> list[tuple[int, int, str, Any]]:
+        """What was said to agents (by their numbers) and no step has taken in: agent, number, verb, body."""
+        rows = self.queue.read(OPEN, self.queue.list_value(agents))
+        return [(no, seq, verb, None if body is None else json.loads(body)) for no, seq, verb, body in rows]
+
+    def gone(self, agents: Collection[int]) -> list[int]:
+        """Those of the agents (by their numbers) that were destroyed."""
+        return [no for (no,) in self.queue.read(GONE, self.queue.list_value(sorted(agents)))]
+
+    def listening(self) -> list[tuple[str, str, dict[str, Any], bool]]:
+        """The agents of all tenants that events wake: tenant, id, configuration, whether a step is about to begin."""
+        return [
+            (tenant, name, json.loads(config), bool(ahead))
+            for tenant, name, config, ahead in self.queue.read(LISTENING)
+        ]
+
+    def of(self, tenant: str) -> AgentStore:
+        """The agents of another tenant."""
+        return self if tenant == self.queue.tenant else AgentStore(self.queue.of(tenant))
+
+    # Verbs.
+
+    def create(
+        self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None, listens: bool = False
+    ) -> None:
+        """A new agent, whose first step is due; what its steps use counts against the key."""
+        with self.queue.transaction() as work:
+            rows = work(ADD, self.queue.tenant, agent_id, kind, to_text(config), key_id, int(listens))
+            if not rows:
+                raise Conflict(f"There is an agent `{agent_id}` already.", hint="Choose another id.")
+            self._add(work, rows[0][0], "start")
+            self._tell(work, agent_id, "created", kind=kind)
+
+    def message(self, agent_id: str, body: Any, **how: Any) -> str:
+        """Have the agent read this in a step of its own; the id of the action."""
+        return self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))[0]
+
+    def pause(self, agent_id: str, now: bool = False) -> None:
+        """Run no further step; with `now`, break off the one that runs."""
+        with self.queue.transaction() as work:
+            no, status, running, _ = self._lock(work, agent_id)
+            if status == "active":
+                work.do(SET_STATUS, "paused", no)
+                self._tell(work, agent_id, "paused")
+            if now and running is not None:
+                self._say(work, no, "pause", None)
+
+    def resume(self, agent_id: str, guidance: Any = None) -> None:
+        """Go on; the next step begins with the guidance."""
+        with self.queue.transaction() as work:
+            no, status, running, _ = self._lock(work, agent_id)
+            if status == "paused":
+                work.do(SET_STATUS, "active", no)
+                self._tell(work, agent_id, "resumed")
+                work.rings.append(("run", 0))
+            if guidance is not None:
+                self._say(work, no, "resume", guidance)
+                if running is None:
+                    self._add(work, no, "wake")
+
+    def steer(self, agent_id: str, guidance: Any) -> None:
+        """Have this read before the next call of a model; nothing is broken off, and nobody is woken."""
+        with self.queue.transaction() as work:
+            no, *_ = self._lock(work, agent_id)
+            self._say(work, no, "steer", guidance)
+
+    def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> None:
+        """Break off the step that runs; the next begins with the guidance. A paused agent goes on."""
+        with self.queue.transaction() as work:
+            no, status, running, at = self._lock(work, agent_id)
+            if step_no is not None and step_no != at:
+                raise Conflict(
+                    f"Agent `{agent_id}` is at step {at}, not at {step_no}.",
+                    hint="It went on meanwhile: look at it again.",
+                )
+            if status == "paused":
+                work.do(SET_STATUS, "active", no)
+            self._say(work, no, "interrupt", guidance)
+            if running is None:
+                self._add(work, no, "wake")
+            self._tell(work, agent_id, "interrupted")
+
+    def reload(self, agent_id: str, config: dict[str, Any] | None = None) -> None:
+        """Have the next step see settings, sources and configuration as they are now."""
+        with self.queue.transaction() as work:
+            no, _, running, _ = self._lock(work, agent_id)
+            if config is not None:
+                work.do(SET_CONFIG, to_text(config), no)
+            self._say(work, no, "reload", None)
+            work.rings.append(("reload", no))  # for all workers: any of them may run its next step
+            if running is None:
+                self._add(work, no, "wake")
+
+    def destroy(self, agent_id: str, grace: float) -> None:
+        """Run no further step and cancel what waits. A step that runs has `grace` seconds to end."""
+        with self.queue.transaction() as work:
+            no, status, running, _ = self._lock(work, agent_id, gone=True)
+            if status == "destroyed":
+                return
+            work.do(CANCEL_WAITING, no)
+            work.do(CLEAR_HEAD, no)
+            work.do(DESTROY, "destroyed" if running is None else "destroying", grace, no)
+            if running is not None:
+                self._say(work, no, "destroy", grace)
+            # Also for a worker that keeps a session of the agent open.
+            work.rings.append(("control", no))
+            if running is None or status != "destroying":
+                self._tell(work, agent_id, "destroyed" if running is None else "destroying")
+
+    def keep_thread(self, no: int, thread_id: str) -> None:
+        """Remember the thread whose session is the agent's."""
+        with self.queue.transaction() as work:
+            work.do(SET_THREAD, thread_id, no)
+
+    def _lock(self, work: Transaction, agent_id: str, gone: bool = False) -> tuple[int, str, int | None, int]:
+        rows = work(LOCK, self.queue.tenant, agent_id)
+        if not rows:
+            raise no_agent(agent_id)
+        no, status, running, step_no = rows[0]
+        if status in ("destroying", "destroyed") and not gone:
+            raise Conflict(f"Agent `{agent_id}` is {status}.", hint="Create another.")
+        return no, status, running, step_no
+
+    def _say(self, work: Transaction, no: int, verb: str, body: Any) -> None:
+        work.do(SAY, no, verb, None if body is None else to_text(body))
+        work.rings.append(("control", no))
+
+    def _add(self, work: Transaction, no: int, kind: str) -> None:
+        urgency = WAKE_URGENCY if kind == "wake" else URGENCY
+        action = (self.queue.tenant, new_id("action"), no, kind, "null", urgency, 0.0, ATTEMPTS)
+        work.add_actions(iter([action]))
+
+    def _tell(self, work: Transaction, agent_id: str, what: str, **facts: Any) -> None:
+        work.add_events([(self.queue.tenant, agent_id, f"agent.{what}", json.dumps(facts))])
+
+
+def _time(seconds: float | None) -> Any:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _activity(status: str, running: int | None, head: int | None, next_at: float | None, done: int) -> Activity:
+    if status in ("destroying", "destroyed"):
+        return status  # type: ignore[return-value]
+    if status == "paused":
+        return "paused" if running is None else "pausing"
+    if running is not None:
+        return "running"
+    if head is not None:
+        return "queued"
+    return "waiting" if next_at is not None else "done" if done else "idle"
+
+
+def _info(row: tuple[Any, ...]) -> AgentInfo:
+    _, agent_id, kind, config, status, running, head, done, step_no, tokens, cost, thread, output, error, *times = row
+    created, updated, next_at = times
+    return AgentInfo(
+        id=agent_id,
+        kind=kind,
+        config={k: "***" if isinstance(v, str) and is_secret(k) else v for k, v in json.loads(config).items()},
+        status=status,
+        activity=_activity(status, running, head, next_at, done),
+        step_no=step_no,
+        tokens=tokens,
+        cost_usd=cost,
+        thread_id=thread,
+        last_output=None if output is None else json.loads(output),
+        last_error=error,
+        created_at=_time(created),
+        updated_at=_time(updated),
+        next_at=_time(next_at),
+    )
+
+
+def _step(row: tuple[Any, ...]) -> AgentStep:
+    fields = dict(zip(AgentStep.model_fields, row))
+    fields["input"] = json.loads(fields["input"])
+    fields["output"] = None if fields["output"] is None else json.loads(fields["output"])
+    return AgentStep(**fields | {"started_at": _time(fields["started_at"]), "ended_at": _time(fields["ended_at"])})
+
+
+def _action(row: tuple[Any, ...]) -> ActionInfo:
+    fields = dict(zip(ActionInfo.model_fields, row))
+    times = {name: _time(fields[name]) for name in ("created_at", "run_after", "processed_at")}
+    return ActionInfo(**fields | times | {"payload": json.loads(fields["payload"])})
