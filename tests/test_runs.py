@@ -12,7 +12,7 @@ import pytest
 from tests.patience import wait_until
 
 from etude.app import App
-from etude.entities import Budget, Catalog, Column, Run, SourceSpec, Table
+from etude.entities import Budget, Catalog, Column, Run, RunKind, SourceSpec, Table
 from etude.errors import Conflict, Invalid, NotFound
 from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
@@ -46,6 +46,12 @@ def sql(query: str, **more: object) -> Line:
 
 def python(code: str) -> Line:
     return Line(calls=(ScriptedCall(name="execute_python", arguments={"code": code}),))
+
+
+def start(app: App, kind: RunKind, text: str, source: str, **options: Any) -> str:
+    run_id = app.runs.begin(kind, text, source, **options)
+    app.runs.start(run_id)
+    return run_id
 
 
 def last_return(model: Scripted) -> str:
@@ -241,7 +247,7 @@ def test_a_paused_run_keeps_its_place(app: App, shop: Path):
 
     lines = [python("x = 20"), python("x + 1"), Line(text="Done.")]
     model = Scripted(lines, name="paused")
-    run_id = app.runs.open(str(shop), "Go.", model=model)
+    run_id = app.runs.begin("ask", "Go.", str(shop), model=model)
     paused = app.runs.work(run_id, control=control, on_entry=pause_after_the_first_call)
     assert paused.status == "paused" and len(model.seen) == 1
     ended = app.runs.work(run_id)
@@ -288,8 +294,8 @@ def test_an_interruption_stops_the_step_and_the_model_hears_why(app: App, shop: 
 
 
 def test_steering_reaches_the_model_before_its_next_turn(app: App, shop: Path):
-    run_id = app.runs.open(
-        str(shop), "Go.", model=Scripted([Line(text="Fine.", expect=("only 2025",))], name="steered")
+    run_id = app.runs.begin(
+        "ask", "Go.", str(shop), model=Scripted([Line(text="Fine.", expect=("only 2025",))], name="steered")
     )
     app.runs.steer(run_id, "only 2025")
     assert app.runs.work(run_id).answer == "Fine."
@@ -300,15 +306,15 @@ def test_what_is_said_while_the_answer_is_made_is_heard(
     app: App, shop: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ):
     model = Scripted([Line(text="All years."), Line(text="Only 2025.", expect=("only 2025",))], name="late")
-    run_id = app.runs.open(str(shop), "Go.", model=model)
-    say = app.runs._say
+    run_id = app.runs.begin("ask", "Go.", str(shop), model=model)
+    say = app.runs._add_reply
 
     def say_and_hear(run: Run, text: str) -> None:
         say(run, text)
         if text == "All years.":
             (app.runs.steer if elsewhere else app.runs.interrupt)(run_id, "only 2025")
 
-    monkeypatch.setattr(app.runs, "_say", say_and_hear)
+    monkeypatch.setattr(app.runs, "_add_reply", say_and_hear)
     assert app.runs.work(run_id).answer == "Only 2025."
 
 
@@ -325,7 +331,9 @@ def test_another_process_can_request_a_pause(app: App, shop: Path):
         return Line(text="Late.")
 
     with App(app.settings) as other:
-        run_id = app.runs.open(str(shop), "Go.", model=Scripted([python("1"), answer_late], name="remote-pause"))
+        run_id = app.runs.begin(
+            "ask", "Go.", str(shop), model=Scripted([python("1"), answer_late], name="remote-pause")
+        )
         app.runs.start(run_id)
         for entry in app.runs.follow(run_id, timeout=240):
             if entry.event.type == "step.started" and entry.event.kind == "tool":
@@ -345,7 +353,7 @@ def test_a_run_that_is_paused_before_its_thread_begins_stays_paused(
 
     monkeypatch.setattr(app.runs, "_work", work_late)
     model = Scripted([Line(text="Done.")], name="paused-early")
-    run_id = app.runs.open(str(shop), "Go.", model=model)
+    run_id = app.runs.begin("ask", "Go.", str(shop), model=model)
     app.runs.start(run_id)
     app.runs.steer(run_id, "Be brief.")
     app.runs.pause(run_id)
@@ -356,7 +364,9 @@ def test_a_run_that_is_paused_before_its_thread_begins_stays_paused(
 
 
 def test_a_run_in_the_background_is_followed_to_its_end(app: App, shop: Path):
-    run_id = app.runs.open(str(shop), "Go.", model=Scripted([sql(COUNTRIES), Line(text="Done.")], name="background"))
+    run_id = app.runs.begin(
+        "ask", "Go.", str(shop), model=Scripted([sql(COUNTRIES), Line(text="Done.")], name="background")
+    )
     app.runs.start(run_id)
     entries = list(app.runs.follow(run_id, timeout=240))
     assert [e.seq for e in entries] == list(range(1, len(entries) + 1))
@@ -368,14 +378,14 @@ def test_a_run_in_the_background_is_followed_to_its_end(app: App, shop: Path):
     [("sql", "SELECT 1 AS x"), ("plan", '{"from": "orders", "limit": 1}'), ("python", "x = 1\nx + 1")],
 )
 def test_code_runs_in_the_background_too(app: App, shop: Path, kind: str, text: str):
-    run_id = app.runs.start_code(kind, str(shop), text, app.settings.limits)
+    run_id = start(app, kind, text, str(shop))
     entries = list(app.runs.follow(run_id, timeout=240))
     assert entries[-1].event.type == "run.finished"
 
 
 def test_a_query_in_the_background_is_cancelled(app: App, shop: Path):
     query = "SELECT count(*) FROM range(1000000000) a, range(1000000) b"
-    run_id = app.runs.start_code("sql", str(shop), query, app.settings.limits)
+    run_id = start(app, "sql", query, str(shop))
     for entry in app.runs.follow(run_id, timeout=240):
         if entry.event.type == "step.started":
             app.runs.cancel(run_id)
@@ -497,7 +507,7 @@ def test_a_source_is_the_one_that_was_named_whatever_others_are_called(tmp_path:
         cell = "PYTHON: db.sql('SELECT v FROM t').rows()[0][0]"
         thread = app.ask("crm", cell)
         assert thread.text == "1" and app.ask(str(second), cell, thread_id=thread.thread_id).text == "2"
-        later = app.runs.open(str(second), "Which?", model="offline")
+        later = app.runs.begin("ask", "Which?", str(second), model="offline")
     with App(home=tmp_path / "home") as app:
         assert app.store.run(later).location == str(second)
 
@@ -511,14 +521,14 @@ def test_a_conversation_about_a_path_goes_on_in_another_process(tmp_path: Path):
 
 
 def test_two_models_of_one_name_answer_their_own_runs(app: App, shop: Path):
-    runs = [app.runs.open(str(shop), "Who?", model=Scripted([Line(text=text)])) for text in ("Ann.", "Bob.")]
+    runs = [app.runs.begin("ask", "Who?", str(shop), model=Scripted([Line(text=text)])) for text in ("Ann.", "Bob.")]
     assert [app.runs.work(run_id).answer for run_id in runs] == ["Ann.", "Bob."]
 
 
 def test_two_runs_of_one_thread_take_turns_in_its_session(app: App, shop: Path):
     thread = app.ask(str(shop), "PYTHON: xs = []").thread_id
     cells = [f"import time\nfor _ in range(3):\n    xs.append({n})\n    time.sleep(0.05)" for n in range(3)]
-    runs = [app.runs.start_code("python", str(shop), cell, app.settings.limits, thread) for cell in cells]
+    runs = [start(app, "python", cell, str(shop), thread_id=thread) for cell in cells]
     for run_id in runs:
         assert list(app.runs.follow(run_id, timeout=240))[-1].event.type == "run.finished"
     assert sorted(eval(app.ask(str(shop), "PYTHON: xs", thread_id=thread).text)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
@@ -533,7 +543,7 @@ def test_what_nobody_began_or_finished_is_gone_on_with(tmp_path: Path):
     asking = {"name": "ask_user", "arguments": {"question": "Sure?"}}
     script.write_text(json.dumps([{"calls": [asking]}, {"text": "Then yes."}]))
     with App(home=tmp_path / "home") as app:
-        queued = app.runs.open(str(path), "Well?", model=f"scripted:{script}")
+        queued = app.runs.begin("ask", "Well?", str(path), model=f"scripted:{script}")
         answered = app.ask(str(path), "Well?", model=f"scripted:{script}").run_id
         app.runs.answer(answered, "yes")
     with App(home=tmp_path / "home") as app:
@@ -546,7 +556,7 @@ def test_what_nobody_began_or_finished_is_gone_on_with(tmp_path: Path):
 
 def test_a_worker_that_lost_its_run_leaves_it_alone(app: App, shop: Path):
     with App(app.settings) as other:
-        run_id = app.runs.open(str(shop), "Go.", model=Scripted([sql("SELECT 1"), Line(text="Mine.")]))
+        run_id = app.runs.begin("ask", "Go.", str(shop), model=Scripted([sql("SELECT 1"), Line(text="Mine.")]))
 
         def take_over(entry: Entry) -> None:
             if entry.event.type == "step.finished" and entry.event.shown:
@@ -560,7 +570,7 @@ def test_a_worker_that_lost_its_run_leaves_it_alone(app: App, shop: Path):
 
 
 def test_a_run_that_was_to_be_cancelled_stays_so_when_its_process_dies(app: App, shop: Path):
-    run_id = app.runs.open(str(shop), "Go.")
+    run_id = app.runs.begin("ask", "Go.", str(shop))
     app.store.append(run_id, RunStarted(worker=app.store.worker_id), RunRequested(what="cancel"), expect=1)
     app.store._interrupt(run_id, app.store.worker_id)
     assert app.store.run(run_id).status == "cancelled"
@@ -570,15 +580,15 @@ def test_a_reader_that_fails_ends_the_run_on_record(app: App, shop: Path):
     def fail(_: Entry) -> None:
         raise BrokenPipeError
 
-    run_id = app.runs.open(str(shop), "Go.", model=Scripted([Line(text="Done.")]))
+    run_id = app.runs.begin("ask", "Go.", str(shop), model=Scripted([Line(text="Done.")]))
     with pytest.raises(BrokenPipeError):
         app.runs.work(run_id, on_entry=fail)
     assert app.store.run(run_id).status == "failed"
 
 
-def test_code_has_no_place_to_pause_at(app: App, shop: Path):
-    run_id = app.runs.start_code("sql", str(shop), "SELECT 1", app.settings.limits)
-    with pytest.raises(Conflict, match="no place to pause"):
+def test_code_cannot_be_paused(app: App, shop: Path):
+    run_id = start(app, "sql", "SELECT 1", str(shop))
+    with pytest.raises(Conflict, match="cannot be paused"):
         app.runs.pause(run_id)
     list(app.runs.follow(run_id, timeout=240))
 
@@ -595,3 +605,37 @@ def test_a_chart_that_would_fetch_something_is_none(app: App, shop: Path):
         return {"application/vnd.vegalite.v5+json": spec}
 Chart()"""
     assert app.ask(str(shop), "Draw.", model=Scripted([python(cell), Line(text="Drawn.")])).chart is None
+
+
+def test_runs_that_no_process_had_begun_are_continued(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with App(home=tmp_path) as app:
+        queued = {
+            "sql": app.runs.begin("sql", "SELECT 41 + 1", str(shop), limits=app.settings.limits),
+            "python": app.runs.begin("python", "6 * 7", str(shop)),
+            "plan": app.runs.begin("plan", '{"from": "customers", "measures": [{"fn": "count"}]}', str(shop)),
+            "ask": app.runs.begin("ask", "How many customers are there?", str(shop), model="offline"),
+            "gone": app.runs.begin("sql", "SELECT 1", str(shop / "orders.csv")),
+        }
+        monkeypatch.setattr(app.live_runs, "start", lambda *_: None)  # the process ends before its thread begins
+        queued["catalog"] = app.cataloger.start(str(shop), tables=["customers"])
+    (shop / "orders.csv").rename(tmp_path / "orders.csv")
+    try:
+        with App(home=tmp_path) as app:
+            assert set(app.runs.recover()) == set(queued.values())
+            ended = {name: app.runs.wait(run_id, 120) for name, run_id in queued.items()}
+    finally:
+        (tmp_path / "orders.csv").rename(shop / "orders.csv")
+    assert {name: run.status for name, run in ended.items() if name != "gone"} == {
+        name: "succeeded" for name in queued if name != "gone"
+    }
+    assert ended["gone"].status == "failed" and "orders.csv" in ended["gone"].error["detail"]
+
+
+def test_many_interrupted_runs_are_not_all_worked_on_at_once(shop: Path, tmp_path: Path):
+    at_once: list[int] = []
+    with App(home=tmp_path) as app:
+        runs = [app.runs.begin("sql", f"SELECT {n}", str(shop)) for n in range(20)]
+        app.store.subscribe(lambda *_: at_once.append(len(app.live_runs)))
+        app.runs.recover()
+        assert {app.runs.wait(run_id, 120).status for run_id in runs} == {"succeeded"}
+    assert max(at_once) <= 8

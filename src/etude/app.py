@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from etude.runs import Runs
     from etude.runtime.answer import Answer
     from etude.runtime.control import Control
+    from etude.runtime.live_runs import LiveRuns
     from etude.runtime.notebook import Notebook
+    from etude.runtime.session_pool import SessionPool
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
     from etude.sources.cost import Size
@@ -69,6 +72,8 @@ class App:
         self._lock = threading.Lock()
         self._making = threading.RLock()
         self._views: dict[str, App] = {}
+        self._models: dict[str, Model] = {}
+        self._models_lock = threading.Lock()
 
     @made_once
     def store(self) -> Store:
@@ -92,14 +97,16 @@ class App:
         return self.settings.home / "scratch"
 
     def close(self) -> None:
-        """Pause the runs that are being worked at, end the sessions and the engines, and let go of the store."""
+        """Pause the live runs, end the sessions and the engines, and close the store."""
         for each in (self, *self._views.values()):
-            if "cataloger" in each.__dict__:
-                each.cataloger.close()
+            if "live_runs" in each.__dict__:
+                each.live_runs.close()
             if "agents" in each.__dict__:
                 each.agents.queue.close()
-        for each in self.views():
-            each.runs.close()
+        if "session_pool" in self.__dict__:
+            self.session_pool.close()
+        for model in self._models.values():
+            model.close()
         if "sandbox" in self.__dict__:
             self.sandbox.close()
         self.pool.close()
@@ -184,8 +191,8 @@ class App:
                 self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache", self._find_sizes)
             return self._sources[key]
 
-    def dataset(self, name: str | None) -> str:
-        """The name of a registered source, or of the only one; never a path, for those are the host's."""
+    def source_name(self, name: str | None) -> str:
+        """Return the name of a registered source, or of the only one. A path is refused: remote callers use this."""
         if name in self.settings.sources:
             return str(name)
         known = self.sources()
@@ -196,6 +203,20 @@ class App:
             raise Invalid("The dataset is not given.", hint=f"Datasets: {listed}.")
         if name not in known:
             raise NotFound(f"There is no dataset `{name[:200]}`.", hint=f"Datasets: {listed}.")
+        return name
+
+    def choose_source(self, name: str | None, thread_id: str | None) -> str | None:
+        """Return the source that a question of a remote caller is about; None leaves it to the thread or the model."""
+        if name is None and (thread_id is not None or len(self.sources()) != 1):
+            return None
+        return self.source_name(name)
+
+    def check_model(self, name: str | None) -> str | None:
+        """Return a model that remote callers may choose, or raise."""
+        allowed = {"offline", self.settings.model, *self.settings.server.models}
+        if name is not None and name not in allowed:
+            listed = ", ".join(f"`{n}`" for n in sorted(allowed))
+            raise Invalid(f"The model `{name[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
         return name
 
     def catalog(self, source: str | Source) -> Catalog:
@@ -355,15 +376,24 @@ class App:
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
 
-    def views(self) -> list[App]:
-        """This app and its tenants', as far as questions were asked of them."""
-        return [each for each in (self, *self._views.values()) if "runs" in each.__dict__]
+    @property
+    def runs_at_work(self) -> int:
+        """How many runs of all tenants this process is working on."""
+        views = (self, *self._views.values())
+        return sum(len(each.live_runs) for each in views if "live_runs" in each.__dict__)
 
     # -- questions
 
     @made_once
+    def live_runs(self) -> LiveRuns:
+        """The runs that this process is working on."""
+        from etude.runtime.live_runs import LiveRuns
+
+        return LiveRuns(self.store)
+
+    @made_once
     def runs(self) -> Runs:
-        """Where questions are worked at."""
+        """Begin runs, work on them, follow and control them."""
         from etude.runs import Runs
 
         return Runs(self)
@@ -379,10 +409,19 @@ class App:
         on_entry: Callable[[Entry], None] | None = None,
         control: Control | None = None,
     ) -> Answer:
-        """Have a question answered; `on_entry` sees what happens as it does. `SQL:` and `PYTHON:` run as they are."""
+        """Answer a question; `on_entry` is called with each event. `SQL:` and `PYTHON:` run without a model."""
         return self.runs.ask(
             source, question, model=model, thread_id=thread_id, budget=budget, on_entry=on_entry, control=control
         )
+
+    def open_model(self, name: str) -> Model:
+        """Return a model by its name; it is opened once and shared."""
+        with self._models_lock:
+            if name not in self._models:
+                from etude.models.open import open_model
+
+                self._models[name] = open_model(name, self.settings)
+            return self._models[name]
 
     # -- agents
 
@@ -394,6 +433,21 @@ class App:
         return Agents(self.store)
 
     # -- sessions
+
+    @made_once
+    def session_pool(self) -> SessionPool:
+        """The open sessions of threads, of all tenants."""
+        from etude.runtime.session_pool import SessionPool
+
+        return SessionPool()
+
+    def lend_session(
+        self, thread_id: str, source: Source | None, *, options: Mapping[str, Any] | None = None, keep: bool = True
+    ) -> AbstractContextManager[Notebook]:
+        """Lend the one session that a thread has on a source, for the time of a `with` block. See `SessionPool`."""
+        # The source alone: what a model writes must not reach a source that the person did not name.
+        opener = partial(self.open_session, alone=True, record=True)
+        return self.session_pool.lend(opener, thread_id, source, options=options, keep=keep)
 
     @made_once
     def sandbox(self) -> Provider:
@@ -510,6 +564,10 @@ class _View(App):
     @property
     def sandbox(self) -> Provider:
         return self._owner.sandbox
+
+    @property
+    def session_pool(self) -> SessionPool:
+        return self._owner.session_pool
 
     def scoped(self, tenant: str) -> App:
         return self if tenant == self.tenant else self._owner.scoped(tenant)

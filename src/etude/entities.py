@@ -197,6 +197,8 @@ RunStatus = Literal["queued", "running", "paused", "waiting", "succeeded", "fail
 StepKind = Literal["sql", "python", "model", "tool"]
 Outcome = Literal["ok", "error", "refused", "limit", "cancelled"]
 ENDED: frozenset[RunStatus] = frozenset({"succeeded", "failed", "cancelled"})
+STOPPED: frozenset[RunStatus] = ENDED | {"waiting", "paused"}
+"""Statuses of a run that no one works on, though it may be continued."""
 
 
 class Step(Entity):
@@ -250,6 +252,8 @@ class Run(Entity):
     location: str | None = None
     model: str | None = None
     budget: Budget | None = None
+    limits: Limits | None = None
+    params: dict[str, Any] = {}
     worker: str | None = None
     status: RunStatus = "queued"
     requested: Literal["pause", "cancel"] | None = None
@@ -276,6 +280,47 @@ class Run(Entity):
     error: dict[str, Any] | None = None
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
+
+
+class RowPage(Entity):
+    """Rows of a result, in JSON: dates as ISO text, bytes as hex, numbers that JSON cannot carry as text."""
+
+    run_id: str | None
+    columns: list[ResultColumn]
+    rows: list[list[Any]]
+    row_count: int
+    """Rows of the result after filters, all pages together."""
+    offset: int = 0
+    next: int | None = None
+    """The offset of the next page."""
+    truncated: bool
+    """Whether a limit cut the result when it was computed."""
+    elapsed_ms: float
+    notes: list[str] = []
+
+
+class AnswerBody(Entity):
+    """An answer as JSON, the same on every surface."""
+
+    run_id: str
+    thread_id: str | None
+    status: RunStatus
+    text: str
+    """The answer; if the run waits, the question that it asks."""
+    question: str | None = None
+    """What the run asks before it can continue: POST /api/runs/{run_id}/answer."""
+    choices: list[str] = []
+    result: RowPage | None = None
+    """The first rows of the result behind the answer."""
+    code: str | None = None
+    chart: dict[str, Any] | None = None
+    reading: str | None = None
+    """How the rules understood the question; None if a model answered."""
+    unverified: list[str] = []
+    """Numbers of the answer that no result holds."""
+    usage: Usage = Usage()
+    error: dict[str, Any] | None = None
+    """Why the run failed, in the shape of a problem (RFC 9457)."""
 
 
 class RunSummary(Entity):

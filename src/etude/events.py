@@ -47,6 +47,10 @@ class RunQueued(Entity):
     """Where a source that has no registered name is, if that is no secret."""
     model: str | None = None
     budget: Budget | None = None
+    limits: Limits | None = None
+    """Limits of its queries, if they differ from the settings."""
+    params: dict[str, Any] = {}
+    """What else is needed to begin the run again in another process."""
 
 
 class RunStarted(Entity):

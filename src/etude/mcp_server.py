@@ -6,9 +6,7 @@ State lives in handles that the client passes back (`thread_id`, `run_id`), so t
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -23,10 +21,11 @@ from pydantic import Field
 
 from etude import __version__
 from etude.agents.control import Agents, Sent, check_reach, require_hold
-from etude.entities import ENDED, Catalog, Entity, ResultColumn, Run, RunStatus
+from etude.entities import ENDED, AnswerBody, Catalog, Entity, RowPage, Run, RunStatus
 from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
-from etude.result import Result, json_value
+from etude.result import first_page
+from etude.runtime.answer import describe_answer
 from etude.runtime.notebook import CELL
 from etude.store.agents import AgentInfo, AgentStep
 from etude.store.identity import Report, Role
@@ -47,20 +46,18 @@ Never invent a number: compute it. Call `list_datasets` and `describe_dataset` f
 `thread_id`. Look at `playbooks` before complex work, and `log` what worked. When a run is `waiting`, ask the person
 and pass the answer to `answer_run`; when it is `running`, call `wait_run`."""
 
+NEXT: dict[RunStatus, str] = {
+    "queued": "Call wait_run.",
+    "running": "Call wait_run.",
+    "waiting": "Ask the person, then call answer_run.",
+    "paused": "It was paused; it continues once it is resumed.",
+    "failed": "Read the error; its hint says what to do.",
+}
+"""What a client should do with a run of each status."""
 Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be left out where there is one.")]
 ThreadId = Annotated[str | None, Field(description="From an earlier call: goes on with its session.")]
 AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
 Guidance = Annotated[str | dict[str, Any] | None, Field(description="Text or an object.")]
-
-
-class RowsResult(Entity):
-    """Rows of a result; `row_count` counts all, `rows` holds the first."""
-
-    columns: list[ResultColumn]
-    rows: list[list[Any]]
-    row_count: int
-    truncated: bool
-    run_id: str | None = None
 
 
 class CellResult(Entity):
@@ -75,19 +72,9 @@ class CellResult(Entity):
     error: str = ""
 
 
-class RunResult(Entity):
-    """A run as far as it is; `next` says what to do."""
+class RunResult(AnswerBody):
+    """The answer of a run, as far as there is one; `next` says what to do."""
 
-    run_id: str
-    thread_id: str | None = None
-    status: RunStatus
-    text: str = ""
-    question: str = ""
-    choices: list[str] = []
-    code: str = ""
-    result: RowsResult | None = None
-    unverified: list[str] = []
-    error: dict[str, Any] | None = None
     next: str = ""
 
 
@@ -141,31 +128,31 @@ class McpCaller:
     """Whose day counts what the guest's agents use."""
 
 
-FindGuest = Callable[[Context[Any, Any]], McpCaller]
+FindCaller = Callable[[Context[Any, Any]], McpCaller]
 
 
-def create_mcp(find_guest: FindGuest) -> MCPServer[Any]:
-    """The MCP server; `find_guest` tells who calls."""
+def create_mcp(find_caller: FindCaller) -> MCPServer[Any]:
+    """The MCP server; `find_caller` tells who calls."""
     server: MCPServer[Any] = MCPServer(
         "etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False
     )
     limiter = anyio.CapacityLimiter(THREADS)
     for work, role, reads in TOOLS:
         server.add_tool(
-            _as_tool(work, role, find_guest, limiter),
+            _as_tool(work, role, find_caller, limiter),
             name=work.__name__,
             description=inspect.getdoc(work),
             annotations=ToolAnnotations(read_only_hint=reads, open_world_hint=False),
             structured_output=True,
         )
-    _add_resources(server, find_guest, limiter)
+    _add_resources(server, find_caller, limiter)
     return server
 
 
-def _as_tool(work: Callable[..., Any], role: Role, find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> Any:
+def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, limiter: anyio.CapacityLimiter) -> Any:
     async def call(ctx: Context[Any, Any], **arguments: Any) -> Any:
         def do() -> Any:
-            caller = find_guest(ctx)
+            caller = find_caller(ctx)
             caller.require(role)
             return work(caller, **arguments)
 
@@ -200,15 +187,17 @@ def python(
     `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
     Pass `thread_id` of the result to the next call to go on where this one ended.
     """
-    app, name = caller.app, caller.app.dataset(dataset)
+    app = caller.app
+    name = app.choose_source(dataset, thread_id) or (app.source_name(None) if thread_id is None else None)
     caller.begin()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
-    run_id = app.runs.start_code("python", name, code, app.settings.limits, thread.id)
+    run_id = app.runs.begin("python", code, name, thread_id=thread.id)
     caller.own(run_id)
-    run = _wait(app, run_id, timeout_s)
+    app.runs.start(run_id)
+    run = app.runs.wait(run_id, timeout_s)
     if run.status not in ENDED:
         app.runs.cancel(run_id)
-        run = _wait(app, run_id, 10)
+        run = app.runs.wait(run_id, 10)
     return _cell_of(app, run, thread.id)
 
 
@@ -217,10 +206,10 @@ def sql(
     query: Annotated[str, Field(min_length=1, max_length=TEXT)],
     dataset: Dataset = None,
     limit: Annotated[int, Field(ge=1, le=10_000, description="rows in the answer")] = ROWS,
-) -> RowsResult:
+) -> RowPage:
     """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
     caller.begin()
-    return _rows_of(caller.app.sql(caller.app.dataset(dataset), query), limit)
+    return first_page(caller.app.sql(caller.app.source_name(dataset), query), limit)
 
 
 def ask(
@@ -233,14 +222,10 @@ def ask(
     """Have etude's own agent answer a question in words. Where it takes longer, call `wait_run`."""
     app = caller.app
     caller.begin()
-    if thread_id is not None:
-        app.store.thread(thread_id)
-    known = app.sources()
-    source = app.dataset(dataset) if dataset is not None or len(known) == 1 else None
-    run_id = app.runs.open(source, question, thread_id=thread_id)
+    run_id = app.runs.begin("ask", question, app.choose_source(dataset, thread_id), thread_id=thread_id)
     caller.own(run_id)
     app.runs.start(run_id)
-    return _run_of(app, _wait(app, run_id, wait_s))
+    return _run_of(app, app.runs.wait(run_id, wait_s))
 
 
 def get_run(caller: McpCaller, run_id: str) -> RunResult:
@@ -250,13 +235,13 @@ def get_run(caller: McpCaller, run_id: str) -> RunResult:
 
 def wait_run(caller: McpCaller, run_id: str, timeout_s: Annotated[float, Field(ge=0, le=300)] = 50) -> RunResult:
     """Wait until a run ends, asks something or is paused, but no longer than `timeout_s`."""
-    return _run_of(caller.app, _wait(caller.app, run_id, timeout_s))
+    return _run_of(caller.app, caller.app.runs.wait(run_id, timeout_s))
 
 
 def cancel_run(caller: McpCaller, run_id: str) -> RunResult:
     """End a run at once."""
     caller.app.runs.cancel(run_id)
-    return _run_of(caller.app, _wait(caller.app, run_id, 5))
+    return _run_of(caller.app, caller.app.runs.wait(run_id, 5))
 
 
 def answer_run(
@@ -268,11 +253,10 @@ def answer_run(
     """Answer what a waiting run asked, in the person's words; it goes on."""
     app = caller.app
     caller.begin()
-    app.runs.answer(run_id, text)
-    seq = app.store.run(run_id).seq
+    seq = app.runs.answer(run_id, text)
     caller.own(run_id)
     app.runs.start(run_id)
-    return _run_of(app, _wait(app, run_id, wait_s, beyond=seq))
+    return _run_of(app, app.runs.wait(run_id, wait_s, beyond=seq))
 
 
 def list_datasets(caller: McpCaller) -> Datasets:
@@ -283,7 +267,7 @@ def list_datasets(caller: McpCaller) -> Datasets:
 
 def describe_dataset(caller: McpCaller, dataset: Dataset = None) -> Catalog:
     """Tables, columns, types, keys and row counts of a dataset."""
-    return caller.app.catalog(caller.app.dataset(dataset))
+    return caller.app.catalog(caller.app.source_name(dataset))
 
 
 def log(
@@ -297,7 +281,7 @@ def log(
     """Tell what worked and what did not, so that it can be learned from."""
     app = caller.app
     if dataset is not None:
-        app.dataset(dataset)
+        app.source_name(dataset)
     if run_id is not None:
         app.store.run(run_id)
     fields = {"text": text, "outcome": outcome, "dataset": dataset, "code": code, "run_id": run_id}
@@ -413,10 +397,10 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
 """Each tool, the role that it needs, and whether it only reads."""
 
 
-def _add_resources(server: MCPServer[Any], find_guest: FindGuest, limiter: anyio.CapacityLimiter) -> None:
+def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: anyio.CapacityLimiter) -> None:
     async def reading(ctx: Context[Any, Any], read: Callable[[App], T]) -> T:
         def do() -> T:
-            caller = find_guest(ctx)
+            caller = find_caller(ctx)
             caller.require("reader")
             return read(caller.app)
 
@@ -454,54 +438,9 @@ def _add_resources(server: MCPServer[Any], find_guest: FindGuest, limiter: anyio
 # What tools give.
 
 
-def _wait(app: App, run_id: str, timeout_s: float, beyond: int = 0) -> Run:
-    """The run once it stops, or when the time is over. One that is to go on from `beyond` has to get further first."""
-    until = time.monotonic() + timeout_s
-    while True:
-        for _ in app.runs.follow(run_id, after=beyond, timeout=max(until - time.monotonic(), 0)):
-            pass
-        run = app.store.run(run_id)
-        if run.seq > beyond or time.monotonic() >= until:
-            return run
-        time.sleep(0.02)  # it is being taken up
-
-
-def _rows_of(result: Result, limit: int = ROWS) -> RowsResult:
-    rows = [[json_value(v) for v in row] for row in itertools.islice(result.iter_rows(), limit)]
-    return RowsResult(
-        columns=list(result.columns),
-        rows=rows,
-        row_count=result.row_count,
-        truncated=result.truncated,
-        run_id=result.run_id,
-    )
-
-
 def _run_of(app: App, run: Run) -> RunResult:
-    waits = run.status == "waiting"
-    result = None
-    if run.result is not None and run.result_artifact is not None:
-        result = _rows_of(app.read_result(run.result, run.result_artifact, run.id))
-    following = {
-        "queued": "Call wait_run.",
-        "running": "Call wait_run.",
-        "waiting": "Ask the person, then call answer_run.",
-        "paused": "It was paused; it goes on once it is resumed.",
-        "failed": "Read the error; its hint says what to do.",
-    }
-    return RunResult(
-        run_id=run.id,
-        thread_id=run.thread_id,
-        status=run.status,
-        text=run.answer or "",
-        question=run.question or "" if waits else "",
-        choices=list(run.choices) if waits else [],
-        code=run.code or "",
-        result=result,
-        unverified=list(run.unverified),
-        error=run.error,
-        next=following.get(run.status, ""),
-    )
+    answer = describe_answer(app.runs.answer_of(run), ROWS)
+    return RunResult(**dict(answer), next=NEXT.get(run.status, ""))
 
 
 def _cell_of(app: App, run: Run, thread_id: str) -> CellResult:
@@ -533,13 +472,13 @@ def serve_stdio(app: App) -> None:
 
 
 def http_handler(
-    find_guest: FindGuest, body: int
+    find_caller: FindCaller, body: int
 ) -> tuple[Callable[..., Awaitable[None]], Callable[[], AbstractAsyncContextManager[None]]]:
     """The ASGI application of `/mcp`, and what must run around it. The edge has checked host, origin and key."""
     from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
 
-    server = create_mcp(find_guest)
+    server = create_mcp(find_caller)
     server.streamable_http_app(
         stateless_http=True,
         json_response=True,

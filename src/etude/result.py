@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import math
 import re
 import uuid
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from etude.entities import ResultColumn, ResultInfo
+from etude.entities import ResultColumn, ResultInfo, RowPage
 from etude.errors import Unavailable
 
 
@@ -341,6 +342,21 @@ def _exact(value: Decimal) -> Any:
     as_float = float(value)
     # A reader of JSON makes a float of it: that is right when the float's shortest form is the decimal itself.
     return as_float if Decimal(repr(as_float)) == value else str(value)
+
+
+def first_page(result: Result, limit: int) -> RowPage:
+    """Return the first rows of a result as JSON."""
+    rows = [[json_value(v) for v in row] for row in itertools.islice(result.iter_rows(), limit)]
+    return RowPage(
+        run_id=result.run_id,
+        columns=list(result.columns),
+        rows=rows,
+        row_count=result.row_count,
+        next=len(rows) if rows and len(rows) < result.row_count else None,
+        truncated=result.truncated,
+        elapsed_ms=round(result.elapsed_ms, 3),
+        notes=list(result.notes),
+    )
 
 
 def to_json(result: Result) -> dict[str, Any]:

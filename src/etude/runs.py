@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from etude import plugins
-from etude.catalog.hints import add_hints
-from etude.entities import ENDED, Budget, Catalog, Limits, Run, RunFilter, RunKind, Thread, Turn
+from etude.entities import ENDED, STOPPED, Budget, Limits, Run, RunFilter, RunKind, Thread, Turn
 from etude.errors import Conflict, EtudeError, Invalid, NotFound, NotUnderstood
 from etude.events import (
-    ArtifactCreated,
     Entry,
     Event,
     Guided,
@@ -31,69 +26,53 @@ from etude.events import (
     RunStarted,
 )
 from etude.models.base import Model
+from etude.run_setup import make_resources, make_setup
 from etude.runtime.answer import Answer, Conclusion, make_answer
 from etude.runtime.code import run_code
 from etude.runtime.control import Control
-from etude.runtime.loop import RunSetup, work
-from etude.runtime.notebooks import Notebooks
-from etude.runtime.prompt import OPENING, Opening, open_conversation
+from etude.runtime.live_runs import POLL_S
+from etude.runtime.loop import work
 from etude.runtime.query import RunLog, RunStorage
-from etude.runtime.thread import earlier_messages, last_success, open_thread, thread_runs
-from etude.runtime.tool_context import RunResources
+from etude.runtime.thread import open_thread, thread_runs
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from etude.app import App
-    from etude.offline.vocabulary import KnownTable
-    from etude.runtime.notebook import Notebook
-    from etude.sources.pool import ResultStream as Batches
     from etude.sources.source import Source
-    from etude.tools.base import Tool
 
-TOOLS = ("list_datasets", "get_dataset_schema", "execute_sql", "execute_query_plan", "execute_python", "ask_user")
-LOOK_S = 0.25
-"""How often requests of other processes are looked for."""
+CODE = ("sql", "plan", "python")
+"""Kinds of runs that are one query or one cell, without a model."""
+RECOVERED_AT_ONCE = 8
+"""How many interrupted runs are worked on at a time: after repeated crashes there can be many."""
 _DIRECT = re.compile(r"\s*(SQL|PYTHON):", re.IGNORECASE)
 OnEntry = Callable[[Entry], None]
 
 
 @dataclass(frozen=True)
-class _Live:
-    control: Control
-    done: threading.Event
+class _Given:
+    """The objects that a caller passed for a run. The record only has their names."""
+
+    source: Source | None = None
+    model: Model | None = None
 
 
 class Runs:
-    """Where runs of an app are worked at. Thread-safe."""
+    """The runs of one tenant. Thread-safe."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._lock = threading.Lock()
-        self._live: dict[str, _Live] = {}
-        self._starting: set[str] = set()
-        self._sources: dict[str, Source] = {}
-        """The sources of runs that have not ended, by run."""
-        self._given: dict[str, Model] = {}
-        """The models that callers passed for runs that have not ended, by run."""
-        self._models: dict[str, Model] = {}
-        self._models_lock = threading.Lock()
-        self._notebooks = Notebooks(
-            lambda thread_id, source: app.open_session(source, thread_id=thread_id, alone=True, record=True)
-        )
-        self._watcher: threading.Thread | None = None
-        self._closed = threading.Event()
+        self._live = app.live_runs
+        self._given: dict[str, _Given] = {}
+        """By run, until the run has ended."""
 
-    @property
-    def at_work(self) -> int:
-        """How many runs are being worked at here."""
+    def __len__(self) -> int:
+        """Return how many runs are being worked on in this process."""
         return len(self._live)
 
     @property
     def _storage(self) -> RunStorage:
         return RunStorage(self._app.store, self._app.objects)
 
-    # -- questions
+    # -- beginning
 
     def ask(
         self,
@@ -106,46 +85,76 @@ class Runs:
         on_entry: OnEntry | None = None,
         control: Control | None = None,
     ) -> Answer:
-        """Have a question answered, in this thread. `SQL:` and `PYTHON:` run as they are, without a model."""
-        direct = parse_direct(question)
-        if direct is not None:
-            run_id = self._open_direct(*direct, source, question, thread_id)
-            return self._answer_directly(run_id, on_entry, control)
-        run_id = self.open(source, question, model=model, thread_id=thread_id, budget=budget)
+        """Answer a question in this thread of execution."""
+        run_id = self.begin("ask", question, source, model=model, thread_id=thread_id, budget=budget)
         return self.answer_of(self.work(run_id, control=control, on_entry=on_entry))
 
-    def open(
+    def begin(
         self,
-        source: str | Source | None,
-        question: str,
+        kind: RunKind,
+        text: str,
+        source: str | Source | None = None,
         *,
         model: str | Model | None = None,
         thread_id: str | None = None,
         budget: Budget | None = None,
+        limits: Limits | None = None,
     ) -> str:
-        """Take a question: its run is on record, queued, when this returns its id."""
-        if not question.strip():
-            raise Invalid("The question is empty.", hint="Say what you want to know.")
+        """Put a run on record and return its id: it is queued, and `start` or `work` works on it.
+
+        A question that begins with `SQL:` or `PYTHON:` becomes a run of that kind, which needs no model.
+        """
+        if not text.strip():
+            raise Invalid(
+                f"The {'question' if kind == 'ask' else 'code'} is empty.", hint="Say what you want to know or run."
+            )
         opened = self._app.source(source) if source is not None else None
-        thread = open_thread(self._app.store, thread_id, question, opened.name if opened else None)
-        name = model.name if isinstance(model, Model) else model or self._app.settings.model
-        chosen = opened or self._source_of(thread)
-        log = self._queue("ask", chosen, question, thread.id, question, name, budget or self._app.settings.budget)
-        if isinstance(model, Model):
-            self._given[log.run_id] = model
-        return log.run_id
+        if kind == "ask":
+            return self._begin_question(text, opened, thread_id, model, budget, limits)
+        if kind not in CODE:
+            raise Invalid(f"A run of kind `{kind}` cannot be begun here.", hint="Kinds: sql, plan, python, ask.")
+        if thread_id is not None and opened is None:
+            opened = self._last_source(self._app.store.thread(thread_id))
+        return self._queue(kind, text, _require_source(opened), thread_id=thread_id, limits=limits)
+
+    def _begin_question(
+        self,
+        text: str,
+        source: Source | None,
+        thread_id: str | None,
+        model: str | Model | None,
+        budget: Budget | None,
+        limits: Limits | None,
+    ) -> str:
+        direct = parse_direct(text)
+        thread = open_thread(self._app.store, thread_id, text, source.name if source else None)
+        chosen = source or self._last_source(thread)
+        if direct is not None:
+            kind, code = direct
+            return self._queue(kind, code, _require_source(chosen), thread_id=thread.id, message=text, limits=limits)
+        return self._queue(
+            "ask",
+            text,
+            chosen,
+            thread_id=thread.id,
+            message=text,
+            model=model or self._app.settings.model,
+            budget=budget or self._app.settings.budget,
+            limits=limits,
+        )
 
     def _queue(
         self,
         kind: RunKind,
-        source: Source | None,
         text: str,
+        source: Source | None,
+        *,
         thread_id: str | None,
-        said: str | None = None,
-        model: str | None = None,
+        message: str | None = None,
+        model: str | Model | None = None,
         budget: Budget | None = None,
-    ) -> RunLog:
-        """Put a run on record, after what was said to bring it about: without that it would belong nowhere."""
+        limits: Limits | None = None,
+    ) -> str:
         log = RunLog(self._storage)
         log.add(
             RunQueued(
@@ -154,404 +163,246 @@ class Runs:
                 source=source.name if source else None,
                 location=self._location(source) if source else None,
                 thread_id=thread_id,
-                model=model,
+                model=model.name if isinstance(model, Model) else model,
                 budget=budget,
+                limits=limits,
             )
         )
-        if said is not None and thread_id is not None:
-            self._app.store.add_message(thread_id, "user", said, log.run_id)
+        # The message comes first: without it, the run would belong to no conversation.
+        if message is not None and thread_id is not None:
+            self._app.store.add_message(thread_id, "user", message, log.run_id)
         log.commit()
-        if source is not None:
-            self._sources[log.run_id] = source
-        return log
+        self._given[log.run_id] = _Given(source, model if isinstance(model, Model) else None)
+        return log.run_id
 
     def _location(self, source: Source) -> str | None:
-        """Where a source is that no registered name leads to, if that holds no secret."""
+        """Return where a source is that has no registered name, unless its URL may hold a secret."""
         if source.name in self._app.sources() and self._app.source(source.name) is source:
             return None
         return None if source.network else source.url
 
-    def _source(self, run: Run) -> Source | None:
+    def _source_of(self, run: Run) -> Source | None:
         if run.source is None:
             return None
-        return self._sources.get(run.id) or self._app.source(run.location or run.source)
+        given = self._given.get(run.id, _Given()).source
+        return given or self._app.source(run.location or run.source)
 
-    def _source_of(self, thread: Thread) -> Source | None:
-        """The source that the thread was last about."""
+    def _last_source(self, thread: Thread) -> Source | None:
+        """Return the source that the thread was last about."""
         for run_id in reversed(thread_runs(self._app.store, thread.id)):
-            source = self._source(self._app.store.run(run_id))
+            source = self._source_of(self._app.store.run(run_id))
             if source is not None:
                 return source
         return self._app.source(thread.source) if thread.source else None
 
+    # -- working
+
+    def start(self, run_id: str) -> None:
+        """Work on a queued or paused run in the background."""
+        # Read now: a run that is paused before its thread begins stays paused.
+        run = self._app.store.run(run_id)
+        self._live.start(run_id, lambda: self._work(run, Control()))
+
     def work(self, run_id: str, *, control: Control | None = None, on_entry: OnEntry | None = None) -> Run:
-        """Work at a run that is queued or paused, in this thread, until it ends, waits or is paused."""
+        """Work on a queued or paused run until it ends, waits for a person or is paused."""
         return self._work(self._app.store.run(run_id), control or Control(), on_entry)
 
-    def _work(self, run: Run, wishes: Control, on_entry: OnEntry | None = None) -> Run:
-        if run.kind != "ask" or run.status not in ("queued", "paused"):
+    def _work(self, run: Run, control: Control, on_entry: OnEntry | None = None) -> Run:
+        resumable = ("queued", "paused") if run.kind == "ask" else ("queued",)
+        if run.kind not in ("ask", *CODE) or run.status not in resumable:
             raise Conflict(
                 f"Run `{run.id}` of kind {run.kind} is {run.status}.",
-                hint="A question that is queued or paused can be worked at.",
+                hint="A run can be worked on while it is queued; a question also while it is paused.",
             )
         log = RunLog(self._storage, run, on_entry)
-        with self._living(run.id, wishes):
+        with self._live.working(run.id, run.seq, control):
             worker = self._app.store.worker_id
             log.claim(RunStarted(worker=worker) if run.status == "queued" else RunResumed(worker=worker))
-            ended = work(lambda: self._agent(log), wishes, log)
-        self._tell(ended)
-        return self._let_go(ended, wishes)
+            ended = self._answer(log, run, control) if run.kind == "ask" else self._run_code(log, run, control)
+        self._reply(ended)
+        return self._settle(ended, control)
 
-    def _let_go(self, run: Run, control: Control) -> Run:
-        """Forget a run that has ended; one that was to be cancelled in the moment it stopped by itself is."""
+    def _answer(self, log: RunLog, run: Run, control: Control) -> Run:
+        model = self._given.get(run.id, _Given()).model
+        return work(lambda: make_setup(self._app, log, self._source_of(run), model, self._conclude), control, log)
+
+    def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
+        end = Conclusion(self._app.objects, self._app.read_result, corrects=run.model != "offline")(run, turn)
+        if isinstance(end, RunFinished):
+            # Before the run ends: if the process dies between the two, the resumed run adds the message, once.
+            self._add_reply(run, end.answer or "")
+        return end
+
+    def _run_code(self, log: RunLog, run: Run, control: Control) -> Run:
+        with contextlib.suppress(EtudeError), log.closing():  # the error is on record
+            resources = make_resources(self._app, run, self._source_of(run))
+            run_code(run, resources.at(log, None, control.step), log)
+        return log.ended
+
+    def _settle(self, run: Run, control: Control) -> Run:
+        """Carry out a cancellation that came just as the run stopped by itself, and forget a run that has ended."""
         store = self._app.store
-        if run.status in ("waiting", "paused") and "cancel" in (control.wish, store.run(run.id).requested):
+        if run.status in ("waiting", "paused") and "cancel" in (control.request, store.run(run.id).requested):
             self.cancel(run.id)
             run = store.run(run.id)
         if run.status in ENDED:
-            self._sources.pop(run.id, None)
             self._given.pop(run.id, None)
         return run
 
-    def _tell(self, run: Run) -> None:
-        """Say in the thread what came of the run; the answer itself is told before the run ends."""
+    def _reply(self, run: Run) -> None:
+        """Add to the thread how the run ended, if it began with a message there."""
         match run.status:
             case "waiting":
-                self._say(run, run.question or "")
+                self._add_reply(run, run.question or "")
             case "failed" if run.error and run.error["code"] == NotUnderstood.code:
-                self._say(run, run.error["detail"])
+                self._add_reply(run, run.error["detail"])
+            case "succeeded" if run.kind in CODE:
+                self._add_reply(run, run.answer or (f"{run.result.row_count:,} rows." if run.result else "Done."))
 
-    def _say(self, run: Run, text: str) -> None:
+    def _add_reply(self, run: Run, text: str) -> None:
         if run.thread_id is None or not text:
             return
         with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
-            said = self._app.store.messages(run.thread_id)
-            if not any(m.role == "assistant" and m.run_id == run.id and m.text == text for m in said):
+            messages = [m for m in self._app.store.messages(run.thread_id) if m.run_id == run.id]
+            asked = any(m.role == "user" for m in messages)
+            if asked and not any(m.role == "assistant" and m.text == text for m in messages):
                 self._app.store.add_message(run.thread_id, "assistant", text, run.id)
 
-    # -- what a run works with
+    def recover(self) -> list[str]:
+        """Continue the runs that lost their process, or that no process had begun; return their ids."""
+        store = self._app.store
+        store.recover()
+        lost = [run for run in self._listed("queued") if run.id not in self._live]
+        lost += [run for run in self._listed("paused") if run.paused_by in ("recovery", "shutdown", "answer")]
+        self._live.start_all({run.id: self._continue(run) for run in lost}, RECOVERED_AT_ONCE)
+        return [run.id for run in lost]
 
-    def _agent(self, log: RunLog) -> RunSetup:
-        log.commit()
-        run = log.run
-        opening = self._kept_opening(run)
-        resources = self._resources(run, opening.mark if opening else None)
-        if opening is None:
-            opening = self._open_conversation(log, run, resources)
-        return RunSetup(
-            model=self._model(run, resources),
-            tools=self._tools(),
-            opening=opening.said,
-            budget=run.budget or Budget(),
-            resources=resources,
-            conclude=self._conclude,
-        )
+    def _continue(self, run: Run) -> Callable[[], object]:
+        if run.kind != "catalog":
+            return lambda: self._work(run, Control())
+        return lambda: self._app.cataloger.resume(run)
 
-    def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
-        read, objects = self._app.read_result, self._app.objects
-        end = Conclusion(objects, read, corrects=run.model != "offline")(run, turn)
-        if isinstance(end, RunFinished):
-            # Before the run ends: a process that dies between the two says it when the run goes on, and says it once.
-            self._say(run, end.answer or "")
-        return end
+    def _listed(self, status: Literal["queued", "paused"]) -> Iterator[Run]:
+        cursor: str | None = None
+        while True:
+            page = self._app.store.runs(RunFilter(status=status), limit=200, cursor=cursor)
+            for summary in page.items:
+                yield self._app.store.run(summary.id)
+            cursor = page.next
+            if cursor is None:
+                return
 
-    def _tools(self) -> Mapping[str, Tool]:
-        return {name: plugins.load("tool", name)() for name in TOOLS}
-
-    def _model(self, run: Run, resources: RunResources) -> Model:
-        name = run.model or "offline"
-        if run.id in self._given:
-            return self._given[run.id]
-        if name == "offline":
-            from etude.runtime.offline import OfflineModel
-
-            cache = self._app.settings.home / "cache" / "vocabulary"
-            return OfflineModel(self._app.store, resources, run.id, cache, self._app.read_result)
-        with self._models_lock:
-            if name not in self._models:
-                from etude.models.open import open_model
-
-                self._models[name] = open_model(name, self._app.settings)
-            return self._models[name]
-
-    def _kept_opening(self, run: Run) -> Opening | None:
-        """How the conversation opened: kept with the run, so that it is the same when the run goes on."""
-        kept = next((a for a in run.artifacts if a.media == OPENING), None)
-        return Opening.model_validate_json(self._app.objects.get(kept.hash)) if kept else None
-
-    def _open_conversation(self, log: RunLog, run: Run, resources: RunResources) -> Opening:
-        store, thread_id = self._app.store, run.thread_id or ""
-        said = []
-        with contextlib.suppress(NotFound):
-            said = earlier_messages(store, thread_id, run.id)
-        last = last_success(store, thread_id, run.source, run.id)
-        opening = open_conversation(resources, said, last, run.text)
-        artifact = self._app.objects.put(opening.model_dump_json().encode(), OPENING)
-        log.add(ArtifactCreated(artifact=artifact))
-        log.commit()
-        return opening
-
-    def _resources(self, run: Run, mark: str | None = None, limits: Limits | None = None) -> RunResources:
-        app, allowed = self._app, limits or self._app.settings.limits
-        only = self._source(run)
-        sources = {only.name: only} if only else {name: app.source(name) for name in app.sources()}
-
-        def ask(dataset: str, sql: str, asked: Limits, describe: bool) -> Batches:
-            # The source alone: a query of a model joins no source that the person did not name.
-            return sources[dataset].query(sql, asked, describe)
-
-        def lend() -> AbstractContextManager[Notebook]:
-            if not sources:
-                raise NotFound("There is no dataset to open a session on.", hint="Add a source first.")
-            source = sources[run.source or next(iter(sources))]
-            return self._notebooks.lend(run.thread_id or run.id, source, keep=run.thread_id is not None)
-
-        resources = RunResources(
-            names=tuple(sources),
-            places={name: self._place(source) for name, source in sources.items()},
-            find_catalog=cache(lambda name: self._describe(sources[name], allowed)),
-            find_known=lambda name: self._known_tables(sources[name], allowed),
-            ask=ask,
-            compile=lambda name, plan: app.compile(sources[name], plan),
-            notebook=lend,
-            limits=allowed,
-            scratch=app.scratch,
-        )
-        return replace(resources, mark=mark) if mark else resources
-
-    def _describe(self, source: Source, limits: Limits) -> Catalog:
-        """What a source holds, with what its profile tells where it is known."""
-        catalog, profile = source.catalog(limits), self._app.known_profile(source)
-        return add_hints(catalog, profile) if profile is not None else catalog
-
-    def _known_tables(self, source: Source, limits: Limits) -> dict[str, KnownTable]:
-        """The tables that need not be looked at, for their profile is known."""
-        from etude.catalog.knowledge import known_tables
-
-        catalog, profile = source.catalog(limits), self._app.known_profile(source)
-        return known_tables(catalog, profile) if profile is not None else {}
-
-    def _place(self, source: Source) -> str:
-        granted = source.spec.model_dump_json(exclude={"url"})
-        return hashlib.sha256(f"{self._app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()
+    # -- looking
 
     def answer_of(self, run: Run) -> Answer:
-        """The answer of a run, as far as it is."""
+        """Return the answer of a run, as far as there is one."""
         return make_answer(run, self._app.read_result)
 
-    # -- code
+    def wait(self, run_id: str, timeout: float | None = None, beyond: int = 0) -> Run:
+        """Return the run once it has ended, waits or is paused, or when the time is over.
 
-    def _open_direct(
-        self, kind: RunKind, code: str, source: str | Source | None, text: str, thread_id: str | None
-    ) -> str:
-        opened = self._app.source(source) if source is not None else None
-        thread = open_thread(self._app.store, thread_id, text, opened.name if opened else None)
-        chosen = opened or self._source_of(thread)
-        if chosen is None:
-            raise Invalid("It is not known where to run this.", hint="Name a dataset.")
-        return self._queue(kind, chosen, code, thread.id, text).run_id
+        A run that is to continue from entry `beyond` has not stopped before it got further.
+        """
+        for _ in self.follow(run_id, beyond, timeout, beyond):
+            pass
+        return self._app.store.run(run_id)
 
-    def _answer_directly(self, run_id: str, on_entry: OnEntry | None, control: Control | None) -> Answer:
-        self._run_code(run_id, self._app.settings.limits, control, on_entry)
-        run = self._app.store.run(run_id)
-        if run.status == "succeeded":
-            self._say(run, run.answer or (f"{run.result.row_count:,} rows." if run.result else "Done."))
-        return self.answer_of(run)
+    def follow(self, run_id: str, after: int = 0, timeout: float | None = None, beyond: int = 0) -> Iterator[Entry]:
+        """Yield the entries of a run as they come, until it has ended, or is paused or waits while no one works on it.
 
-    def start_code(
-        self, kind: RunKind, source: str | Source, text: str, limits: Limits, thread_id: str | None = None
-    ) -> str:
-        """Run SQL, a plan or Python in a thread of its own; the id of its run."""
-        if kind not in ("sql", "plan", "python"):
-            raise Invalid(f"A run of kind `{kind}` cannot be started so.", hint="Kinds: sql, plan, python, ask.")
-        run_id = self._queue(kind, self._app.source(source), text, thread_id).run_id
-        self._start(run_id, lambda: self._run_code(run_id, limits))
-        return run_id
-
-    def _run_code(
-        self, run_id: str, limits: Limits, control: Control | None = None, on_entry: OnEntry | None = None
-    ) -> None:
-        """Run a queued query or cell; what comes of it is on record."""
-        wishes, run = control or Control(), self._app.store.run(run_id)
-        log = RunLog(self._storage, run, on_entry)
-        with contextlib.suppress(EtudeError), self._living(run_id, wishes):
-            log.claim(RunStarted(worker=self._app.store.worker_id))
-            run_code(run, self._resources(run, limits=limits).at(log, None, wishes.step), log)
-        self._let_go(self._app.store.run(run_id), wishes)
-
-    # -- runs in the background
-
-    def start(self, run_id: str) -> None:
-        """Work at a run in a thread of its own."""
-        # Looked at now: one that is paused before its thread begins stays so.
-        run = self._app.store.run(run_id)
-        self._start(run_id, lambda: self._work(run, Control()))
-
-    def _start(self, run_id: str, target: Callable[[], object]) -> None:
-        with self._lock:
-            self._starting.add(run_id)
-
-        def run() -> None:
-            # What went wrong is on the run's record; a conflict means that somebody else took it first.
-            try:
-                with contextlib.suppress(EtudeError):
-                    target()
-            finally:
-                self._starting.discard(run_id)
-
-        threading.Thread(target=run, name=run_id, daemon=True).start()
-
-    @contextlib.contextmanager
-    def _living(self, run_id: str, control: Control) -> Iterator[None]:
-        """While the block runs, wishes for the run reach it."""
-        live = _Live(control, threading.Event())
-        with self._lock:
-            if self._closed.is_set():
-                raise Conflict("This app is closed.", hint="Open another app.")
-            if run_id in self._live:
-                raise Conflict(f"Run `{run_id}` is being worked at.")
-            self._live[run_id] = live
-            if self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="etude-requests", daemon=True)
-                self._watcher.start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._live[run_id]
-            live.done.set()
-
-    def _watch(self) -> None:
-        """Pass on what other processes request of the runs that live here, while there are any."""
-        while not self._closed.wait(LOOK_S):
-            with self._lock:
-                live = dict(self._live)
-                if not live:
-                    self._watcher = None
-                    return
-            for run_id, entry in live.items():
-                with contextlib.suppress(EtudeError):
-                    match self._app.store.run(run_id).requested:
-                        case "pause":
-                            entry.control.pause()
-                        case "cancel":
-                            entry.control.cancel()
-
-    def follow(self, run_id: str, after: int = 0, timeout: float | None = None) -> Iterator[Entry]:
-        """The entries of a run as they come, until it has ended, or waits or is paused and nobody works at it."""
-        store, news = self._app.store, threading.Event()
-        stop = store.subscribe(lambda changed, _: news.set() if changed == run_id else None)
+        A run that is to continue from entry `beyond` has not stopped before it got further.
+        """
+        store, changed = self._app.store, threading.Event()
+        unsubscribe = store.subscribe(lambda run, _: changed.set() if run == run_id else None)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                news.clear()
-                busy = run_id in self._starting or run_id in self._live
+                changed.clear()
+                busy = run_id in self._live
                 for entry in store.entries(run_id, after=after):
                     after = entry.seq
                     yield entry
                 run = store.run(run_id)
-                over = run.status in ENDED or (run.status in ("waiting", "paused") and not busy)
+                stopped = run.seq > beyond and (run.status in ENDED or (run.status in STOPPED and not busy))
                 left = None if deadline is None else deadline - time.monotonic()
-                if (run.seq <= after and over) or (left is not None and left <= 0):
+                if (run.seq <= after and stopped) or (left is not None and left <= 0):
                     return
-                news.wait(LOOK_S if left is None else min(LOOK_S, left))
+                changed.wait(POLL_S if left is None else min(POLL_S, left))
         finally:
-            stop()
+            unsubscribe()
 
-    # -- what people want of a run
+    # -- controlling
 
     def pause(self, run_id: str, now: bool = False) -> None:
-        """Stop a question before its next move, or in the middle of this one; it keeps its place."""
+        """Stop a question before its next move, or in the middle of this one; it can be resumed from there."""
         kind = self._app.store.run(run_id).kind
         if kind != "ask":
-            raise Conflict(f"Run `{run_id}` is {kind}, which has no place to pause at.", hint="Cancel it instead.")
-        live = self._live.get(run_id)
-        if live is not None:
-            live.control.pause(now)
+            raise Conflict(f"Run `{run_id}` is of kind {kind}, which cannot be paused.", hint="Cancel it instead.")
+        control = self._live.control(run_id)
+        if control is not None:
+            control.pause(now)
             return
-        self._request(run_id, {"queued": RunPaused(by="user"), "running": RunRequested(what="pause")}, "paused")
+        self._append(run_id, {"queued": RunPaused(by="user"), "running": RunRequested(what="pause")}, "paused")
 
     def cancel(self, run_id: str) -> None:
         """End a run at once."""
-        live = self._live.get(run_id)
-        if live is not None:
-            live.control.cancel()
+        control = self._live.control(run_id)
+        if control is not None:
+            control.cancel()
             return
         ended = RunCancelled(by="user")
         events: dict[str, Event] = {"queued": ended, "paused": ended, "waiting": ended}
-        self._request(run_id, events | {"running": RunRequested(what="cancel")}, "cancelled")
+        self._append(run_id, events | {"running": RunRequested(what="cancel")}, "cancelled")
 
     def steer(self, run_id: str, text: str) -> None:
-        """Have the model of a run hear something before its next turn."""
+        """Pass a text to the model of a run before its next turn."""
         guided = Guided(text=text)
         statuses = ("queued", "running", "paused", "waiting")
-        self._request(run_id, {status: guided for status in statuses}, "steered")
+        self._append(run_id, {status: guided for status in statuses}, "steered")
 
     def interrupt(self, run_id: str, text: str) -> None:
-        """Stop what a run does now; its model then hears this."""
-        live = self._live.get(run_id)
-        if live is None:
-            raise Conflict(f"Run `{run_id}` is not being worked at here.", hint="`steer` reaches it in any case.")
-        live.control.interrupt(text)
+        """Stop the move that a run is making, and pass a text to its model."""
+        control = self._live.control(run_id)
+        if control is None:
+            raise Conflict(f"Run `{run_id}` is not being worked on in this process.", hint="Use `steer` instead.")
+        control.interrupt(text)
 
-    def answer(self, run_id: str, text: str) -> None:
-        """Answer the question that a run waits with; it is then paused until it is started again."""
-        self._request(run_id, {"waiting": RunAnswered(text=text, by="user")}, "answered")
+    def answer(self, run_id: str, text: str) -> int:
+        """Answer the question that a run waits with. It is paused until it is started again.
+
+        Returns the entry that the run continues from.
+        """
+        self._append(run_id, {"waiting": RunAnswered(text=text, by="user")}, "answered")
         run = self._app.store.run(run_id)
         with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
             if run.thread_id:
                 self._app.store.add_message(run.thread_id, "user", text, run_id)
+        return run.seq
 
-    def _request(self, run_id: str, events: Mapping[str, Event], verb: str) -> None:
+    def _append(self, run_id: str, events: Mapping[str, Event], participle: str) -> None:
+        """Append the event for the run's status, or raise `Conflict` if there is none."""
         store = self._app.store
         for _ in range(20):
             run = store.run(run_id)
             event = events.get(run.status)
             if event is None:
-                raise Conflict(f"Run `{run_id}` is {run.status} and cannot be {verb}.")
+                raise Conflict(f"Run `{run_id}` is {run.status} and cannot be {participle}.")
             try:
                 store.append(run_id, event, expect=run.seq)
                 return
             except Conflict:
-                time.sleep(0.01)  # it is at work and wrote something meanwhile
-        raise Conflict(f"Run `{run_id}` changes too fast to be {verb}.", hint="Try again.")
+                time.sleep(0.01)  # its worker wrote something meanwhile
+        raise Conflict(f"Run `{run_id}` changes too fast to be {participle}.", hint="Try again.")
 
-    def recover(self) -> list[str]:
-        """Go on with the questions that lost their process, or that nobody had begun; their ids."""
-        store = self._app.store
-        store.recover()
-        lost = [run_id for run_id in self._listed("queued") if run_id not in self._live]
-        lost += [i for i in self._listed("paused") if store.run(i).paused_by in ("recovery", "shutdown", "answer")]
-        for run_id in lost:
-            self.start(run_id)
-        return lost
 
-    def _listed(self, status: Literal["queued", "paused"]) -> list[str]:
-        found: list[str] = []
-        cursor: str | None = None
-        while True:
-            page = self._app.store.runs(RunFilter(status=status, kind="ask"), limit=200, cursor=cursor)
-            found += [summary.id for summary in page.items]
-            cursor = page.next
-            if cursor is None:
-                return found
-
-    def close(self) -> None:
-        """Pause what is being worked at and end the sessions."""
-        with self._lock:
-            self._closed.set()
-            live = list(self._live.values())
-        for entry in live:
-            entry.control.pause(now=True, by="shutdown")
-        for entry in live:
-            entry.done.wait(5)
-        self._notebooks.close()
-        for model in self._models.values():
-            model.close()
+def _require_source(source: Source | None) -> Source:
+    if source is None:
+        raise Invalid("It is not known which source to run this on.", hint="Name a dataset.")
+    return source
 
 
 def parse_direct(text: str) -> tuple[Literal["sql", "python"], str] | None:
-    """The code of a message that begins with `SQL:` or `PYTHON:`; None for any other."""
+    """Return kind and code of a message that begins with `SQL:` or `PYTHON:`, or None for any other message."""
     found = _DIRECT.match(text)
     if found is None:
         return None

@@ -13,7 +13,7 @@ import pytest
 from tests.agents.conftest import Script
 from tests.patience import wait_until
 
-from etude.agents.base import DONE, IDLE, InboxItem, Next, StepContext, StepResult
+from etude.agents.base import DONE, IDLE, NOW, InboxItem, Next, StepContext, StepResult
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
 from etude.app import App
@@ -429,6 +429,38 @@ def test_the_session_of_an_agent_outlives_its_worker(
             agents.message("a", "on")
             wait_until(lambda n=expected: len(agents.steps("a")) == n)
             assert agents.steps("a")[-1].output == expected
+
+
+def test_a_step_and_a_question_in_its_thread_share_one_session(
+    tmp_path: Path, agents: Agents, work: Work, script: type[Script]
+) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("a\n1\n")
+
+    def count(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
+        n = state.get("n", 0) + 1
+        ctx.session(str(data)).execute(f"x = {n}")
+        asked = ctx.app.ask(str(data), "PYTHON: x", thread_id=ctx.thread(str(data))).require()
+        ctx.app.ask(str(data), "PYTHON: x *= 10", thread_id=ctx.thread(str(data))).require()
+        return StepResult(
+            state={"n": n}, output=[asked.text, ctx.session(str(data)).execute("x").value], next=NOW if n < 3 else IDLE
+        )
+
+    script.do = staticmethod(count)
+    work()
+    agents.create("script", id="a")
+    wait_until(lambda: len(agents.steps("a")) == 3)
+    assert [step.output for step in agents.steps("a")] == [["1", 10], ["2", 20], ["3", 30]]
+
+
+def test_a_session_knows_the_cells_that_ran_in_another_process(tmp_path: Path, open_app: Callable[[], App]) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("a\n1\n")
+    here, there = open_app(), open_app()
+    thread = here.ask(str(data), "PYTHON: x = 1").require().thread_id
+    there.ask(str(data), "PYTHON: x += 1", thread_id=thread).require()
+    here.ask(str(data), "PYTHON: x += 1", thread_id=thread).require()
+    assert there.ask(str(data), "PYTHON: x", thread_id=thread).require().text == "3"
 
 
 def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, script: type[Script]) -> None:

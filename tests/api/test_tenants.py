@@ -63,7 +63,7 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
     run = ours.store.run(str(result.run_id))
     thread = ours.store.create_thread(f"About the {MARK}", f"{MARK}_shop")
     ours.store.add_message(thread.id, "user", f"Where is the {MARK}?", run.id)
-    waiting = ours.runs.open(f"{MARK}_shop", "which year? " + MARK, thread_id=thread.id)
+    waiting = ours.runs.begin("ask", "which year? " + MARK, f"{MARK}_shop", thread_id=thread.id)
     ours.runs.work(waiting)
     identity = Identity(app.store)
     key, _ = identity.create_key(f"{MARK} key", "admin", "ours")

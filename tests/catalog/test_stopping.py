@@ -62,7 +62,7 @@ def test_one_in_the_background_cannot_be_paused_and_says_so(tmp_path: Path) -> N
                 refused = f"{caught.value.message} {caught.value.hint}"
                 assert app.store.run(run_id).status == "running"
                 app.runs.cancel(run_id)
-        assert "no place to pause" in refused and "Cancel it instead" in refused
+        assert "cannot be paused" in refused and "Cancel it instead" in refused
         assert app.store.run(run_id).status == "cancelled"
 
 

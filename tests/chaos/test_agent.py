@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_answer(
     }
     name = "openai:test-model" if model == "http" else f"scripted:{place / 'script.json'}"
     with App(home=place / "home") as app:
-        run_id = app.runs.open(str(place / "t.csv"), "How many, and the sum?", model=name)
+        run_id = app.runs.begin("ask", "How many, and the sum?", str(place / "t.csv"), model=name)
         for kill_at in [*kills, 1 << 30]:
             app.store.recover()
             run = app.store.run(run_id)

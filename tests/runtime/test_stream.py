@@ -17,7 +17,7 @@ def test_two_hundred_streams_come_whole_and_in_order(tmp_path: Path):
     script = by_turn(call("execute_sql", dataset="t", query="SELECT v FROM t"), say(TEXT))
     with OpenAIServer(script) as server, App(home=tmp_path / "home", **provider(server)) as app:
         for _ in range(TIMES):
-            run_id = app.runs.open(str(tmp_path / "t.csv"), "How many rows?")
+            run_id = app.runs.begin("ask", "How many rows?", str(tmp_path / "t.csv"))
             app.runs.start(run_id)
             entries = list(app.runs.follow(run_id, timeout=240))
             assert [e.seq for e in entries] == list(range(1, len(entries) + 1))

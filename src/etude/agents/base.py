@@ -19,7 +19,8 @@ from etude.entities import Entity
 from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
-    from etude.runtime.notebook import Notebook
+    from etude.agents.app import AgentApp
+    from etude.agents.session import AgentSession
 
 C = TypeVar("C", bound=Entity)
 Told = Literal["start", "tick", "message", "guidance"]
@@ -103,12 +104,12 @@ class StepContext:
     tenant: str
     step_no: int
     key: str
-    """The same for no other try of any action: for tools that must not act twice."""
-    app: Any
+    """The same for every try of this step, and for no other step: for tools that must not act twice."""
+    app: AgentApp
     """The application: sources, questions, settings."""
     cancel: Cancellation
     """Set when the step must end at once; `etude.ask` and sessions heed it."""
-    _open_session: Callable[..., Notebook] = field(repr=False)
+    _open_session: Callable[..., AgentSession] = field(repr=False)
     _find_thread: Callable[[str | None], str] = field(repr=False)
     _guidance: list[tuple[int, Any]] = field(default_factory=list, repr=False)
     _taken: list[int] = field(default_factory=list, repr=False)
@@ -138,8 +139,11 @@ class StepContext:
             found.append(body)
         return found
 
-    def session(self, source: str | None = None, **options: Any) -> Notebook:
-        """The agent's own session, with the names it had; an interrupt of the step stops its cell."""
+    def session(self, source: str | None = None, **options: Any) -> AgentSession:
+        """Return the session of the agent's own thread, with the names it had. `options` are those of `open_session`.
+
+        An interrupt of the step stops its cell.
+        """
         return self._open_session(source, **options)
 
     def thread(self, source: str | None = None) -> str:

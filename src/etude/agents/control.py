@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isabstract
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -27,6 +27,9 @@ from etude.store.agents import ActionInfo, AgentInfo, AgentStep, AgentStore
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
+
+if TYPE_CHECKING:
+    from etude.agents.app import AgentApp
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
@@ -234,19 +237,17 @@ def _explain(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
     return f" at `{where}`: {why}" + ("" if hidden else f", not {redact(repr(first['input']))[:SHOWN]}")
 
 
-def check_reach(app: Any, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
+def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
     """Refuse what only somebody at the machine may have: a path as the source, any model, a kind that reaches far.
 
     `require` raises where the caller has not the role.
     """
     require("admin" if load_kind(kind).admin else "analyst")
     source, model = config.get("source"), config.get("model")
-    if source is not None and (not isinstance(source, str) or source not in app.sources()):
-        raise NotFound(f"There is no dataset `{str(source)[:200]}`.", hint="Give the name of one.")
-    allowed = {"offline", app.settings.model, *app.settings.server.models}
-    if model is not None and (not isinstance(model, str) or model not in allowed):
-        listed = ", ".join(f"`{name}`" for name in sorted(allowed))
-        raise Invalid(f"The model `{str(model)[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
+    if source is not None:
+        app.source_name(str(source))
+    if model is not None:
+        app.check_model(str(model))
 
 
 def require_hold(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:

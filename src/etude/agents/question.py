@@ -35,17 +35,16 @@ def ask(
     left = find_left(ctx, thread_id, direct[1] if direct else question, noted)
     if left is not None and left.status in ("succeeded", "waiting"):
         # Only its end was not heard of. A cell that ran has changed what the session holds: it must not run twice.
-        found: Answer = ctx.app.runs.answer_of(left)
-        return found
+        return ctx.app.runs.answer_of(left)
     if direct is not None:
         control = Control()
         with ctx.cancel.stopping(control.cancel):
-            answer: Answer = ctx.app.ask(source, question, thread_id=thread_id, control=control)
+            answer = ctx.app.ask(source, question, thread_id=thread_id, control=control)
         ctx.check()
         return answer
     if left is not None and left.status in ("queued", "paused", "running"):
         return work(ctx, left.id, on_move)
-    return work(ctx, ctx.app.runs.open(source, question, model=model, thread_id=thread_id), on_move)
+    return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_move)
 
 
 def ask_aside(ctx: StepContext, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
@@ -53,7 +52,7 @@ def ask_aside(ctx: StepContext, source: str | None, question: str, model: str, o
     store = ctx.app.store
     thread_id = store.create_thread(f"agent {ctx.agent_id}", source).id
     try:
-        return work(ctx, ctx.app.runs.open(source, question, model=model, thread_id=thread_id), on_move)
+        return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_move)
     finally:
         store.delete_thread(thread_id)
 
@@ -75,7 +74,7 @@ def work(ctx: StepContext, run_id: str, on_move: Steer | None = None) -> Answer:
     with ctx.cancel.stopping(stop):
         while True:
             try:
-                run: Run = runs.work(run_id, control=control, on_entry=moved)
+                run = runs.work(run_id, control=control, on_entry=moved)
                 break
             except Conflict:
                 # It was taken up elsewhere, as a server does with what an earlier one left behind; or by somebody who
@@ -92,8 +91,7 @@ def work(ctx: StepContext, run_id: str, on_move: Steer | None = None) -> Answer:
     ctx.check()
     if run.status not in ENDED and run.status != "waiting":
         raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step is tried again.")
-    answer: Answer = runs.answer_of(run)
-    return answer
+    return runs.answer_of(run)
 
 
 def find_left(ctx: StepContext, thread_id: str, text: str, noted: str | None) -> Run | None:
@@ -102,7 +100,7 @@ def find_left(ctx: StepContext, thread_id: str, text: str, noted: str | None) ->
     runs = thread_runs(store, thread_id)
     if not runs or runs[-1] == noted:
         return None
-    run: Run = store.run(runs[-1])
+    run = store.run(runs[-1])
     if run.status == "running":
         store.recover()
         run = store.run(run.id)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 from etude.settings import load_settings
+
+if TYPE_CHECKING:
+    from etude.agents.app import AgentApp
 
 CHANGEABLE = ("sources", "limits", "session", "model", "models", "budget", "catalog", "agents")
 """What is looked up when it is needed. The rest, such as the store, is what the process was started with."""
@@ -14,7 +17,7 @@ CHANGEABLE = ("sources", "limits", "session", "model", "models", "budget", "cata
 class SettingsReload:
     """The settings of an app, which follow the settings file where they come from it."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AgentApp) -> None:
         self._app = app
         self._read = load_settings()
         self._lock = threading.Lock()

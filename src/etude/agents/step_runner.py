@@ -6,12 +6,13 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from etude.agents.base import InboxItem, Kind, StepContext, StepResult, check_step
 from etude.agents.control import load_kind, read_config
 from etude.agents.running_step import RunningStep
-from etude.agents.sessions import Sessions
+from etude.agents.session import AgentSession
 from etude.agents.settings_reload import SettingsReload
 from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, problem
 from etude.store.action import Claim, End, Finish, NewEvent, StepRecord, backoff
@@ -21,7 +22,7 @@ from etude.store.queue_dialect import to_text
 from etude.store.topics import check_event
 
 if TYPE_CHECKING:
-    from etude.runtime.notebook import Notebook
+    from etude.agents.app import AgentApp
 
 log = logging.getLogger("etude.agents")
 
@@ -37,16 +38,17 @@ class StepRunner:
     """Makes steps, in any thread, one at a time for each agent."""
 
     def __init__(
-        self, app: Any, agent_store: AgentStore, identity: Identity, kinds: Mapping[str, type[Kind[Any]]]
+        self, app: AgentApp, agent_store: AgentStore, identity: Identity, kinds: Mapping[str, type[Kind[Any]]]
     ) -> None:
         self.app = app
         self.agent_store = agent_store
-        self.environment = SettingsReload(app)
-        self.sessions = Sessions()
+        self.settings_reload = SettingsReload(app)
+        self._threads: dict[int, str] = {}
+        """The threads of agents that used their session in this process."""
         self._identity = identity
         self._kinds = dict(kinds)
 
-    def perform(self, running: RunningStep) -> Finish:
+    def run(self, running: RunningStep) -> Finish:
         """Make the step, and say how it ended, whatever it did."""
         claim = running.claim
         inbox = self._inbox(running)
@@ -58,7 +60,7 @@ class StepRunner:
         context = self._context(running)
         try:
             running.cancel.check()
-            self.environment.refresh()
+            self.settings_reload.refresh()
             if claim.key_id is not None:
                 self._identity.check_budget(self._identity.key(claim.key_id), self.app.settings.server)
             kind = self._kind(claim.agent_kind)
@@ -85,7 +87,21 @@ class StepRunner:
             return self.fail(running, error, record)
         finally:
             self._charge(claim, context, time.monotonic() - started)
-            self.sessions.keep(claim.agent, claim.step_no + 1)
+
+    def has_session(self, agent: int) -> bool:
+        """Whether the agent used its session in this process."""
+        return agent in self._threads
+
+    def agents_with_sessions(self) -> set[int]:
+        """Return the agents that used their session in this process."""
+        return set(self._threads)
+
+    def close_session(self, agent: int) -> None:
+        """Close the session of an agent; it comes back from its record when it is needed."""
+        thread_id = self._threads.pop(agent, None)
+        if thread_id is not None:
+            with suppress(EtudeError):
+                self.app.session_pool.drop(thread_id)
 
     def _charge(self, claim: Claim, context: StepContext, seconds: float) -> None:
         if claim.key_id is not None:
@@ -100,8 +116,8 @@ class StepRunner:
             running.heard = seq
             (running.taken if verb in ("steer", "interrupt", "resume") else running.settled).append(seq)
             if verb == "reload":
-                self.sessions.drop(claim.agent)
-                self.environment.outdated.set()
+                self.close_session(claim.agent)
+                self.settings_reload.outdated.set()
             elif body is not None and verb != "destroy":
                 inbox.append(InboxItem("guidance", body))
         if claim.kind != "wake":
@@ -134,14 +150,17 @@ class StepRunner:
                 self.agent_store.keep_thread(claim.agent, running.thread_id)
             return running.thread_id
 
-        def open_session(source: str | None = None, **options: Any) -> Notebook:
-            return self.sessions.open(app, find_thread, running, source, options)
+        def open_session(source: str | None = None, **options: Any) -> AgentSession:
+            running.cancel.check()
+            self._threads[claim.agent] = thread_id = find_thread(source)
+            opened = app.source(source) if source is not None else None
+            return AgentSession(app, thread_id, opened, options or None, running.cancel)
 
         return StepContext(
             agent_id=claim.agent_id,
             tenant=claim.tenant,
             step_no=claim.step_no + 1,
-            key=f"{claim.id}:{claim.attempts}",
+            key=f"{claim.id}:{claim.step_no + 1}",
             app=app,
             cancel=running.cancel,
             _open_session=open_session,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from etude.agents.base import Kind
 from etude.agents.hub import BREATH_S, Waker
@@ -27,6 +27,9 @@ from etude.store.action import Finish, StepRecord
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity
 from etude.store.queue import LEASE_S, Queue
+
+if TYPE_CHECKING:
+    from etude.agents.app import AgentApp
 
 log = logging.getLogger("etude.agents")
 
@@ -52,7 +55,7 @@ class Worker:
 
     def __init__(
         self,
-        app: Any,
+        app: AgentApp,
         queue: Queue | None = None,
         *,
         identity: Identity | None = None,
@@ -66,7 +69,6 @@ class Worker:
         self.agent_store = AgentStore(self.queue)
         self._identity = identity or Identity(app.store)
         self._step_runner = StepRunner(app, self.agent_store, self._identity, kinds or {})
-        self._sessions = self._step_runner.sessions
         self.slots = slots
         self.lease = lease
         self._running: dict[tuple[int, int], RunningStep] = {}
@@ -156,7 +158,8 @@ class Worker:
             self._identity.write_down()
         if self._owns_queue:
             self.queue.close()
-        self._sessions.close()
+        for agent in self._step_runner.agents_with_sessions():
+            self._step_runner.close_session(agent)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -179,8 +182,10 @@ class Worker:
             self._look = True
             self._bell.set()
         if kind in ("reload", "all"):  # what rang while nobody listened may have been that
-            self._step_runner.environment.outdated.set()
-        if kind == "control" and (self._sessions.holds(agent) or any(r.claim.agent == agent for r in self._snapshot())):
+            self._step_runner.settings_reload.outdated.set()
+        if kind == "control" and (
+            self._step_runner.has_session(agent) or any(r.claim.agent == agent for r in self._snapshot())
+        ):
             self._said.set()
             self._pulse_bell.set()
         if kind in ("event", "all") and not self._news.is_set():
@@ -280,7 +285,7 @@ class Worker:
                 self._plan(finish.tick)
         for refused in turn.refused:
             log.warning("agent %s: the end of %s came too late", refused.claim.agent_id, refused.claim.id)
-            self._sessions.drop(refused.claim.agent)
+            self._step_runner.close_session(refused.claim.agent)
         for running in started:
             self._work.put(running)
         return len(started)
@@ -316,7 +321,7 @@ class Worker:
                 running.begun = True
             began = time.monotonic()
             try:
-                finish = self._step_runner.perform(running)
+                finish = self._step_runner.run(running)
             except BaseException as error:
                 log.exception("agent %s", running.claim.agent_id)
                 record = StepRecord("null", "error", 0.0, error=tell(error))
@@ -390,9 +395,9 @@ class Worker:
         for step in running.values():
             if step.doomed_at is not None and time.monotonic() >= step.doomed_at:
                 step.stop("destroy")
-        idle = self._sessions.agents() - set(running)
+        idle = self._step_runner.agents_with_sessions() - set(running)
         for no in self.agent_store.gone(idle) if idle else ():
-            self._sessions.drop(no)
+            self._step_runner.close_session(no)
 
     def _keep_lock(self) -> None:
         if not self.queue.hold():
@@ -426,7 +431,7 @@ class Worker:
             running.abandoned = True
             self._running.pop(running.key, None)
         log.warning("agent %s: its step was cut off, but does not end", running.claim.agent_id)
-        self._sessions.drop(running.claim.agent)
+        self._step_runner.close_session(running.claim.agent)
         self._begin(self._run_steps)
         self._look = True
         self._bell.set()

@@ -10,9 +10,8 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from etude.api.run_watcher import STOPPED
 from etude.api.streams import HEARTBEAT_S
-from etude.entities import Run
+from etude.entities import STOPPED, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
 

@@ -17,7 +17,6 @@ from etude.api.access import AccessControl, Caller
 from etude.api.results import SortCache
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
-from etude.errors import Invalid
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
@@ -74,7 +73,7 @@ class ServerState:
     @property
     def at_work(self) -> int:
         """How many runs of all tenants are being worked at, and steps of agents."""
-        return sum(app.runs.at_work for app in self.app.views()) + (self.worker.at_work if self.worker else 0)
+        return self.app.runs_at_work + (self.worker.at_work if self.worker else 0)
 
     def write_down(self) -> None:
         """Write what was done and spent: to the store, and to the log."""
@@ -122,16 +121,7 @@ class ApiCall:
 
     def dataset(self, name: str | None) -> str:
         """The name of a dataset of the tenant, or of its only one."""
-        return self.app.dataset(name)
-
-    def model(self, name: str | None) -> str | None:
-        """A model that callers may choose."""
-        settings = self.app.settings
-        allowed = {settings.model, *settings.server.models}
-        if name is not None and name not in allowed:
-            listed = ", ".join(f"`{n}`" for n in sorted(allowed))
-            raise Invalid(f"The model `{name[:200]}` cannot be chosen.", hint=f"Models: {listed} (`server.models`).")
-        return name
+        return self.app.source_name(name)
 
     def thread(self, thread_id: str | None) -> str | None:
         """A thread of the tenant."""

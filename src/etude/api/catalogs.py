@@ -34,7 +34,7 @@ async def begin_catalog(call: AnalystCall, body: CatalogRequest, response: Respo
     await call.look(check_room, call)
 
     def start() -> str:
-        dataset, model = call.dataset(body.dataset), call.model(body.model)
+        dataset, model = call.dataset(body.dataset), call.app.check_model(body.model)
         run_id = call.app.cataloger.start(dataset, tables=body.tables, prefix=body.prefix, model=model)
         call.own(run_id)
         return run_id

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.results import RowSelection, as_json
-from etude.api.runs import check_room, lower
-from etude.api.schemas import Answered, AskedBudget, ChatMessage, RowPage
+from etude.api.runs import begin
+from etude.api.schemas import AskedBudget, ChatMessage, RunRequest
 from etude.api.streams import DOCUMENTED, HEARTBEAT_S, EventStream, LastEventId, to_event
-from etude.entities import ENDED, Run
-from etude.errors import EtudeError, Invalid, from_problem
+from etude.entities import ENDED, AnswerBody, Run
+from etude.errors import EtudeError, Invalid
 from etude.events import (
     Entry,
     RunCancelled,
@@ -32,6 +31,7 @@ from etude.events import (
     StepStarted,
     TextDelta,
 )
+from etude.runtime.answer import describe_answer
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -44,8 +44,8 @@ _PLACE = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
 router = APIRouter(tags=["chat"])
 
 
-@router.post("/chat", response_model=Answered)
-async def chat(call: AnalystCall, body: ChatMessage) -> Answered:
+@router.post("/chat", response_model=AnswerBody)
+async def chat(call: AnalystCall, body: ChatMessage) -> AnswerBody:
     """Say something in a thread and wait for the answer."""
     run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
     with cancelling(call, run_id, body.cancel_on_disconnect):
@@ -87,29 +87,11 @@ async def begin_answer(
     model: str | None,
     budget: AskedBudget | None = None,
 ) -> str:
-    """Have a question answered in the background; the id of its run."""
-    await call.look(check_room, call)
-
-    def begin() -> str:
-        from etude.runs import parse_direct
-
-        runs, thread = call.app.runs, call.thread(thread_id)
-        known = call.app.sources()
-        chosen = dataset
-        if chosen is None and thread is None and len(known) == 1:
-            chosen = next(iter(known))
-        source = call.dataset(chosen) if chosen is not None else None
-        if parse_direct(text) is not None:
-            run_id = runs.ask(source, text, thread_id=thread).run_id
-            call.own(run_id)
-            return run_id
-        bounds = lower(call.app.settings.budget, budget)
-        run_id = runs.open(source, text, model=call.model(model), thread_id=thread, budget=bounds)
-        call.own(run_id)
-        runs.start(run_id)
-        return run_id
-
-    return await call.do(begin)
+    """Begin to answer a question in the background; return the id of its run."""
+    return await begin(
+        call,
+        RunRequest(kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget),
+    )
 
 
 async def wait_for(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
@@ -150,32 +132,9 @@ def leaving(call: ApiCall, run_id: str) -> Callable[[], None]:
     return leave
 
 
-def answer_of(call: ApiCall, run: Run) -> Answered:
-    """What came of a question; the error of a run that failed is raised."""
-    if run.error is not None:
-        raise from_problem(run.error | {"run_id": run.id})
-    waits = run.status == "waiting"
-    return Answered(
-        run_id=run.id,
-        thread_id=run.thread_id,
-        status=run.status,
-        text=(run.question if waits else run.answer) or "",
-        question=run.question if waits else None,
-        choices=list(run.choices) if waits else [],
-        result=first_rows(call, run),
-        code=run.code,
-        chart=run.chart,
-        unverified=list(run.unverified),
-        usage=run.usage,
-    )
-
-
-def first_rows(call: ApiCall, run: Run) -> RowPage | None:
-    """The first rows of a run's result."""
-    if run.result is None or run.result_artifact is None:
-        return None
-    result = call.app.read_result(run.result, run.result_artifact, run.id)
-    return RowPage.model_validate_json(as_json(result, RowSelection(limit=SHOWN_ROWS), None))
+def answer_of(call: ApiCall, run: Run) -> AnswerBody:
+    """Return the answer of a run as JSON, or raise the error of a run that failed."""
+    return describe_answer(call.app.runs.answer_of(run).require(), SHOWN_ROWS)
 
 
 # The stream.

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Response
 from etude.api.call import ReaderCall
 from etude.api.results import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, unless_known
-from etude.api.schemas import Dataset, Listing, RowPage
+from etude.api.schemas import Dataset, Listing
 from etude.catalog.model import SourceProfile
-from etude.entities import Catalog, Limits, Table
+from etude.entities import Catalog, Limits, RowPage, Table
 from etude.errors import Invalid, NotFound
 
 if TYPE_CHECKING:

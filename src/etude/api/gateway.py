@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Response
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import answer_of, begin_answer, wait_for
 from etude.api.queries import run_query
-from etude.api.schemas import Answered, Listing, PlaybookSummary, QuestionRequest, ReportRequest, RowPage, SqlRequest
+from etude.api.schemas import Listing, PlaybookSummary, QuestionRequest, ReportRequest, SqlRequest
+from etude.entities import AnswerBody, RowPage
 from etude.playbook import read_playbooks
 from etude.store.identity import Report
 
@@ -25,8 +26,8 @@ async def sql(call: AnalystCall, body: SqlRequest) -> Response:
     return Response(await run_query(call, body), media_type="application/json")
 
 
-@router.post("/ask", response_model=Answered)
-async def ask(call: AnalystCall, body: QuestionRequest) -> Answered:
+@router.post("/ask", response_model=AnswerBody)
+async def ask(call: AnalystCall, body: QuestionRequest) -> AnswerBody:
     """Have a question answered and wait for it."""
     run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget)
     run = await wait_for(call, run_id)

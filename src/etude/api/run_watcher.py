@@ -7,13 +7,12 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from etude.entities import ENDED, Run
+from etude.entities import STOPPED, Run
 from etude.events import Entry
 from etude.store.base import Store
 
 POLL_S = 0.5
 BATCH = 500
-STOPPED = ENDED | {"waiting", "paused"}
 _LAST = frozenset({"run.finished", "run.failed", "run.cancelled"})
 Look = Callable[..., Awaitable[Any]]
 

@@ -11,8 +11,8 @@ from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.problems import HttpError
 from etude.api.results import RowSelection
-from etude.api.schemas import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, RowPage, RunRequest, RunState
-from etude.entities import Artifact, Budget, Limits, Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.api.schemas import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, RunRequest, RunState
+from etude.entities import Artifact, Budget, Limits, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
 
 if TYPE_CHECKING:
@@ -40,35 +40,41 @@ async def begin_run(call: AnalystCall, body: RunRequest, response: Response) -> 
 
 
 async def begin(call: ApiCall, wanted: RunRequest) -> str:
-    """Begin a run in the background; its id."""
+    """Begin a run in the background; return its id."""
     await call.look(check_room, call)
-    limits = lower(call.app.settings.limits, wanted.limits)
 
     def start() -> str:
-        runs, thread_id = call.app.runs, call.thread(wanted.thread_id)
-        if wanted.kind == "ask":
-            source = call.dataset(wanted.dataset) if wanted.dataset is not None else None
-            budget = lower(call.app.settings.budget, wanted.budget)
-            run_id = runs.open(source, wanted.text, model=call.model(wanted.model), thread_id=thread_id, budget=budget)
-            call.own(run_id)
-            runs.start(run_id)
-            return run_id
-        run_id = runs.start_code(wanted.kind, call.dataset(wanted.dataset), wanted.text, limits, thread_id)
+        app, thread_id = call.app, call.thread(wanted.thread_id)
+        source = app.choose_source(wanted.dataset, thread_id)
+        if source is None and wanted.kind != "ask" and thread_id is None:
+            source = app.source_name(None)  # which says what to name
+        run_id = app.runs.begin(
+            wanted.kind,
+            wanted.text,
+            source,
+            model=app.check_model(wanted.model),
+            thread_id=thread_id,
+            budget=lower(app.settings.budget, wanted.budget),
+            limits=lower(app.settings.limits, wanted.limits) if wanted.limits is not None else None,
+        )
         call.own(run_id)
+        app.runs.start(run_id)
         return run_id
 
     return await call.do(start)
 
 
 def check_room(call: ApiCall) -> None:
-    """Refuse work where the key has used up its day, or the server has all hands full."""
+    """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
     call.server.access_control.check_budget(call.caller)
     limit = call.app.settings.server.runs
     if call.server.draining:
         raise Unavailable("The server is going down.", hint="Ask again in a moment.")
-    if call.app.runs.at_work >= limit:
+    if len(call.app.runs) >= limit:
         raise Unavailable(
-            f"{limit} runs are being worked at.", hint="Wait for one to end, or raise `server.runs`.", retry_after_s=2
+            f"The server is at capacity: it is working on {limit} runs.",
+            hint="Wait for one to end, or raise `server.runs`.",
+            retry_after_s=2,
         )
 
 
@@ -294,12 +300,10 @@ async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_mat
 
 
 def answer(call: ApiCall, run_id: str, text: str) -> int:
-    """Answer what a run asked and have it go on; how far it had come then."""
-    runs = call.app.runs
-    runs.answer(run_id, text)
-    seq = call.app.store.run(run_id).seq
+    """Answer what a run asked and continue it; return the entry that it continues from."""
+    seq = call.app.runs.answer(run_id, text)
     call.own(run_id)
-    runs.start(run_id)
+    call.app.runs.start(run_id)
     return seq
 
 

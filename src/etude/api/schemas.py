@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from etude.entities import Entity, ResultColumn, RunStatus, Usage
+from etude.entities import Entity, RunStatus
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")
@@ -59,23 +59,6 @@ class Listing(Entity, Generic[T]):
     next: str | None = None
 
 
-class RowPage(Entity):
-    """Rows of a result, in JSON: dates as ISO text, bytes as hex, numbers that JSON cannot carry as text."""
-
-    run_id: str | None
-    columns: list[ResultColumn]
-    rows: list[list[Any]]
-    row_count: int
-    """Rows of the result after filters, all pages together."""
-    offset: int = 0
-    next: int | None = None
-    """The offset of the next page."""
-    truncated: bool
-    """Whether a limit cut the result when it was computed."""
-    elapsed_ms: float
-    notes: list[str] = []
-
-
 class SqlRequest(Body):
     """A query in the dataset's own dialect."""
 
@@ -105,26 +88,6 @@ class ChatMessage(Body):
     thread_id: str | None = Field(default=None, max_length=100)
     model: str | None = Field(default=None, max_length=200)
     cancel_on_disconnect: bool = Field(default=False, description="End the run when the client goes away.")
-
-
-class Answered(Entity):
-    """What came of a question."""
-
-    run_id: str
-    thread_id: str | None
-    status: RunStatus
-    text: str
-    """The answer; where the run waits, the question it has."""
-    question: str | None = None
-    """What the run wants to know before it goes on: POST /api/runs/{run_id}/answer."""
-    choices: list[str] = []
-    result: RowPage | None = None
-    """The first rows of the result behind the answer."""
-    code: str | None = None
-    chart: dict[str, Any] | None = None
-    unverified: list[str] = []
-    """Numbers of the answer that no result holds."""
-    usage: Usage = Usage()
 
 
 class RunRequest(Body):

@@ -54,7 +54,6 @@ from etude.events import (
     Note,
     RunFinished,
     RunQueued,
-    RunRequested,
     RunStarted,
     StepFinished,
     StepStarted,
@@ -66,7 +65,7 @@ from etude.runtime.query import RunLog, RunStorage
 
 if TYPE_CHECKING:
     from etude.app import App
-    from etude.entities import Catalog
+    from etude.entities import Catalog, Run
     from etude.models.base import Model
     from etude.sessions.base import Cell, Output
     from etude.sources.source import Source
@@ -74,10 +73,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tell = Callable[[str], None]
 AT_ONCE = 4
-"""Catalogs that are made in the background at once."""
-GRACE_S = 10.0
-LOOK_S = 0.5
-"""How often requests to cancel are looked for."""
+"""How many catalogs are made in the background at once."""
 EARLIER_BYTES = 64 << 20
 """Bytes of earlier catalogs that a script is given; the oldest are left out."""
 
@@ -187,9 +183,7 @@ class Cataloger:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(AT_ONCE)
-        self._live: dict[str, tuple[Control, threading.Thread | None]] = {}
 
     def run(
         self,
@@ -204,12 +198,12 @@ class Cataloger:
     ) -> CatalogResult:
         """Make the catalog of a source and keep it; `on_progress` is told what is being done.
 
-        A catalog has no place to go on from: a wish of `control` to pause ends it before the next table.
+        A catalog has no place to go on from: a request of `control` to pause ends it before the next table.
 
         It is kept below `prefix` in the object store `store`; by default in that of the app, below `catalogs/` and
         the name of the source, to which one that is not registered has a mark of its address added.
         """
-        job = self._open(source, tables, store, prefix, model, on_progress, control)
+        job = self._begin(source, tables, store, prefix, model, on_progress, control)
         return self._work(job)
 
     def start(
@@ -224,83 +218,108 @@ class Cataloger:
         if not self._room.acquire(blocking=False):
             raise Unavailable(f"{AT_ONCE} catalogs are being made.", hint="Wait for one to end.", retry_after_s=10)
         try:
-            job = self._open(source, tables, "", prefix, model, None, None)
+            job = self._begin(source, tables, "", prefix, model)
         except BaseException:
             self._room.release()
             raise
-        thread = threading.Thread(target=self._work_quietly, args=(job,), name=job.log.run_id, daemon=True)
-        with self._lock:
-            self._live[job.log.run_id] = (job.control, thread)
-        thread.start()
+        self._app.live_runs.start(job.log.run_id, lambda: self._work_in_background(job))
         return job.log.run_id
 
-    def close(self) -> None:
-        """Stop the catalogs that are being made; nothing of them stays."""
-        with self._lock:
-            live = list(self._live.values())
-        for control, _ in live:
-            control.cancel(by="shutdown")
-        for _, thread in live:
-            if thread is not None:
-                thread.join(GRACE_S)
+    def resume(self, run: Run) -> CatalogResult:
+        """Make the catalog of a run that is still queued, because the process that began it has ended."""
+        log = RunLog(RunStorage(self._app.store, self._app.objects), run)
+        asked, model = run.params, None if run.model == "offline" else run.model
+        try:
+            source = self._app.source(run.location or run.source or "")
+            job = self._prepare(log, source, asked["tables"], asked["store"], asked["prefix"], model)
+        except EtudeError:
+            with log.closing():  # puts the reason on record
+                log.claim(RunStarted(worker=self._app.store.worker_id))
+                raise
+        return self._work(job)
 
-    def _open(
+    def changes_since(self, source: str | Source, made: CatalogResult, earlier: str | None) -> Sequence[Change]:
+        """Return what changed since an earlier catalog of the source, by its name.
+
+        It need not be the previous one. If it is not known, the changes since the previous one are returned.
+        """
+        stored = made.metrics.stored
+        if earlier not in stored.history[1:]:
+            return made.changes
+        objects, root = open_root(self._app)
+        catalog_store = CatalogStore(objects, place_of(self._app, self._app.source(source)), root)
+        older = stored.history[stored.history.index(earlier) + 1 :]
+        before = stored.model_copy(update={"name": earlier, "history": older})
+        return find_changes(made.profile, [from_json(data) for data in catalog_store.history(before)][::-1])
+
+    def _begin(
         self,
         source: str | Source,
         tables: Sequence[str] | None,
         store: str,
         prefix: str,
         model: str | Model | None,
-        on_progress: Tell | None,
-        control: Control | None,
+        on_progress: Tell | None = None,
+        control: Control | None = None,
     ) -> _Job:
-        app = self._app
-        opened = app.source(source)
-        catalog = app.catalog(opened)
-        chosen = check_tables(catalog, tables)
-        objects, root = open_root(app, store)
-        log, tell = RunLog(RunStorage(app.store, app.objects)), on_progress or (lambda _: None)
-
-        def note(text: str) -> None:
-            log.add(Note(text=text))
-            tell(text)
-
-        catalog_store = CatalogStore(objects, prefix or place_of(app, opened), root, note)
-        own = _open_model(model, app)
-        job = _Job(
-            opened,
-            catalog,
-            chosen,
-            catalog_store,
-            own,
-            log,
-            control or Control(),
-            tell,
-            note,
-            not isinstance(model, str),
-        )
+        """Prepare a catalog and put its run on record."""
+        app, opened = self._app, self._app.source(source)
+        log = RunLog(RunStorage(app.store, app.objects))
+        job = self._prepare(log, opened, tables, store, prefix, model, on_progress, control)
         log.add(
             RunQueued(
                 kind="catalog",
-                text=f"catalog {opened.name}" + (f" ({', '.join(chosen)})" if chosen else ""),
+                text=f"catalog {opened.name}" + (f" ({', '.join(job.tables)})" if job.tables else ""),
                 source=opened.name,
                 location=None if opened.network or opened.name in app.sources() else opened.url,
-                model=own.name if own else "offline",
+                model=job.model.name if job.model else "offline",
+                params={"tables": list(tables) if tables is not None else None, "store": store, "prefix": prefix},
             )
         )
         log.commit()
         return job
 
-    def _work_quietly(self, job: _Job) -> None:
+    def _prepare(
+        self,
+        log: RunLog,
+        source: Source,
+        tables: Sequence[str] | None,
+        store: str,
+        prefix: str,
+        model: str | Model | None,
+        on_progress: Tell | None = None,
+        control: Control | None = None,
+    ) -> _Job:
+        app, tell = self._app, on_progress or (lambda _: None)
+        catalog = app.catalog(source)
+
+        def note(text: str) -> None:
+            log.add(Note(text=text))
+            tell(text)
+
+        objects, root = open_root(app, store)
+        return _Job(
+            source=source,
+            catalog=catalog,
+            tables=check_tables(catalog, tables),
+            catalog_store=CatalogStore(objects, prefix or place_of(app, source), root, note),
+            model=_open_model(model, app),
+            log=log,
+            control=control or Control(),
+            tell=tell,
+            note=note,
+            borrowed=not isinstance(model, str),
+        )
+
+    def _work_in_background(self, job: _Job) -> None:
         try:
-            with contextlib.suppress(EtudeError):  # it is on the run's record
-                self._work(job)
+            self._work(job)
         finally:
             self._room.release()
 
     def _work(self, job: _Job) -> CatalogResult:
         """The whole flow; its end is on record, whatever it is."""
-        with self._living(job), job.log.closing():
+        with self._working(job), job.log.closing():
             job.log.claim(RunStarted(worker=self._app.store.worker_id))
             job.log.commit()
             before = self._look_back(job)
@@ -319,32 +338,16 @@ class Cataloger:
         return made
 
     @contextlib.contextmanager
-    def _living(self, job: _Job) -> Iterator[None]:
-        """While the block runs, a request to cancel the run reaches it."""
-        run_id, done = job.log.run_id, threading.Event()
-        with self._lock:
-            self._live.setdefault(run_id, (job.control, None))
-        watcher = threading.Thread(target=self._watch, args=(job, done), name=f"{run_id}-requests", daemon=True)
-        watcher.start()
+    def _working(self, job: _Job) -> Iterator[None]:
+        """Register the run as live while the block runs, then close the model that was opened for it."""
+        log, control = job.log, job.control
         try:
-            yield
+            # A catalog cannot be continued half-way, so closing the app cancels it.
+            with self._app.live_runs.working(log.run_id, log.seq, control, lambda: control.cancel(by="shutdown")):
+                yield
         finally:
-            done.set()
-            watcher.join()
-            with self._lock:
-                self._live.pop(run_id, None)
             if job.model is not None and not job.borrowed:
                 job.model.close()
-
-    def _watch(self, job: _Job, done: threading.Event) -> None:
-        """Pass on a request to cancel, whichever process it comes from."""
-        seen = 0
-        while not done.wait(LOOK_S):
-            with contextlib.suppress(EtudeError):
-                for entry in self._app.store.entries(job.log.run_id, after=seen):
-                    seen = entry.seq
-                    if isinstance(entry.event, RunRequested) and entry.event.what == "cancel":
-                        job.control.cancel()
 
     # Looking back.
 
@@ -426,15 +429,15 @@ class Cataloger:
         def show(output: Output) -> None:
             for line in output.text.splitlines():
                 job.tell(line)
-            if job.control.wish == "pause":
+            if job.control.request == "pause":
                 notebook.interrupt()  # a line is said between two tables
 
         with job.control.step.stopping(notebook.interrupt):
             cell = notebook.execute(code, wall_s=self._app.settings.catalog.wall_s, on_output=show, log=job.log)
             job.log.commit()
-        if job.control.wish == "pause":
+        if job.control.request == "pause":
             raise Cancelled("The catalog was stopped; nothing of it is kept.", hint="Make it again.")
-        if cell.outcome == "interrupted" or job.control.wish == "cancel":
+        if cell.outcome == "interrupted" or job.control.request == "cancel":
             raise Cancelled("The catalog was cancelled.")
         return cell
 

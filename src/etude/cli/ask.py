@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             app, options.source, options.question, options.model, options.thread, options.reply, show
         )
         if options.json:
-            sys.stdout.write(json.dumps(describe_answer(answer)) + "\n")
+            _print_answer_json(answer)
         elif answer.error is None:
             print_answer(answer, sys.stdout)
         answer.require()
@@ -132,22 +132,9 @@ def _print_json(entry: Entry) -> None:
     sys.stdout.flush()
 
 
-def describe_answer(answer: Answer) -> dict[str, Any]:
-    """An answer as JSON, the rows left out: `etude runs show` and `etude.App.result` have them."""
-    from etude.errors import problem
+def _print_answer_json(answer: Answer) -> None:
+    """Print an answer as a line of JSON with the rows that the terminal would show; the run keeps all of them."""
+    from etude.runtime.answer import describe_answer
 
-    return {
-        "type": "answer",
-        "run_id": answer.run_id,
-        "thread_id": answer.thread_id,
-        "status": answer.status,
-        "text": answer.text,
-        "code": answer.code,
-        "chart": answer.chart,
-        "reading": answer.reading,
-        "unverified": list(answer.unverified),
-        "question": answer.question,
-        "choices": list(answer.choices),
-        "result": answer.result.info.model_dump(mode="json") if answer.result else None,
-        "error": problem(answer.error) if answer.error else None,
-    }
+    body = describe_answer(answer, SHOWN_ROWS).model_dump(mode="json")
+    sys.stdout.write(json.dumps({"type": "answer"} | body) + "\n")

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from etude.entities import Artifact, ResultInfo, Run, RunStatus, Step, Turn
+from etude.entities import AnswerBody, Artifact, ResultInfo, Run, RunStatus, Step, Turn
 from etude.errors import Cancelled, EtudeError, from_problem
 from etude.events import Guided, RunFinished
+from etude.result import first_page
 from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.notebook import CELL
 from etude.runtime.numbers import Evidence, check_numbers, explain, mark_unverified
@@ -177,8 +178,28 @@ def make_answer(run: Run, read: Read) -> Answer:
     )
 
 
+def describe_answer(answer: Answer, rows: int) -> AnswerBody:
+    """Return an answer as JSON, with the first rows of its result."""
+    run, waits = answer.run, answer.status == "waiting"
+    return AnswerBody(
+        run_id=run.id,
+        thread_id=run.thread_id,
+        status=run.status,
+        text=answer.question if waits else answer.text,
+        question=answer.question if waits else None,
+        choices=list(answer.choices),
+        result=first_page(answer.result, rows) if answer.result is not None else None,
+        code=run.code,
+        chart=answer.chart,
+        reading=answer.reading or None,
+        unverified=list(answer.unverified),
+        usage=run.usage,
+        error=run.error,
+    )
+
+
 def reading_of(run: Run) -> str:
-    """How the rules understood the question; empty where a model did."""
+    """Return how the rules understood the question; empty if a model answered."""
     if run.model != "offline":
         return ""
     turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.calls]

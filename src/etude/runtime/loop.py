@@ -68,8 +68,8 @@ def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
         log.add(RunWaiting(question=waiting.question, choices=waiting.choices, call=waiting.step_id))
     except Cancelled:
         _keep_guidance(control, log)
-        log.add(RunPaused(by=control.by) if control.wish == "pause" else RunCancelled(by=control.by))
-        if control.wish is None:
+        log.add(RunPaused(by=control.by) if control.request == "pause" else RunCancelled(by=control.by))
+        if control.request is None:
             log.commit()
             raise  # not by way of the control: Ctrl-C, while a query ran
     except KeyboardInterrupt:
@@ -119,10 +119,10 @@ def _hear(control: Control, log: RunLog) -> None:
     _keep_guidance(control, log)
     if log.pending:
         log.commit()
-    wish = control.wish or log.run.requested
-    if wish == "cancel":
+    request = control.request or log.run.requested
+    if request == "cancel":
         raise Cancelled("The run was cancelled.")
-    if wish == "pause":
+    if request == "pause":
         raise Paused
 
 
@@ -260,7 +260,7 @@ def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
     try:
         yield
     except Cancelled:
-        if not passed.is_set() or control.wish is not None:
+        if not passed.is_set() or control.request is not None:
             raise
         raise LimitExceeded(
             f"The run took longer than {budget.wall_s:g} s.",

@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -92,6 +92,10 @@ class Notebook:
         self._access = access
         self._turn = threading.RLock()
         self._cells: list[_Recorded] = []
+        self._known: Counter[str] = Counter()
+        """How many cells of each run of the thread are in this session."""
+        self._heads: dict[str, int] = {}
+        """How far each run of the thread had come when its cells were last counted."""
         self._missing: list[str] = []
         """What is to be told with the next cell: what could not be brought back for it."""
         self.history: list[Cell] = []
@@ -99,7 +103,9 @@ class Notebook:
         """What else ends with the session: the app that was opened for it alone."""
         self._session = open_session(self._data)
         if thread_id is not None and storage is not None:
-            self._cells = _load_cells(storage, thread_id)
+            loaded = _load_cells(storage, thread_id)
+            self._cells = [recorded for _, recorded in loaded]
+            self._known.update(run_id for run_id, _ in loaded)
             try:
                 self.revive()
             except BaseException:
@@ -186,6 +192,8 @@ class Notebook:
         if cell.outcome in ("ok", "error"):
             # A cell that was stopped or killed would do the same again; what it had set is not brought back.
             self._cells.append(_Recorded(code, cell.ok, calls, cell.elapsed_ms))
+            if log is not None:
+                self._known[log.run_id] += 1
         if log is not None:
             self._end_step(log, cell)
             if own:
@@ -305,6 +313,19 @@ class Notebook:
         finally:
             self._data.replay = None
 
+    def is_behind(self) -> bool:
+        """Whether cells of the thread were recorded that did not run in this session."""
+        if self.thread_id is None or self._storage is None:
+            return False
+        store = self._storage.store
+        for run_id, seq in store.heads(thread_runs(store, self.thread_id)).items():
+            if self._heads.get(run_id) == seq:
+                continue
+            if sum(1 for _ in _recorded(store.run(run_id))) > self._known[run_id]:
+                return True
+            self._heads[run_id] = seq
+        return False
+
     def complete(self, text: str) -> list[str]:
         """What a name that begins so could be, for a prompt; it leaves no trace in the history or among the names."""
         if not self.alive:
@@ -330,10 +351,11 @@ class Notebook:
         self.close()
 
 
-def _load_cells(storage: RunStorage, thread_id: str) -> list[_Recorded]:
-    """The cells of a thread, oldest first: those that were runs, and those that were steps of a question's run."""
+def _load_cells(storage: RunStorage, thread_id: str) -> list[tuple[str, _Recorded]]:
+    """The cells of a thread with their runs, oldest first: cells that were runs, and steps of a question's run."""
     runs = (storage.store.run(run_id) for run_id in thread_runs(storage.store, thread_id))
-    return [recorded for _, recorded in sorted((r for run in runs for r in _recorded(run)), key=itemgetter(0))]
+    found = sorted((r for run in runs for r in _recorded(run)), key=itemgetter(0))
+    return [(run_id, recorded) for (_, run_id, _), recorded in found]
 
 
 def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]:

@@ -226,6 +226,11 @@ class RunLog:
         self._seq = run.seq
         return run
 
+    @property
+    def seq(self) -> int:
+        """The last entry of the run's log that is known here."""
+        return self._seq
+
     def add(self, *events: Event) -> None:
         """Say what happened; it is on record after the next commit."""
         self._pending += events

@@ -86,8 +86,7 @@ def test_variables_stay_from_step_to_step_and_over_a_restart(app: App, agents: A
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = 6", "PYTHON: x * 7"]}, id="a")
         assert "\n42\n" in done(agents)["document"]
-    app.runs.close()
-    del app.__dict__["runs"]  # as another process would begin
+    app.session_pool.close()  # as another process would begin
     with Worker(app, agents.queue):
         agents.wait(agents.message("a", "PYTHON: x + 1"))
         assert agents.state("a")["document"].endswith("\n7\n")

@@ -70,7 +70,7 @@ class WatchAgent(Kind[WatchConfig]):
         elif self.config.sql:
             result = ctx.app.sql(self.config.source, self.config.sql, **how)
         else:
-            result = ctx.app.plan(self.config.source, self.config.plan, **how)
+            result = ctx.app.plan(self.config.source, self.config.plan or {}, **how)
         ctx.check()
         if result.truncated or result.row_count > MOST_ROWS:
             raise LimitExceeded(

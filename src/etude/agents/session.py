@@ -1,0 +1,43 @@
+"""The session of an agent, as one step of it uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from etude.cancellation import Cancellation
+
+if TYPE_CHECKING:
+    from etude.agents.app import AgentApp
+    from etude.sessions.base import Cell, Output
+    from etude.sources.source import Source
+
+
+class AgentSession:
+    """The session of the agent's thread: the one that `ctx.app.ask` uses there too.
+
+    It is borrowed for each cell, so what runs in the thread between two cells, here or in another process, is seen.
+    """
+
+    def __init__(
+        self,
+        app: AgentApp,
+        thread_id: str,
+        source: Source | None,
+        options: Mapping[str, Any] | None,
+        cancel: Cancellation,
+    ) -> None:
+        self._app = app
+        self.thread_id = thread_id
+        self._source = source
+        self._options = options
+        self._cancel = cancel
+
+    def execute(
+        self, code: str, *, wall_s: float | None = None, on_output: Callable[[Output], None] | None = None
+    ) -> Cell:
+        """Run a cell. An interrupt of the step stops the cell, and then raises `Cancelled`."""
+        with self._app.lend_session(self.thread_id, self._source, options=self._options) as notebook:
+            cell = notebook.execute(code, wall_s=wall_s, on_output=on_output, cancel=self._cancel)
+        self._cancel.check()
+        return cell

@@ -1,0 +1,139 @@
+"""What a run works with: its source, its model, its tools, and how its conversation opens."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from etude import plugins
+from etude.entities import Budget, Catalog, Limits, Run, Turn
+from etude.errors import NotFound
+from etude.events import ArtifactCreated, Guided, RunFinished
+from etude.models.base import Model
+from etude.runtime.loop import RunSetup
+from etude.runtime.prompt import OPENING, Opening, open_conversation
+from etude.runtime.query import RunLog
+from etude.runtime.thread import earlier_messages, last_success
+from etude.runtime.tool_context import RunResources
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.offline.vocabulary import KnownTable
+    from etude.runtime.notebook import Notebook
+    from etude.sources.pool import ResultStream
+    from etude.sources.source import Source
+    from etude.tools.base import Tool
+
+TOOLS = ("list_datasets", "get_dataset_schema", "execute_sql", "execute_query_plan", "execute_python", "ask_user")
+
+
+def make_setup(
+    app: App,
+    log: RunLog,
+    source: Source | None,
+    model: Model | None,
+    conclude: Callable[[Run, Turn], RunFinished | Guided],
+) -> RunSetup:
+    """Return what a question works with. `model` is one that the caller passed; None opens the run's own."""
+    log.commit()
+    run = log.run
+    opening = _read_opening(app, run)
+    resources = make_resources(app, run, source, mark=opening.mark if opening else None)
+    if opening is None:
+        opening = _write_opening(app, log, run, resources)
+    return RunSetup(
+        model=model or _open_model(app, run, resources),
+        tools=_load_tools(),
+        opening=opening.said,
+        budget=run.budget or Budget(),
+        resources=resources,
+        conclude=conclude,
+    )
+
+
+def make_resources(app: App, run: Run, source: Source | None, mark: str | None = None) -> RunResources:
+    """Return what the tools of a run can reach: its source, or every registered one if it names none."""
+    limits = run.limits or app.settings.limits
+    sources = {source.name: source} if source else {name: app.source(name) for name in app.sources()}
+
+    def query(name: str, sql: str, asked: Limits, describe: bool) -> ResultStream:
+        # The source alone: a query of a model never joins a source that the person did not name.
+        return sources[name].query(sql, asked, describe)
+
+    def lend() -> AbstractContextManager[Notebook]:
+        if not sources:
+            raise NotFound("There is no dataset to open a session on.", hint="Add a source first.")
+        chosen = sources[run.source or next(iter(sources))]
+        return app.lend_session(run.thread_id or run.id, chosen, keep=run.thread_id is not None)
+
+    resources = RunResources(
+        names=tuple(sources),
+        places={name: _fingerprint(app, each) for name, each in sources.items()},
+        find_catalog=cache(lambda name: _describe(app, sources[name], limits)),
+        find_known=lambda name: _known_tables(app, sources[name], limits),
+        ask=query,
+        compile=lambda name, plan: app.compile(sources[name], plan),
+        notebook=lend,
+        limits=limits,
+        scratch=app.scratch,
+    )
+    return replace(resources, mark=mark) if mark else resources
+
+
+def _load_tools() -> Mapping[str, Tool]:
+    return {name: plugins.load("tool", name)() for name in TOOLS}
+
+
+def _open_model(app: App, run: Run, resources: RunResources) -> Model:
+    name = run.model or "offline"
+    if name == "offline":
+        from etude.runtime.offline import OfflineModel
+
+        vocabulary = app.settings.home / "cache" / "vocabulary"
+        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result)
+    return app.open_model(name)
+
+
+def _read_opening(app: App, run: Run) -> Opening | None:
+    """Return how the conversation opened. It is kept with the run, so that it is the same when the run is resumed."""
+    kept = next((a for a in run.artifacts if a.media == OPENING), None)
+    return Opening.model_validate_json(app.objects.get(kept.hash)) if kept else None
+
+
+def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources) -> Opening:
+    thread_id = run.thread_id or ""
+    messages = []
+    with contextlib.suppress(NotFound):
+        messages = earlier_messages(app.store, thread_id, run.id)
+    last = last_success(app.store, thread_id, run.source, run.id)
+    opening = open_conversation(resources, messages, last, run.text)
+    log.add(ArtifactCreated(artifact=app.objects.put(opening.model_dump_json().encode(), OPENING)))
+    log.commit()
+    return opening
+
+
+def _describe(app: App, source: Source, limits: Limits) -> Catalog:
+    """Return the catalog of a source, with keys and values from its profile if that is known."""
+    from etude.catalog.hints import add_hints
+
+    catalog, profile = source.catalog(limits), app.known_profile(source)
+    return add_hints(catalog, profile) if profile is not None else catalog
+
+
+def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTable]:
+    """Return the tables whose profile is known: the offline rules need not query them."""
+    from etude.catalog.knowledge import known_tables
+
+    catalog, profile = source.catalog(limits), app.known_profile(source)
+    return known_tables(catalog, profile) if profile is not None else {}
+
+
+def _fingerprint(app: App, source: Source) -> str:
+    """Return what tells a source from all others, of any tenant and with any grants."""
+    granted = source.spec.model_dump_json(exclude={"url"})
+    return hashlib.sha256(f"{app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()

@@ -1,0 +1,113 @@
+"""The open sessions of threads: one for each thread and source, whoever uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from etude.errors import Conflict
+from etude.runtime.notebook import Notebook
+from etude.sources.source import Source
+
+OPEN = 32
+"""How many sessions stay open. A session that is closed to make room comes back from its record when it is needed."""
+OpenSession = Callable[..., Notebook]
+
+
+@dataclass
+class _Slot:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    notebook: Notebook | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SessionPool:
+    """Lends the sessions of threads to runs and to the steps of agents. Thread-safe.
+
+    Opening a session blocks only those who want the same one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._slots: OrderedDict[tuple[str, str, str], _Slot] = OrderedDict()
+
+    @contextlib.contextmanager
+    def lend(
+        self,
+        open_session: OpenSession,
+        thread_id: str,
+        source: Source | None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        keep: bool = True,
+    ) -> Iterator[Notebook]:
+        """Lend the session of a thread on a source; it is not closed while the block runs.
+
+        It is opened again from its record if cells of the thread ran elsewhere since it was last lent, or if it was
+        opened with other options than these. None takes it as it is.
+        """
+        key = (thread_id, source.name, source.url) if source is not None else (thread_id, "", "")
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            slot.users += 1
+            self._slots.move_to_end(key)
+        try:
+            with slot.lock:
+                notebook = _open(slot, open_session, thread_id, source, options)
+            yield notebook
+        finally:
+            with self._lock:
+                slot.users -= 1
+                idle = [k for k, s in self._slots.items() if not s.users]
+                leaving = idle[: max(len(self._slots) - OPEN, 0)] if keep else [k for k in idle if k == key]
+                closing = [self._slots.pop(k) for k in leaving]
+                if not slot.users and self._slots.get(key) is not slot and slot not in closing:
+                    closing.append(slot)  # it was dropped while it was lent
+            for left in closing:
+                _close(left)
+
+    def drop(self, thread_id: str) -> None:
+        """Close the sessions of a thread, also those that are in use."""
+        with self._lock:
+            keys = [k for k in self._slots if k[0] == thread_id]
+            closing = [self._slots.pop(k) for k in keys]
+        for slot in closing:
+            _close(slot)
+
+    def close(self) -> None:
+        """Close all sessions."""
+        with self._lock:
+            slots, self._slots = self._slots, OrderedDict()
+        for slot in slots.values():
+            _close(slot)
+
+
+def _open(
+    slot: _Slot,
+    open_session: OpenSession,
+    thread_id: str,
+    source: Source | None,
+    options: Mapping[str, Any] | None,
+) -> Notebook:
+    wanted = slot.options if options is None else options
+    if slot.notebook is not None:
+        if wanted != slot.options and slot.users > 1:
+            raise Conflict(
+                f"The session of thread `{thread_id}` is in use with other options.", hint="Wait until it is idle."
+            )
+        if wanted != slot.options or (slot.users == 1 and slot.notebook.is_behind()):
+            _close(slot)
+    if slot.notebook is None:
+        slot.notebook, slot.options = open_session(source, thread_id=thread_id, **wanted), wanted
+    return slot.notebook
+
+
+def _close(slot: _Slot) -> None:
+    notebook, slot.notebook = slot.notebook, None
+    if notebook is not None:
+        notebook.close()
