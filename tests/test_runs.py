@@ -612,7 +612,7 @@ def test_runs_that_no_process_had_begun_are_continued(shop: Path, tmp_path: Path
         queued = {
             "sql": app.runs.begin("sql", "SELECT 41 + 1", str(shop), limits=app.settings.limits),
             "python": app.runs.begin("python", "6 * 7", str(shop)),
-            "plan": app.runs.begin("plan", '{"from": "customers", "measures": [{"fn": "count"}]}', str(shop)),
+            "plan": app.runs.begin("plan", '{"from": "customers", "limit": 1}', str(shop)),
             "ask": app.runs.begin("ask", "How many customers are there?", str(shop), model="offline"),
             "gone": app.runs.begin("sql", "SELECT 1", str(shop / "orders.csv")),
         }
