@@ -1,0 +1,37 @@
+"""The map in AGENTS.md names every module, and every name in it leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "etude"
+
+
+def listed() -> list[str]:
+    table = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Commands")[0]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def covers(name: str, module: str) -> bool:
+    if name.endswith("/"):
+        return module.startswith(name)
+    return fnmatchcase(module, re.sub(r"<\w+>", "*", name)) and module.count("/") == name.count("/")
+
+
+MODULES = sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.endswith("/__init__.py")])
+def test_every_module_is_on_the_map(module: str) -> None:
+    assert any(covers(name, module) for name in listed()), f"add `{module}` to the table in AGENTS.md"
+
+
+@pytest.mark.parametrize("name", listed())
+def test_every_name_on_the_map_is_there(name: str) -> None:
+    assert any(covers(name, module) for module in MODULES), f"`{name}` is in AGENTS.md, but not in the source"
