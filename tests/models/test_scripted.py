@@ -44,9 +44,9 @@ def test_another_process_goes_on_where_one_ended(tmp_path: Path) -> None:
         "import sys; from etude.cancellation import Cancellation; from etude.models.base import *;"
         "from etude.models.open import open_model; from etude.settings import load_settings;"
         "from pydantic import TypeAdapter;"
-        "said = TypeAdapter(list[Utterance]).validate_json(sys.argv[2]);"
+        "said = TypeAdapter(list[ConversationMessage]).validate_json(sys.argv[2]);"
         "model = open_model(sys.argv[1], load_settings({}));"
-        "print(model.respond(Request(said), lambda text: None, Cancellation()).turn.model_dump_json())"
+        "print(model.respond(ModelRequest(said), lambda text: None, Cancellation()).turn.model_dump_json())"
     )
     conversation = asked()
     for expected in ("{broken", "Done."):
