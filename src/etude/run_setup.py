@@ -73,12 +73,12 @@ def make_resources(app: App, run: Run, source: Source | None, mark: str | None =
 
     resources = RunResources(
         names=tuple(sources),
-        places={name: _fingerprint(app, each) for name, each in sources.items()},
+        fingerprints={name: _fingerprint(app, each) for name, each in sources.items()},
         find_catalog=cache(lambda name: _describe(app, sources[name], limits)),
         find_known=lambda name: _known_tables(app, sources[name], limits),
-        ask=query,
+        query=query,
         compile=lambda name, plan: app.compile(sources[name], plan),
-        notebook=lend,
+        lend_session=lend,
         limits=limits,
         scratch=app.scratch,
     )

@@ -236,7 +236,7 @@ class Runs:
     def _run_code(self, log: RunLog, run: Run, control: Control) -> Run:
         with contextlib.suppress(EtudeError), log.closing():  # the error is on record
             resources = make_resources(self._app, run, self._source_of(run))
-            run_code(run, resources.at(log, None, control.step), log)
+            log.add(run_code(run, resources.context_for(log, None, control.step)))
         return log.ended
 
     def _settle(self, run: Run, control: Control) -> Run:

@@ -148,11 +148,11 @@ def _resources(app: App, source: Source, notebook: Notebook) -> RunResources:
 
     return RunResources(
         names=(source.name,),
-        places={source.name: source.url},
+        fingerprints={source.name: source.url},
         find_catalog=lambda _: source.catalog(limits),
-        ask=ask,
+        query=ask,
         compile=compile_plan,
-        notebook=lambda: nullcontext(notebook),
+        lend_session=lambda: nullcontext(notebook),
         limits=limits,
         scratch=app.scratch,
     )

@@ -1,4 +1,4 @@
-"""The host's side of `db` in a session: what cells ask for, on the record, and again from what was recorded."""
+"""The host's side of `db` in a session: answers the queries of cells, records them, and replays recorded ones."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from etude.sources.pool import ResultStream
 from etude.spool import write_parquet
 
 HELD = 256 << 20
-"""Bytes of results that may wait for the end of their cell."""
+"""How many bytes of results may wait for the end of their cell."""
 OPEN = 128
-"""Descriptors of results that may wait for the end of their cell; past that, what the session has is kept at once."""
+"""How many descriptors of results may wait for the end of their cell. Beyond that, results are stored at once."""
 FILES = 64
-"""Files that a session may hand out."""
+"""How many files a session may save."""
 FILE_BYTES = 256 << 20
-"""Bytes of them together."""
+"""How many bytes these files may have together."""
 SAVES = 1000
-"""How often it may hand out a file, each time kept as an artifact."""
+"""How often a session may save a file; each time is an artifact."""
 _MEDIA = {
     "json": "application/json",
     "html": "text/html",
@@ -53,21 +53,21 @@ _MEDIA = {
 
 @dataclass(frozen=True)
 class SourceAccess:
-    """The one way from a session to data: how to ask the source, and what it holds."""
+    """The only way from a session to data: how to query the source, and its catalog."""
 
     name: str
     ask: Callable[[str, Limits], ResultStream]
     catalog: Callable[[], Catalog]
     limits: Limits
     annotations: Callable[[], dict[str, Any]] = dict
-    """What people say of its tables."""
+    """The annotations of its tables."""
     keep: bool = True
-    """Whether the results of queries are kept. Without them a session cannot be brought back."""
+    """Whether the results of queries are kept. Without them, a session cannot be brought back."""
 
 
 @dataclass
 class CellQuery:
-    """A query of a cell: what was asked, and where its result is, or why there is none."""
+    """A query of a cell, with its result or its error."""
 
     sql: str
     info: ResultInfo | None = None
@@ -77,7 +77,7 @@ class CellQuery:
 
 @dataclass
 class _Done:
-    """A query of the running cell that was answered: its result in shared memory, until it is kept."""
+    """An answered query of the running cell. Its result stays in shared memory until it is stored."""
 
     step_id: str
     call: CellQuery
@@ -85,14 +85,14 @@ class _Done:
     fds: list[int]
     elapsed_ms: float
     served: bool = False
-    """Whether the session has all of it."""
+    """Whether the session has read all of it."""
 
     def __post_init__(self) -> None:
         self.size = sum(os.fstat(fd).st_size for fd in self.fds)
 
 
 class DataBroker:
-    """Answers a session's requests: through the guard and its limits, onto the record, into shared memory."""
+    """Answers the requests of a session, within its limits, and records them."""
 
     def __init__(self, access: SourceAccess | None, storage: RunStorage | None) -> None:
         self._access = access
@@ -108,10 +108,10 @@ class DataBroker:
         self.step_id = ""
         self.replay: deque[CellQuery] | None = None
         self.cancelled = False
-        """Whether the running cell was interrupted: a query that it starts after that is cancelled as well."""
+        """Whether the running cell was interrupted. Queries that it starts after that are cancelled too."""
 
     def answer(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
-        """The head of the reply, and a descriptor of sealed shared memory where there is data."""
+        """Return the head of the reply and, if there is data, a descriptor of sealed shared memory."""
         match request.get("method"):
             case "save":
                 return self._save(request), None
@@ -138,28 +138,30 @@ class DataBroker:
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
-                raise Invalid(f"`{other}` is not something a session can ask for.", hint="Ask for sql or catalog.")
+                raise Invalid(
+                    f"`{other}` is not something a session can ask for.", hint="Known: sql, catalog."
+                )
 
     def cancel(self) -> None:
-        """Stop the query that the session waits for, and those that the running cell starts after that."""
+        """Stop the query that the session waits for, and all that the running cell starts after that."""
         self.cancelled = True
         if self._answer is not None:
             self._answer.cancel()
 
     def _save(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Take a piece of a file; with its last one the file is there."""
+        """Take a piece of a file. The last piece completes it."""
         name, piece = check_file_name(request.get("name")), request.get("data")
         try:
             data = base64.b64decode(piece, validate=True) if isinstance(piece, str) else None
         except ValueError:
             data = None
         if data is None:
-            raise Invalid(f"The content of `{name}` is no bytes.", hint="etude.save(name, text or bytes)")
-        # A first piece begins anew, for the cell that sent others may have been interrupted.
+            raise Invalid(f"The content of `{name}` is not bytes.", hint="etude.save(name, text or bytes)")
+        # A first piece starts the file over: the cell that sent the others may have been interrupted.
         whole = self._saving[name] = self._saving.get(name, bytearray()) if request.get("goes_on") else bytearray()
         whole += data
         used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
-        # What a cell does again when variables come back was counted the first time.
+        # When variables are brought back, cells save their files again: these were counted the first time.
         count, saves = len(self.files.keys() | self._saving.keys()), self._saves + (self.replay is None)
         for limit, spent, allowed in (
             ("files", count, FILES),
@@ -169,8 +171,8 @@ class DataBroker:
             if spent > allowed:
                 del self._saving[name]
                 raise LimitExceeded(
-                    f"A session hands out no more than {allowed:,} {limit}.",
-                    hint="Save fewer or smaller ones.",
+                    f"A session may save at most {allowed:,} {limit}.",
+                    hint="Save fewer or smaller files.",
                     limit=limit,
                 )
         if not request.get("more"):
@@ -188,7 +190,7 @@ class DataBroker:
     def _load(self, name: object) -> tuple[dict[str, Any], int | None]:
         data = self.files.get(check_file_name(name))
         if data is None:
-            raise NotFound(f"There is no file `{name}` here.", hint="etude.save makes one.")
+            raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
         # Shared memory cannot be empty.
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
@@ -198,7 +200,7 @@ class DataBroker:
         if self.log is not None:
             self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
             self.log.commit()
-        # No longer than the cell may: while the host waits for the source, nobody looks at the cell's time.
+        # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
         within = limits.model_copy(update={"timeout_s": min(limits.timeout_s, max(left_s, 0.001))})
         try:
             self._answer = access.ask(sql, within)
@@ -237,7 +239,7 @@ class DataBroker:
         return head | first, fd
 
     def _part(self, number: object, index: object) -> tuple[dict[str, Any], int]:
-        """One part of the result of a query of this cell."""
+        """Return one part of the result of a query of this cell."""
         done = self._done.get(number) if isinstance(number, int) else None
         if done is None or not isinstance(index, int) or not 0 <= index < len(done.fds):
             raise Invalid("There is no such part of a result.", hint="Run the query again.")
@@ -246,11 +248,11 @@ class DataBroker:
         return {"size": os.fstat(fd).st_size}, fd
 
     def _again(self, sql: str) -> tuple[dict[str, Any], int]:
-        """The recorded result of a query that a cell asks for again."""
+        """Return the recorded result of a query that a cell repeats."""
         assert self.replay is not None  # noqa: S101 - for the type checker
         for position, call in enumerate(self.replay):
             if call.sql != sql:
-                continue  # it may still be asked for: threads take turns as they come
+                continue  # it may still come: threads of a cell take turns in any order
             if call.problem is not None:
                 del self.replay[position]
                 raise from_problem(call.problem)
@@ -262,7 +264,7 @@ class DataBroker:
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
 
     def settle(self, log: RunLog | None) -> list[CellQuery]:
-        """Keep the results of the cell's queries, now that nobody waits for them."""
+        """Store the results of the cell's queries, now that no one waits for them."""
         self._keep(log, list(self._done))
         calls, self._calls = self._calls, []
         self.log = None
@@ -299,7 +301,7 @@ def _keep_result(log: RunLog, done: _Done) -> Artifact:
 
 
 def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
-    """A result as it came, its parts in sealed shared memory, each an Arrow stream: descriptors, and the schema."""
+    """Return a result in sealed shared memory: descriptors of its parts, each an Arrow stream, and the schema."""
     parts: list[int | bytes] = []
     answer.parts = parts
     schema = None
@@ -320,7 +322,7 @@ def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
 
 
 def to_shared(batches: Iterator[Any]) -> int:
-    """Arrow batches as one stream in sealed shared memory."""
+    """Write Arrow batches as one stream into sealed shared memory."""
     import pyarrow as pa
 
     fd = wire.shared_file()
@@ -341,7 +343,7 @@ def to_shared(batches: Iterator[Any]) -> int:
 
 
 def _map(fds: list[int]) -> list[Any]:
-    """The batches in shared memory; the descriptors are closed."""
+    """Read batches from shared memory and close its descriptors."""
     import pyarrow as pa
 
     mapped = [pa.py_buffer(wire.map_sealed(fd, os.fstat(fd).st_size)) for fd in fds]
@@ -356,21 +358,21 @@ def _read(storage: RunStorage, artifact: Artifact) -> Iterator[Any]:
 
 
 def _lower(limits: Limits, given: dict[str, Any]) -> Limits:
-    """The limits of the session with those of a call within them: a call can ask for less, never for more."""
+    """Lower the limits of the session by those of a call. A call can ask for less, never for more."""
     from etude.settings import change_limits
 
     asked = change_limits(limits, given) if given else limits
     changes = {}
     for name in type(limits).model_fields:
         ours, theirs = getattr(limits, name), getattr(asked, name)
-        # Zero means no limit, so a limit that is set cannot be lifted by it.
+        # Zero means no limit, so it cannot lift a limit that is set.
         changes[name] = ours if ours and (not theirs or theirs > ours) else theirs
     return limits.model_copy(update=changes)
 
 
 def _out_of_time() -> LimitExceeded:
     return LimitExceeded(
-        "The time of the cell was over before its query had ended.",
+        "The cell ran out of time before its query had ended.",
         hint="Filter or aggregate earlier, or give the cell more time.",
         limit="wall_s",
     )

@@ -1,4 +1,4 @@
-"""A run as the model sees it, and what comes next in it: both follow from the run's record alone."""
+"""A run as the model sees it, and its next move: both follow from the run's record alone."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ GIVEN_UP = "Not run: the person interrupted."
 
 @dataclass(frozen=True)
 class Think:
-    """The model is to take a turn."""
+    """The model takes a turn."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """A tool that the model called is to be run."""
+    """A tool that the model called is run."""
 
     step: Step
     """The model's turn."""
     number: int
-    """Which of its calls."""
+    """The index of the call in that turn."""
     call: ToolCall
 
 
@@ -38,7 +38,7 @@ Move = Think | Act | Conclude
 
 
 def next_move(run: Run) -> Move:
-    """What to do next."""
+    """Return the next move of a run."""
     index, step = _last_turn(run)
     if step is None or step.turn is None:
         return Think()
@@ -52,7 +52,7 @@ def next_move(run: Run) -> Move:
 
 
 def converse(opening: Sequence[ConversationMessage], run: Run) -> list[ConversationMessage]:
-    """The conversation so far: how it opened, then turns, what their calls returned, and guidance in its place."""
+    """Return the conversation so far: its opening, then turns, results of their calls, and guidance in its place."""
     said = list(opening)
     for index, step in enumerate(run.steps):
         said += _guidance(run.guidance, index)
@@ -80,5 +80,5 @@ def _last_turn(run: Run) -> tuple[int, Step | None]:
 
 
 def _answered(run: Run, turn: Step) -> list[Step]:
-    """The calls of a turn that came to an end; one that the end of a process cut off did not."""
+    """Return the calls of a turn that finished. A call that was cut off when its process ended did not."""
     return [s for s in run.steps if s.kind == "tool" and s.parent == turn.id and s.shown is not None]

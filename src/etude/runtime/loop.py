@@ -1,7 +1,7 @@
 """The loop of an agent: think, act, look, until there is an answer. Each move is on record before the next begins.
 
-What comes next follows from the record alone (`next_move`), so a run can stop after any move and go on in another
-process as if nothing had happened.
+The next move follows from the record alone (`next_move`), so a run can stop after any move and continue in another
+process.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from etude.runtime.writer import TextWriter
 from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
 
 SAME_CALL = 3
-"""So many equal calls that fail in the same way end a run."""
+"""A run ends after this many equal calls that fail in the same way."""
 SAME_FAILURE = 6
-"""So many failures of one kind end a run, whatever was tried between."""
+"""A run ends after this many failures of one kind, whatever was tried in between."""
 _OURS = (Cancelled, SandboxError, ModelError, Unavailable)
-"""Errors that no other call of the model can mend."""
+"""Errors that the model cannot fix by another call."""
 
 
 @dataclass(frozen=True)
 class RunSetup:
-    """All that a run works with."""
+    """Everything that a run works with."""
 
     model: Model
     tools: Mapping[str, Tool]
@@ -44,17 +44,17 @@ class RunSetup:
     budget: Budget
     resources: RunResources
     conclude: Callable[[Run, Turn], RunFinished | Guided]
-    """The end of the run, or what the model must hear before its answer can be taken."""
+    """Returns the end of the run, or guidance that the model gets before its answer can be accepted."""
 
 
 class Paused(Exception):
-    """The run is to stop here and go on later."""
+    """The run stops here and may be resumed later."""
 
 
 def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
-    """Go on with a run until it ends, waits for a person or is paused; its outcome is on record, not raised.
+    """Work on a run until it ends, waits for a person or is paused. Its outcome is on record, not raised.
 
-    What is raised is what no record helps against: the end of the process that a person asks for, and defects.
+    Only Ctrl-C and defects are raised.
     """
     try:
         agent = prepare()
@@ -71,7 +71,7 @@ def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
         log.add(RunPaused(by=control.by) if control.request == "pause" else RunCancelled(by=control.by))
         if control.request is None:
             log.commit()
-            raise  # not by way of the control: Ctrl-C, while a query ran
+            raise  # not requested through the control: Ctrl-C while a query ran
     except KeyboardInterrupt:
         log.add(RunCancelled(by="user"))
         log.commit()
@@ -87,14 +87,14 @@ def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
 
 
 def _keep_guidance(control: Control, log: RunLog) -> None:
-    """Put on record what people said and the model has not heard yet."""
+    """Record the guidance that the model has not been given yet."""
     for text, interrupts in control.take_guidance():
         log.add(Guided(text=text, interrupts=interrupts))
 
 
 def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
-    """Make one move; whether it was the last."""
-    _hear(control, log)
+    """Make one move; return whether it was the last."""
+    _carry_out_requests(control, log)
     run = log.run
     match next_move(run):
         case Think():
@@ -114,8 +114,8 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     return False
 
 
-def _hear(control: Control, log: RunLog) -> None:
-    """See to what people want of the run."""
+def _carry_out_requests(control: Control, log: RunLog) -> None:
+    """Carry out the requests to the run."""
     _keep_guidance(control, log)
     if log.pending:
         log.commit()
@@ -132,7 +132,7 @@ def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> N
     except Cancelled:
         if not control.interrupted:
             raise
-        log.commit()  # interrupted: the loop goes on with what the person said
+        log.commit()  # interrupted: the loop continues with what the person said
 
 
 def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None:
@@ -145,7 +145,7 @@ def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None
     try:
         reply = agent.model.respond(request, writer.write, cancel)
         if not reply.turn.text.strip() and not reply.turn.calls:
-            raise ModelError(f"`{agent.model.name}` said nothing.", hint="Try again, or another model.")
+            raise ModelError(f"`{agent.model.name}` returned nothing.", hint="Try again, or another model.")
     except BaseException as error:
         log.add(failed_step(step_id, error, ms_since(started)))
         raise
@@ -155,15 +155,15 @@ def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None
     log.commit()
     if agent.budget.cost_usd and not reply.price_known:
         raise LimitExceeded(
-            f"The price of `{agent.model.name}` is not known, and the run may cost ${agent.budget.cost_usd:g}.",
-            hint="Set its price in the settings, or lift the limit on money.",
+            f"The price of `{agent.model.name}` is not known, but the run is limited to ${agent.budget.cost_usd:g}.",
+            hint="Set its price in the settings, or remove the limit on cost.",
             limit="cost_usd",
         )
 
 
 def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
     step_id, started = _open_step(log, move), time.perf_counter()
-    context = agent.resources.at(log, step_id, cancel)
+    context = agent.resources.context_for(log, step_id, cancel)
     try:
         tool = find_tool(agent.tools, move.call.name)
         shown = tool.use(context, parse_arguments(tool, move.call.arguments))
@@ -175,7 +175,7 @@ def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
         if isinstance(error, _OURS):
             log.add(end)
             raise
-        # The message may quote data, which must not look like words of ours.
+        # The message may quote data, which must not look like words of etude.
         told = context.quote(f"{error.message}\n{error.hint}".strip())
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
@@ -196,31 +196,31 @@ def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
 
 
 def _open_step(log: RunLog, move: Act) -> str:
-    """The step of a call: the one that waited for a person, or a new one."""
+    """Return the step of a call: the one that waited for a person, or a new one."""
     for step in log.run.steps:
         if step.parent == move.step.id and step.params.get("call") == move.number and step.ended_at is None:
             return step.id
     step_id = new_id("step")
     params = {"call": move.number, "arguments": move.call.arguments}
-    # Not committed here: whatever the tool runs puts its own start on record first, and this with it.
+    # Not committed here: the first thing that the tool runs commits its own start, and this with it.
     log.add(StepStarted(step_id=step_id, kind="tool", code=move.call.name, parent=move.step.id, params=params))
     return step_id
 
 
 def storable(text: str) -> str:
-    """What a model wrote, without what no database keeps."""
+    """Return what a model wrote, without characters that no database stores."""
     return text.replace("\0", "").encode(errors="replace").decode()
 
 
 def find_tool(tools: Mapping[str, Tool], name: str) -> Tool:
-    """The tool of that name, or `Invalid` that names those there are."""
+    """Return the tool of that name, or raise `Invalid` with the known names."""
     if name not in tools:
         raise Invalid(f"There is no tool `{name}`.", hint=f"Tools: {', '.join(tools)}.")
     return tools[name]
 
 
 def check_budget(budget: Budget, run: Run) -> None:
-    """Raise `LimitExceeded` where the run has used up what it may."""
+    """Raise `LimitExceeded` if the run has used up its budget."""
     turns = sum(s.kind == "model" and s.turn is not None for s in run.steps)
     rows = rows_read(run)
     used: dict[str, tuple[float, float]] = {
@@ -234,20 +234,20 @@ def check_budget(budget: Budget, run: Run) -> None:
         if limit and spent >= limit:
             raise LimitExceeded(
                 f"The run used {spent:,.6g} of `{name}`; its limit is {limit:,.6g}.",
-                hint=f"Ask for less at once, or raise `budget.{name}`.",
+                hint=f"Ask for less at a time, or raise `budget.{name}`.",
                 limit=name,
                 value=limit,
             )
 
 
 def worked_s(run: Run) -> float:
-    """Seconds that the run has worked: those of its moves, not those in which it waited or was paused."""
+    """Return the seconds of all moves, without the time in which the run waited or was paused."""
     return sum((s.elapsed_ms or 0.0) / 1000 for s in run.steps if s.kind in ("model", "tool"))
 
 
 @contextlib.contextmanager
 def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
-    """Stop the move that runs when the time of the run is over."""
+    """Stop the current move when the time budget of the run is used up."""
     passed = threading.Event()
 
     def stop() -> None:
@@ -264,7 +264,7 @@ def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
             raise
         raise LimitExceeded(
             f"The run took longer than {budget.wall_s:g} s.",
-            hint="Ask for less at once, or raise `budget.wall_s`.",
+            hint="Ask for less at a time, or raise `budget.wall_s`.",
             limit="wall_s",
             value=budget.wall_s,
         ) from None
@@ -273,7 +273,7 @@ def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
 
 
 def _stop_repeating(run: Run) -> None:
-    """Raise where the model tries the same thing again and again."""
+    """Raise if the model repeats the same failing call."""
     calls = [s for s in run.steps if s.kind == "tool" and s.ended_at is not None]
     if not calls or calls[-1].outcome in ("ok", "cancelled"):
         return

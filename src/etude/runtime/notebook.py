@@ -1,7 +1,7 @@
-"""A session on a source, recorded: each cell is a run, each query in it a step with its result kept.
+"""A recorded session on a source: each cell is a run, each query in it a step whose result is kept.
 
-What was recorded is enough to bring the session back: its cells run again in a fresh interpreter, and their queries
-are answered from the kept results, so that variables survive a kill, an eviction and a restart.
+The record is enough to bring the session back: its cells run again in a fresh interpreter, and their queries are
+answered from the kept results. So variables survive a kill, an eviction and a restart.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from etude.sessions.session import Session
 
 CELL = "application/vnd.etude.cell+json"
 HISTORY = 32
-"""Cells that keep their value, displays and output; of older ones the code, the outcome and the text stay."""
+"""How many cells keep their value, displays and output. Older ones keep code, outcome and text."""
 COMPLETE_S = 2.0
-"""Seconds in which names are completed, or not at all: somebody waits at a prompt."""
+"""Seconds after which completion gives up, because a person is waiting at a prompt."""
 _OUTCOMES: dict[str, Outcome] = {
     "ok": "ok",
     "error": "error",
@@ -63,7 +63,7 @@ _OUTCOMES: dict[str, Outcome] = {
 
 @dataclass
 class _Recorded:
-    """A cell that ran, as reviving needs it."""
+    """A cell that ran, with everything needed to run it again."""
 
     code: str
     ok: bool
@@ -72,7 +72,7 @@ class _Recorded:
 
 
 class Notebook:
-    """A session with a source behind it. One cell at a time; `interrupt` from any thread."""
+    """A recorded session. It runs one cell at a time; `interrupt` may be called from any thread."""
 
     def __init__(
         self,
@@ -97,10 +97,10 @@ class Notebook:
         self._heads: dict[str, int] = {}
         """How far each run of the thread had come when its cells were last counted."""
         self._missing: list[str] = []
-        """What is to be told with the next cell: what could not be brought back for it."""
+        """Notes for the next cell: what could not be brought back."""
         self.history: list[Cell] = []
         self.on_close: Callable[[], None] | None = None
-        """What else ends with the session: the app that was opened for it alone."""
+        """Called when the session closes: it may own the app that was opened for it."""
         self._session = open_session(self._data)
         if thread_id is not None and storage is not None:
             loaded = _load_cells(storage, thread_id)
@@ -114,17 +114,17 @@ class Notebook:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What `etude.save` handed out, and what `etude.load` finds; a reset leaves it."""
+        """The files that `etude.save` wrote and `etude.load` reads. A reset keeps them."""
         return self._data.files
 
     @property
     def alive(self) -> bool:
-        """Whether the interpreter with its variables is still there."""
+        """Whether the interpreter is still running."""
         return self._session.alive
 
     @property
     def isolation(self) -> dict[str, Any]:
-        """What confines the session."""
+        """How the session is isolated."""
         return self._session.isolation
 
     def execute(
@@ -139,15 +139,15 @@ class Notebook:
     ) -> Cell:
         """Run a cell and record it. Its errors are in the cell.
 
-        With the `log` of an open run the cell is a step of that run, below the step `parent`, and no run of its own:
-        its start is on record before it begins, its end waits for the log's commit. `cancel` interrupts this cell and
-        no other; it raises where it comes before the cell begins.
+        With the `log` of an open run, the cell is a step of that run, below the step `parent`, instead of a run of its
+        own: its start is committed before it begins, its end with the log's next commit. `cancel` interrupts only this
+        cell; if it comes before the cell begins, it raises.
         """
         if wall_s is not None and not wall_s > 0:
-            raise Invalid(f"A cell cannot run for {wall_s:g} seconds.", hint="Give a number above 0, or nothing.")
+            raise Invalid(f"A cell cannot run for {wall_s:g} seconds.", hint="Give a number above 0, or leave it out.")
         with self._taking_turns(cancel):
             if self.thread_id is not None and not self.alive:
-                self._bring_back(cancel)  # a thread's variables survive the end of its interpreter
+                self._bring_back(cancel)  # the variables of a thread outlive its interpreter
             return self._execute(code, wall_s, on_output, log, parent, cancel)
 
     @contextlib.contextmanager
@@ -190,7 +190,7 @@ class Notebook:
         self._remember(cell)
         calls = self._data.settle(log)
         if cell.outcome in ("ok", "error"):
-            # A cell that was stopped or killed would do the same again; what it had set is not brought back.
+            # A cell that was stopped or killed would be stopped again, so its variables are not brought back.
             self._cells.append(_Recorded(code, cell.ok, calls, cell.elapsed_ms))
             if log is not None:
                 self._known[log.run_id] += 1
@@ -231,7 +231,7 @@ class Notebook:
         return self._access.name if self._access else None
 
     def _break_off(self, log: RunLog | None, own: bool, error: BaseException, elapsed_ms: float) -> None:
-        """End the record of a cell that has no outcome: there was no sandbox to run it in, or the host was stopped."""
+        """End the record of a cell without an outcome: no sandbox could be opened, or the host was stopped."""
         self._data.settle(log)
         if log is None:
             return
@@ -241,7 +241,7 @@ class Notebook:
                 raise error
 
     def _remember(self, cell: Cell) -> None:
-        """Keep the cell; of one that is long past only what tells how it went, for values and displays can be large."""
+        """Keep the cell. Old cells lose their values and displays, which can be large."""
         self.history.append(cell)
         if len(self.history) > HISTORY:
             old = len(self.history) - HISTORY - 1
@@ -275,7 +275,7 @@ class Notebook:
         log.commit()
 
     def interrupt(self) -> None:
-        """Stop the running cell, and the query it waits for; the names it has set stay."""
+        """Stop the running cell and the query it waits for. Names that it has set stay."""
         self._session.interrupt()
 
     def reset(self) -> None:
@@ -289,7 +289,7 @@ class Notebook:
     def revive(self) -> None:
         """Bring the variables back: run the recorded cells again, with the recorded results of their queries.
 
-        Where one fails that did not fail before, the next cell says so in its notes.
+        If one fails that did not fail before, the notes of the next cell say so.
         """
         with self._turn:
             self._bring_back(None)
@@ -301,14 +301,14 @@ class Notebook:
         try:
             for recorded in self._cells:
                 self._data.replay = deque(recorded.calls)
-                # One that was given more time than others needs it again.
+                # A cell that was given more time needs it again.
                 wall_s = max(self._session.limits.wall_s, 3 * recorded.elapsed_ms / 1000)
                 cell = self._session.execute(recorded.code, wall_s=wall_s, cancel=cancel)
                 self._remember(cell)
                 if recorded.ok and not cell.ok:
-                    self._missing.append(_tell_missing(cell, self.alive))
+                    self._missing.append(_describe_missing(cell, self.alive))
         except BaseException:
-            self._session.reset()  # half of the variables are none: the next cell begins with this again
+            self._session.reset()  # half of the variables would mislead: the next cell tries again from the start
             raise
         finally:
             self._data.replay = None
@@ -327,7 +327,7 @@ class Notebook:
         return False
 
     def complete(self, text: str) -> list[str]:
-        """What a name that begins so could be, for a prompt; it leaves no trace in the history or among the names."""
+        """Return completions of a name, for a prompt. This leaves no trace in the history or among the names."""
         if not self.alive:
             return []
         code = f"__import__('sys').modules['etude.sessions.kernel'].print_completions({text!r}, {COMPLETE_S})"
@@ -335,7 +335,7 @@ class Notebook:
         return cell.stdout.split("\n") if cell.ok and cell.stdout else []
 
     def script(self, failed: Literal["omit", "comment"] = "omit") -> str:
-        """The executed cells as one file that runs alone, with `$ETUDE_SOURCE` naming the source."""
+        """Return the executed cells as one file that runs alone; `$ETUDE_SOURCE` names its source."""
         return write_script(self.history, failed)
 
     def close(self) -> None:
@@ -352,16 +352,16 @@ class Notebook:
 
 
 def _load_cells(storage: RunStorage, thread_id: str) -> list[tuple[str, _Recorded]]:
-    """The cells of a thread with their runs, oldest first: cells that were runs, and steps of a question's run."""
+    """Return the cells of a thread with their runs, oldest first: cells that were runs, and steps of questions."""
     runs = (storage.store.run(run_id) for run_id in thread_runs(storage.store, thread_id))
     found = sorted((r for run in runs for r in _recorded(run)), key=itemgetter(0))
     return [(run_id, recorded) for (_, run_id, _), recorded in found]
 
 
 def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]:
-    """The cells of a run that can run again, and for each its place in time."""
+    """Yield the cells of a run that can run again, each with a key to order them by time."""
     for position, cell in enumerate(run.steps):
-        # One that the end of a process cut off has no outcome of its own; whoever goes on runs it anew.
+        # A cell that was cut off when its process ended is run again by the worker that continues the run.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
             asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
             calls = [CellQuery(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
@@ -371,7 +371,7 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
             )
 
 
-def _tell_missing(cell: Cell, alive: bool) -> str:
+def _describe_missing(cell: Cell, alive: bool) -> str:
     lost = "what it set is missing" if alive else "what it and those before it set is missing"
     return f"The session was brought back, but cell {cell.id} failed this time ({as_problem(cell)['detail']}): {lost}."
 
@@ -383,7 +383,7 @@ def _refused(number: int, code: str, refusal: Refused) -> Cell:
 
 
 def as_problem(cell: Cell) -> dict[str, Any]:
-    """Why a cell failed, in the shape of `errors.problem`."""
+    """Return why a cell failed, in the shape of `errors.problem`."""
     error = cell.error or {}
     inner = error.get("problem")
     if isinstance(inner, dict):
@@ -398,6 +398,6 @@ def as_problem(cell: Cell) -> dict[str, Any]:
 
 
 def describe_cell(cell: Cell) -> dict[str, Any]:
-    """A cell as JSON: what `etude py --json` prints."""
+    """Return a cell as JSON, as `etude py --json` prints it."""
     shown = {k: v for k, v in asdict(cell).items() if k not in ("display", "value")}
     return shown | {"ok": cell.ok, "display": [d.media for d in cell.display]}

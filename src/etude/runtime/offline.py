@@ -113,7 +113,7 @@ class OfflineModel(Model):
     def _vocabulary(self, dataset: str) -> Vocabulary:
         """What is known of the dataset, looked up once as long as its data stays the same."""
         catalog = self._resources.find_catalog(dataset)
-        path = self._cache / f"{_fingerprint(catalog, self._resources.places[dataset])}.json"
+        path = self._cache / f"{_fingerprint(catalog, self._resources.fingerprints[dataset])}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
         if path.is_file() and (lasting or time.time() - path.stat().st_mtime < FRESH_S):
             return vocabulary_from_json(path.read_text(encoding="utf-8"))
@@ -126,7 +126,7 @@ class OfflineModel(Model):
         return vocabulary
 
     def _rows(self, dataset: str, sql: str) -> Iterator[tuple[Any, ...]]:
-        return self._resources.look(dataset, sql).iter_rows()
+        return self._resources.query_unrecorded(dataset, sql).iter_rows()
 
 
 def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Outcome:

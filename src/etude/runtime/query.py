@@ -1,4 +1,4 @@
-"""One query as a run: recorded before it starts, run through the guard, recorded with all it read and made."""
+"""One query as a run: recorded before it starts, then with everything that it read and returned."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunStorage:
 
 @dataclass(frozen=True)
 class Query:
-    """What to run: the text, and where it comes from."""
+    """A query to run: its text, its source and its limits."""
 
     source: str
     sql: str
@@ -58,14 +58,14 @@ class Query:
     limits: Limits
     kind: RunKind = "sql"
     text: str = ""
-    """What the user gave; the SQL itself unless a plan was given."""
+    """The text that the user gave: the SQL itself, or a plan."""
     plan: dict[str, Any] | None = None
     thread_id: str | None = None
     parent: str | None = None
 
 
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
-    """Run it and return the result; with a ledger it is a recorded run, whatever comes of it."""
+    """Run a query and return its result. With a storage it is a recorded run, also if it fails."""
     if storage is None:
         return _collect(query, ask(False), scratch)[0]
     log = RunLog(storage)
@@ -88,7 +88,7 @@ def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunSto
 def run_step(
     query: Query, ask: Callable[[bool], ResultStream], log: RunLog, scratch: Path, parent: str | None = None
 ) -> tuple[Result, Artifact]:
-    """Run it as one step of a run: the start is on record before it begins, the end waits for the log's commit."""
+    """Run a query as one step of a run. Its start is committed before it begins, its end with the log's next commit."""
     step_id, started = new_id("step"), time.perf_counter()
     log.add(started_step(step_id, query, parent))
     log.commit()
@@ -107,7 +107,7 @@ def run_step(
 
 
 def started_step(step_id: str, query: Query, parent: str | None = None) -> StepStarted:
-    """The beginning of a query: all that is needed to run it again."""
+    """Return the start of a query, with everything that is needed to run it again."""
     return StepStarted(
         step_id=step_id,
         kind="sql",
@@ -124,7 +124,7 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
 def finished_step(
     step_id: str, source: str, info: ResultInfo, answer: ResultStream, artifact: Artifact | None, elapsed_ms: float
 ) -> StepFinished:
-    """The end of a query that worked: what it read, what it made, what it cost."""
+    """Return the end of a query that succeeded: what it read, what it returned and what it cost."""
     end = answer.end
     marks = end.get("fingerprints", {})
     return StepFinished(
@@ -141,7 +141,7 @@ def finished_step(
 
 
 def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
-    """The end of a query that did not work."""
+    """Return the end of a query that failed."""
     body = problem(_as_error(error))
     estimate = body.get("estimate")
     return StepFinished(
@@ -155,7 +155,7 @@ def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFi
 
 
 def ms_since(started: float) -> float:
-    """Milliseconds since then."""
+    """Return the milliseconds since a moment of `time.perf_counter`."""
     return round((time.perf_counter() - started) * 1000, 3)
 
 
@@ -176,7 +176,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
 
 
 def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
-    """The shape of a result that was read to its end."""
+    """Describe a result that was read to its end."""
     end = answer.end
     return ResultInfo(
         columns=describe(schema, answer.types),
@@ -187,7 +187,7 @@ def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
 
 
 def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
-    """What to tell when a limit cut the result."""
+    """Return the note for a result that a limit cut."""
     if not info.truncated:
         return ()
     by = f"limits.rows = {limits.rows:,}" if limits.rows and info.row_count >= limits.rows else "limits.bytes"
@@ -195,7 +195,7 @@ def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
 
 
 class RunLog:
-    """The events of one run as they come. Those added are written together by `commit`, in one transaction."""
+    """Writes the events of one run. `commit` writes the added ones together, in one transaction."""
 
     def __init__(
         self, storage: RunStorage, run: Run | None = None, on_entry: Callable[[Entry], None] | None = None
@@ -205,23 +205,23 @@ class RunLog:
         self._store = storage.store
         self._seq = run.seq if run else 0
         self._on_entry = on_entry
-        # A run that nobody has begun is told of from its first event.
-        self._told = self._seq if run and run.status != "queued" else 0
+        # Listeners of a run that has not begun get its first event too.
+        self._notified = self._seq if run and run.status != "queued" else 0
         self._pending: list[Event] = []
         self._worker: str | None = None
 
     def claim(self, event: RunStarted | RunResumed) -> None:
-        """Begin to work at the run, or go on with it; from now on a run that others took over is left to them."""
+        """Begin to work on the run. From now on, `run` raises `Conflict` if another worker takes it over."""
         self.add(event)
         self._worker = event.worker
 
     @property
     def run(self) -> Run:
-        """The run as it is on record now, with what others said of it; `Conflict` where it is no longer ours."""
+        """The run as it is on record now. Raises `Conflict` if another worker has taken it over."""
         run = self._store.run(self.run_id)
         if self._worker is not None and not self._pending and (run.status, run.worker) != ("running", self._worker):
             raise Conflict(
-                f"Run `{self.run_id}` was taken over: it is {run.status}.", hint="Leave it to whoever has it."
+                f"Run `{self.run_id}` was taken over: it is {run.status}.", hint="Another worker continues it."
             )
         self._seq = run.seq
         return run
@@ -232,15 +232,15 @@ class RunLog:
         return self._seq
 
     def add(self, *events: Event) -> None:
-        """Say what happened; it is on record after the next commit."""
+        """Add events; the next commit writes them."""
         self._pending += events
 
     def commit(self) -> None:
-        """Write what was added."""
+        """Write the added events."""
         self._write(RunRequested | Guided)
 
     def finish(self, end: RunFinished) -> bool:
-        """Write the end of the run; False where a person said something meanwhile that the answer does not know of."""
+        """Write the end of the run. Return False if guidance came meanwhile that the answer does not consider."""
         self.add(end)
         try:
             self._write(RunRequested)
@@ -251,7 +251,7 @@ class RunLog:
         return True
 
     def _since(self) -> list[Entry]:
-        """What others wrote after the last that is known here."""
+        """Return the entries that others wrote after the last one known here."""
         return self._store.entries(self.run_id, after=self._seq)
 
     def _write(self, welcome: UnionType | type[RunRequested]) -> None:
@@ -261,36 +261,36 @@ class RunLog:
                 self._seq = self._store.append(self.run_id, *pending, expect=self._seq)
                 break
             except Conflict:
-                # Others may ask for a pause or give guidance at any time; whatever else they did is a conflict.
+                # Others may request a pause or give guidance at any time; anything else is a conflict.
                 added = self._since()
                 if not added or not all(isinstance(e.event, welcome) for e in added):
                     raise
                 self._seq = added[-1].seq
         if self._on_entry is not None:
-            for entry in self._store.entries(self.run_id, after=self._told):
-                self._told = entry.seq
-                self._tell(entry)
+            for entry in self._store.entries(self.run_id, after=self._notified):
+                self._notified = entry.seq
+                self._notify(entry)
 
-    def _tell(self, entry: Entry) -> None:
-        tell, self._on_entry = self._on_entry, None
-        if tell is not None:
-            tell(entry)
-        # A reader that raised is not told the end that this brings about.
-        self._on_entry = tell
+    def _notify(self, entry: Entry) -> None:
+        listener, self._on_entry = self._on_entry, None
+        if listener is not None:
+            listener(entry)
+        # If the listener raises, the run ends; it must not be called again for that.
+        self._on_entry = listener
 
     @property
     def pending(self) -> bool:
-        """Whether something was added that is not on record yet."""
+        """Whether there are added events that are not written yet."""
         return bool(self._pending)
 
     @property
     def ended(self) -> Run:
-        """The run after its end, or after it was let go of."""
+        """The run after this worker has stopped working on it."""
         return self._store.run(self.run_id)
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
-        """Commit the run's end: what the body added, or the failure that left it."""
+        """Commit the run's end: the events that the body added, or the error that it raised."""
         try:
             yield
         except BaseException as error:
@@ -323,5 +323,5 @@ _VALUES = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\d[\d,.]*")
 
 
 def error_key(body: dict[str, Any]) -> str:
-    """The error with its values masked: failures with equal keys are the same failure."""
+    """Return the error with its values masked: failures with equal keys are the same failure."""
     return f"{body['code']}: {_VALUES.sub('?', str(body.get('detail', '')))}"[:200]

@@ -15,9 +15,9 @@ PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 
 
 def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> str:
-    """The cells that worked, after what connects; those that did not are left out, or stand as comments."""
+    """Return the cells that succeeded, after the connection. Failed cells are left out or become comments."""
     if failed not in ("omit", "comment"):
-        raise Invalid(f"`failed={failed!r}` is not known.", hint="Give 'omit' or 'comment'.")
+        raise Invalid(f"`failed={failed!r}` is not valid.", hint="Give 'omit' or 'comment'.")
     parts, futures = [PREAMBLE], set[str]()
     for cell in cells:
         if cell.ok:
@@ -33,7 +33,7 @@ def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> s
 
 
 def _without_futures(code: str) -> tuple[str, set[str]]:
-    """The code without what it imports from the future, which only the beginning of a file may do; and those names."""
+    """Return the code without its `from __future__` imports, which must come first in a file, and their names."""
     lines, found = io.StringIO(code).readlines(), set[str]()
     for node in ast.parse(code).body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -47,7 +47,7 @@ def _without_futures(code: str) -> tuple[str, set[str]]:
 
 
 def _as_statements(code: str, number: int) -> str:
-    """The code of a cell as a script can hold it: `await` outside a function, which only a session runs, is wrapped."""
+    """Return the code of a cell for a script. Top-level `await`, which only a session can run, is wrapped."""
     try:
         compile(code, "<cell>", "exec", dont_inherit=True)
     except SyntaxError:
@@ -59,7 +59,7 @@ def _as_statements(code: str, number: int) -> str:
 
 
 def _bound_names(statements: Sequence[ast.AST]) -> set[str]:
-    """The names that statements give a value to, which are global in a session; not those inside of functions."""
+    """Return the names that top-level statements assign. They are global in a session."""
     found: set[str] = set()
     for node in statements:
         inner: Iterable[ast.AST] = ast.iter_child_nodes(node)
@@ -80,9 +80,9 @@ def _bound_names(statements: Sequence[ast.AST]) -> set[str]:
 
 
 def _indented(code: str) -> str:
-    """The code four columns further in, but for what lies inside of a text, which is data."""
+    """Indent the code by four columns, except inside of strings, which are data."""
     inside: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        inside.update(range(token.start[0] + 1, token.end[0] + 1))  # few but texts have more than one line
+        inside.update(range(token.start[0] + 1, token.end[0] + 1))  # nearly all tokens of several lines are strings
     lines = io.StringIO(code).readlines()
     return "".join(line if n in inside else f"    {line}" for n, line in enumerate(lines, 1))

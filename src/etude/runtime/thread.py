@@ -13,7 +13,7 @@ TITLE_CHARS = 80
 
 
 def open_thread(store: Store, thread_id: str | None, text: str, source: str | None) -> Thread:
-    """The thread of that id, or a new one named after the first thing said in it."""
+    """Return the thread of that id, or a new one named after its first message."""
     if thread_id is not None:
         return store.thread(thread_id)
     title = " ".join(text.split())
@@ -21,7 +21,7 @@ def open_thread(store: Store, thread_id: str | None, text: str, source: str | No
 
 
 def fork_thread(store: Store, thread_id: str, at: int | None = None) -> Thread:
-    """A new thread with the messages of this one up to the one with seq `at`; their runs are shared, not copied."""
+    """Create a thread with the messages of this one up to seq `at`. Their runs are shared, not copied."""
     thread = store.thread(thread_id)
     messages = store.messages(thread_id)
     if at is not None and not any(m.seq == at for m in messages):
@@ -37,7 +37,7 @@ def fork_thread(store: Store, thread_id: str, at: int | None = None) -> Thread:
 
 
 def thread_runs(store: Store, thread_id: str) -> list[str]:
-    """The ids of the runs of a thread, oldest first: its own, and those that came with answers of another."""
+    """Return the ids of the runs of a thread, oldest first: its own, and those of the thread it was forked from."""
     found: list[str] = []
     cursor: str | None = None
     while True:
@@ -47,7 +47,7 @@ def thread_runs(store: Store, thread_id: str) -> list[str]:
         if cursor is None:
             break
     own, messages = set(found), []
-    with contextlib.suppress(NotFound):  # a session may use any word for its thread
+    with contextlib.suppress(NotFound):  # a session may use any name for its thread
         messages = store.messages(thread_id)
     answered = (m.run_id for m in messages if m.role == "assistant" and m.run_id)
     came = dict.fromkeys(run_id for run_id in answered if run_id not in own)
@@ -55,7 +55,7 @@ def thread_runs(store: Store, thread_id: str) -> list[str]:
 
 
 def last_success(store: Store, thread_id: str, source: str | None, before: str) -> Run | None:
-    """The latest run of the thread on that source that worked."""
+    """Return the latest run of the thread on that source that succeeded."""
     for run_id in reversed(thread_runs(store, thread_id)):
         if run_id == before:
             continue
@@ -66,7 +66,7 @@ def last_success(store: Store, thread_id: str, source: str | None, before: str) 
 
 
 def export_thread(store: Store, thread_id: str) -> dict[str, Any]:
-    """The thread with its messages and the runs they belong to, as JSON."""
+    """Return the thread with its messages and their runs, as JSON."""
     thread, messages = store.thread(thread_id), store.messages(thread_id)
     runs = {m.run_id: store.run(m.run_id) for m in messages if m.run_id}
     return {
@@ -77,7 +77,7 @@ def export_thread(store: Store, thread_id: str) -> dict[str, Any]:
 
 
 def earlier_messages(store: Store, thread_id: str, run_id: str) -> list[Message]:
-    """What was said in the thread before the run began."""
+    """Return the messages of the thread before the run began."""
     said = []
     for message in store.messages(thread_id):
         if message.run_id == run_id:

@@ -1,4 +1,4 @@
-"""Where the tools of a run work: its datasets and its session, each use a step on the run's record."""
+"""What the tools of a run can use: its sources and its session. Each use is a step on the run's record."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ VEGA = "application/vnd.vegalite+json"
 
 @dataclass(frozen=True)
 class RunResources:
-    """What the tools of a run can reach."""
+    """What a run can reach."""
 
     names: tuple[str, ...]
-    """The datasets; no other can be named."""
-    places: Mapping[str, str]
-    """Where each of them is, and what of it is granted: what is remembered of one is not told of another."""
+    """The sources that the run may use; models call them datasets."""
+    fingerprints: Mapping[str, str]
+    """By source: its address and its grants. What is cached for one is never used for another."""
     find_catalog: Callable[[str], Catalog]
-    ask: Callable[[str, str, Limits, bool], ResultStream]
-    """Start a query on a dataset: name, SQL, limits, whether to describe it."""
+    query: Callable[[str, str, Limits, bool], ResultStream]
+    """Start a query: source, SQL, limits, whether to describe the query."""
     compile: Callable[[str, dict[str, Any] | str], tuple[QueryPlan, str]]
-    notebook: Callable[[], AbstractContextManager[Notebook]]
-    """The session of the thread, opened when it is first needed, and nobody else's to let go of meanwhile."""
+    lend_session: Callable[[], AbstractContextManager[Notebook]]
+    """Lend the session of the run's thread; it is opened when it is first needed."""
     limits: Limits
     scratch: Path
     mark: str = field(default_factory=lambda: secrets.token_hex(6))
-    """What marks data for the model: chosen by chance, so that no data can hold it."""
+    """Marks data for the model. It is random, so no data can contain it."""
     find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
-    """The tables of a dataset that a profile of the same data tells of."""
+    """Return the tables of a source that its profile describes."""
 
     def quote(self, text: str) -> str:
-        """Text that comes from data, marked so that the model takes it for nothing else."""
+        """Mark a text as data, so that the model does not take it for instructions."""
         while self.mark in text:
             text = text.replace(self.mark, "")
         return f"<data {self.mark}>\n{text}\n</data {self.mark}>"
 
-    def look(self, dataset: str, sql: str) -> Result:
-        """Run a query of etude's own, such as for the values of a column; it leaves no record."""
-        query = Query(dataset, sql, None, self.limits)
-        return run_query(query, lambda describe: self.ask(dataset, sql, self.limits, describe), None, self.scratch)
+    def query_unrecorded(self, source: str, sql: str) -> Result:
+        """Run a query of etude's own, such as one for the values of a column, without a record."""
+        query = Query(source, sql, None, self.limits)
+        return run_query(query, lambda describe: self.query(source, sql, self.limits, describe), None, self.scratch)
 
-    def at(self, log: RunLog, step_id: str | None, cancel: Cancellation) -> RecordedToolContext:
-        """The bench for one step."""
+    def context_for(self, log: RunLog, step_id: str | None, cancel: Cancellation) -> RecordedToolContext:
+        """Return what the tool of one step can use."""
         return RecordedToolContext(self, log, step_id, cancel)
 
 
 class RecordedToolContext:
-    """The bench while one tool works at it."""
+    """What one tool call can use; see `ToolContext`."""
 
     def __init__(self, resources: RunResources, log: RunLog, step_id: str | None, cancel: Cancellation) -> None:
         self._resources = resources
@@ -75,37 +75,37 @@ class RecordedToolContext:
         self._step_id = step_id
         self._cancel = cancel
         self.result: ResultInfo | None = None
-        """The table that the tool made."""
+        """The table that the tool produced."""
         self.artifact: Artifact | None = None
 
-    def datasets(self) -> Sequence[str]:
-        """The names of those that the run may use."""
+    def sources(self) -> Sequence[str]:
+        """Return the names of the sources that the run may use."""
         return self._resources.names
 
-    def catalog(self, dataset: str) -> Catalog:
-        """What a dataset holds."""
-        return self._resources.find_catalog(self._known(dataset))
+    def catalog(self, source: str) -> Catalog:
+        """Return the catalog of a source."""
+        return self._resources.find_catalog(self._require(source))
 
-    def sql(self, dataset: str, query: str) -> Result:
+    def sql(self, source: str, query: str) -> Result:
         """Run a query as a step of the run."""
-        return self._query(Query(self._known(dataset), query, None, self._limits()))
+        return self._query(Query(self._require(source), query, None, self._limits()))
 
-    def plan(self, dataset: str, plan: dict[str, Any] | str) -> Result:
+    def plan(self, source: str, plan: dict[str, Any] | str) -> Result:
         """Run a QueryPlan, or the JSON of one, as a step of the run."""
-        parsed, sql = self._resources.compile(self._known(dataset), plan)
+        parsed, sql = self._resources.compile(self._require(source), plan)
         body = parsed.model_dump(mode="json", exclude_none=True, by_alias=True)
-        dialect = self.catalog(dataset).dialect
-        return self._query(Query(dataset, sql, dialect, self._limits(), plan=body))
+        dialect = self.catalog(source).dialect
+        return self._query(Query(source, sql, dialect, self._limits(), plan=body))
 
     def _query(self, query: Query) -> Result:
         with contextlib.ExitStack() as stack:
 
-            def ask(describe: bool) -> ResultStream:
-                answer = self._resources.ask(query.source, query.sql, query.limits, describe)
-                stack.enter_context(self._cancel.stopping(answer.cancel))
-                return answer
+            def start(describe: bool) -> ResultStream:
+                stream = self._resources.query(query.source, query.sql, query.limits, describe)
+                stack.enter_context(self._cancel.stopping(stream.cancel))
+                return stream
 
-            result, artifact = run_step(query, ask, self._log, self._resources.scratch, self._step_id)
+            result, artifact = run_step(query, start, self._log, self._resources.scratch, self._step_id)
         self.result, self.artifact = result.info, artifact
         return result
 
@@ -113,7 +113,7 @@ class RecordedToolContext:
         """Run a cell in the session of the run's thread, as a step of the run."""
         from etude.runtime.script import PREAMBLE
 
-        with self._resources.notebook() as notebook:
+        with self._resources.lend_session() as notebook:
             for part in (code,) if notebook.history else (PREAMBLE, code):
                 cell = notebook.execute(part, log=self._log, parent=self._step_id, cancel=self._cancel)
         if cell.outcome == "interrupted":
@@ -124,7 +124,7 @@ class RecordedToolContext:
         return cell
 
     def _keep(self, cell: Cell) -> None:
-        """Keep the table that a cell made, and its charts."""
+        """Store the table that a cell returned, and its charts."""
         import pyarrow as pa
 
         for display in cell.display:
@@ -141,27 +141,27 @@ class RecordedToolContext:
             self._log.add(ArtifactCreated(artifact=self.artifact, step_id=self._step_id))
 
     def quote(self, text: str) -> str:
-        """Text that comes from data, between marks that the data cannot know."""
+        """Mark a text as data, so that the model does not take it for instructions."""
         return self._resources.quote(text)
 
     @property
     def question(self) -> str:
-        """What the run is to answer."""
+        """The question of the run."""
         return self._log.run.text
 
     @property
     def reply(self) -> str | None:
-        """What a person answered to the question of this call; None where none was asked yet."""
+        """The person's answer to the question of this call, or None if it was not asked yet."""
         run = self._log.run
         return run.reply if run.call == self._step_id else None
 
-    def _known(self, dataset: str) -> str:
+    def _require(self, source: str) -> str:
         names = self._resources.names
-        if dataset in names:
-            return dataset
-        near = difflib.get_close_matches(dataset, names, n=1)
+        if source in names:
+            return source
+        near = difflib.get_close_matches(source, names, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Datasets: {', '.join(names) or 'none'}."
-        raise NotFound(f"There is no dataset `{dataset}` here.", hint=hint)
+        raise NotFound(f"There is no dataset `{source}` here.", hint=hint)
 
     def _limits(self) -> Limits:
         run, limits = self._log.run, self._resources.limits
@@ -173,7 +173,7 @@ class RecordedToolContext:
 
 
 class _CellFailed(Invalid):
-    """A cell of the model's own code failed: what the model sees is what a notebook would show."""
+    """A cell of the model's own code failed. The model sees what a notebook would show."""
 
     def __init__(self, cell: Cell) -> None:
         error = cell.error or {}
@@ -183,5 +183,5 @@ class _CellFailed(Invalid):
 
 
 def rows_read(run: Run) -> int:
-    """The rows of all results that the run asked for, those of queries in its cells included."""
+    """Return how many rows all queries of the run returned, those in its cells included."""
     return sum(s.result.row_count for s in run.steps if s.kind == "sql" and s.result is not None)

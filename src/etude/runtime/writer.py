@@ -1,4 +1,4 @@
-"""The text of a model on its way to the record: pieces put together, so that a fast model does not flood it."""
+"""Coalesces the streamed text of a model, so that a fast model does not flood the record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAUSE_S = 0.05
 
 
 class TextWriter:
-    """Takes the pieces as they arrive; the first goes out at once, the rest at most every 50 ms."""
+    """Takes pieces of text as they arrive. The first is written at once, the rest at most every 50 ms."""
 
     def __init__(self, log: RunLog, step_id: str) -> None:
         self._log = log
@@ -20,19 +20,19 @@ class TextWriter:
         self._last = 0.0
 
     def write(self, piece: str) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self._pieces.append(piece)
         if time.monotonic() - self._last >= PAUSE_S:
             self.flush()
 
     def restart(self) -> None:
-        """Take back what was written: the model begins anew."""
+        """Discard the text: the model starts its turn over."""
         self._pieces = []
         self._log.add(TextDelta(step_id=self._step_id, text="", restart=True))
         self._log.commit()
 
     def flush(self) -> None:
-        """Put what was taken on record."""
+        """Write the pieces that were added."""
         text, self._pieces = "".join(self._pieces), []
         if text:
             self._log.add(TextDelta(step_id=self._step_id, text=text))

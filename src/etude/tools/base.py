@@ -33,19 +33,19 @@ class Waiting(Exception):
 class ToolContext(Protocol):
     """Where a tool works: the datasets of its run, through the guard, the limits and the record."""
 
-    def datasets(self) -> Sequence[str]:
+    def sources(self) -> Sequence[str]:
         """The names of those that the run may use."""
         ...
 
-    def catalog(self, dataset: str) -> Catalog:
+    def catalog(self, source: str) -> Catalog:
         """What a dataset holds."""
         ...
 
-    def sql(self, dataset: str, query: str) -> Result:
+    def sql(self, source: str, query: str) -> Result:
         """Run a query as a step of the run."""
         ...
 
-    def plan(self, dataset: str, plan: dict[str, Any]) -> Result:
+    def plan(self, source: str, plan: dict[str, Any]) -> Result:
         """Run a QueryPlan as a step of the run."""
         ...
 

@@ -22,7 +22,7 @@ class ListDatasets(Tool):
     def use(self, context: ToolContext, arguments: Any) -> str:
         """Their names, dialects and table counts."""
         lines = []
-        for name in context.datasets():
+        for name in context.sources():
             catalog = context.catalog(name)
             lines.append(f"{name}: {len(catalog.tables)} tables, SQL dialect {catalog.dialect}")
         return context.quote("\n".join(lines)) if lines else "There is no dataset."
