@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -51,11 +50,12 @@ def test_every_address_of_the_project_is_the_same() -> None:
     assert found == {URL}
 
 
-def test_the_hooks_run_the_tools_of_the_environment() -> None:
-    for hook in read_yaml(".pre-commit-config.yaml")["repos"][0]["hooks"]:
-        tool = hook["entry"].split()[0]
-        assert tool.startswith(".venv/bin/") and hook["language"] == "system"
-        assert (Path(sys.executable).parent / Path(tool).name).exists()
+def test_the_hooks_run_what_make_check_runs() -> None:
+    checks = (ROOT / "Makefile").read_text(encoding="utf-8").split("\ncheck: setup\n")[1].split("\n\n")[0]
+    hooks = read_yaml(".pre-commit-config.yaml")["repos"][0]["hooks"]
+    assert all(hook["language"] == "system" for hook in hooks)
+    run = {re.sub(r" --.*", "", hook["entry"]).replace(".venv/bin", "$(RUN)") for hook in hooks}
+    assert run == {re.sub(r"( --check)? \.$", "", line.strip()) for line in checks.splitlines()}
 
 
 @pytest.mark.parametrize("form", ["bug", "feature", "question"])
