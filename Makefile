@@ -8,7 +8,7 @@ RUN := .venv/bin
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: setup demo test check bench chaos clean
+.PHONY: setup demo quick test check bench chaos clean
 
 setup: .venv/ready
 
@@ -26,6 +26,10 @@ endif
 
 demo: setup
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
+
+# The tests to run while typing: no server, no root, no installation.
+quick: setup
+	$(RUN)/pytest --quick --numprocesses 2 --dist worksteal
 
 test: setup
 	@bash tests/install.sh

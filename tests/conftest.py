@@ -21,6 +21,8 @@ from tests.postgres_server import start_postgres
 
 import etude
 
+pytest_plugins = ["tests.quick"]
+
 # What starts in the background of a shell ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -6,6 +6,9 @@ import os
 import re
 import runpy
 import shlex
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,10 @@ from etude.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+TUTORIAL = DOCS / "tutorial.md"
+"""Its examples build on one another, so they run as one shell script and not one by one."""
+EXAMPLES = [page for page in PAGES if page != TUTORIAL]
 FENCE = re.compile(r"(<!-- not run -->\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -46,7 +52,7 @@ def _there(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_there")
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda p: p.name)
 def test_python_examples_run(page: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "example"}
     before = dict(os.environ)
@@ -59,12 +65,44 @@ def test_python_examples_run(page: Path) -> None:
 
 
 @pytest.mark.usefixtures("_there")
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda p: p.name)
 def test_command_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _, text in blocks(page, "console", "bash"):
         for line in text.splitlines():
             if line.startswith("etude "):
                 assert run(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that a server may listen on and nobody is given by chance, as long as the socket is open."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path, port: int) -> None:
+    """Follow it with a shell in an empty folder, and see what it promises."""
+    script, promised = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"], []
+    for unrun, kind, block in FENCE.findall(TUTORIAL.read_text(encoding="utf-8").replace("8520", str(port))):
+        if kind == "text":
+            promised += block.splitlines()
+        elif kind == "python":
+            script.append(f"python - <<'END_OF_PYTHON'\n{block}END_OF_PYTHON")
+        elif not unrun:
+            script.append(block)
+            if block.rstrip().endswith("&"):
+                script.append(f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do kill -0 $!; sleep 0.1; done")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=560
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert [line for line in promised if line not in done.stdout] == [], done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

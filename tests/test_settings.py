@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_origin
 
 import pytest
 
 from etude.app import App
 from etude.cli.main import run
-from etude.entities import Limits, SourceSpec
+from etude.entities import Entity, Limits, SourceSpec
 from etude.errors import Invalid
 from etude.settings import Settings, change_limits, load_settings, load_with_origins, parse_size, redact
 
@@ -120,6 +122,29 @@ def test_an_unknown_key_is_refused_with_the_nearest(tmp_path: Path) -> None:
     assert refusal({"ETUDE_LIMITS__ROW": "5"}).hint == "Did you mean `limits.rows`?"
     assert refusal({"ETUDE_ZZZ": "5"}).hint.startswith("Unset it")
     assert refusal({}, hoem="x").hint == "Did you mean `home`?"
+
+
+def groups() -> Iterator[tuple[str, str]]:
+    """Every group of settings with one of its keys; those by name, such as `models`, under a name."""
+    for name, info in Settings.model_fields.items():
+        by_name = get_origin(info.annotation) is dict
+        group = get_args(info.annotation)[1] if by_name else info.annotation
+        if isinstance(group, type) and issubclass(group, Entity):
+            yield f"{name}.mine" if by_name else name, max(group.model_fields, key=len)
+
+
+@pytest.mark.parametrize(("group", "key"), list(groups()))
+def test_an_unknown_key_of_any_group_is_refused_with_the_nearest(group: str, key: str) -> None:
+    wrong: dict[str, Any] = {f"{key}x": "1"}
+    for part in reversed(group.split(".")):
+        wrong = {part: wrong}
+    error = refusal({}, **wrong)
+    assert error.message == f"The setting `{group}.{key}x` (from keyword) is not known."
+    assert error.hint == f"Did you mean `{group}.{key}`?"
+
+
+def test_the_store_of_catalogs_gets_a_hint_as_others_do() -> None:
+    assert refusal({"ETUDE_CATALOG__STROE": "here"}).hint == "Did you mean `catalog.store`?"
 
 
 def test_a_wrong_value_is_told_with_its_key_and_origin() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
+from typing import Any
 
 from etude.entities import Entity
+from etude.errors import Invalid
 
-_HEAD = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
-_FIELD = re.compile(r"^(name|description):[ \t]*(.*)$", re.MULTILINE)
+_PARTS = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n(.*))?\Z", re.DOTALL | re.MULTILINE)
+_HINT = "Begin the file with `---`, `name: NAME`, `description: WHEN TO USE IT` and `---`; quote a value that has `: `."
 LARGEST = 1 << 20
+"""The largest file that is read, in bytes."""
+LARGEST_HEAD = 64 << 10
+"""The longest front matter that is parsed, in characters."""
 
 
 class Playbook(Entity):
@@ -21,21 +27,59 @@ class Playbook(Entity):
 
 
 def read_playbooks(home: Path, tenant: str) -> list[Playbook]:
-    """The playbooks of a tenant by name; a file that is none is left out."""
+    """Return the playbooks of a tenant by name. A file that is not a playbook is left out, and the log says why."""
     found = []
     for file in sorted((home / "playbooks" / tenant).glob("*/SKILL.md")):
-        if file.stat().st_size <= LARGEST:
-            parsed = parse_playbook(file.read_text(encoding="utf-8", errors="replace"))
-            found += [parsed] if parsed else []
+        try:
+            if file.stat().st_size > LARGEST:
+                raise Invalid(f"The file is larger than {LARGEST:,} bytes.")
+            found.append(parse_playbook(file.read_text(encoding="utf-8", errors="replace")))
+        except Invalid as error:
+            logging.getLogger("etude").warning("%s is not a playbook: %s %s", file, error.message, error.hint)
+        except OSError as error:
+            logging.getLogger("etude").warning("%s cannot be read: %s", file, error.strerror)
     return found
 
 
-def parse_playbook(text: str) -> Playbook | None:
-    """A SKILL.md: fields between two lines of dashes, then the lesson."""
-    parts = _HEAD.match(text.replace("\r\n", "\n"))
+def parse_playbook(text: str) -> Playbook:
+    """Parse a SKILL.md: YAML between two lines of dashes, then the lesson. Raises `Invalid` if it is not one."""
+    parts = _PARTS.match(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     if parts is None:
-        return None
-    fields = {name: value.strip().strip("\"'") for name, value in _FIELD.findall(parts[1])}
-    if not fields.get("name"):
-        return None
-    return Playbook(name=fields["name"], description=fields.get("description", ""), text=parts[2].strip())
+        raise Invalid("It has no front matter between two lines `---`.", hint=_HINT)
+    fields = _parse_head(parts[1])
+    name, description = (_read_text(fields, key) for key in ("name", "description"))
+    if not name:
+        raise Invalid("Its front matter has no `name`.", hint=_HINT)
+    return Playbook(name=name, description=description, text=(parts[2] or "").strip())
+
+
+def _read_text(fields: dict[Any, Any], key: str) -> str:
+    value = fields.get(key, "")
+    if not isinstance(value, str):
+        raise Invalid(f"`{key}` is {value!r}, not a text.", hint=_HINT)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # YAML can spell half of a surrogate pair, which no answer could carry.
+        raise Invalid(f"`{key}` is {value!r}, which is not valid Unicode.", hint=_HINT) from None
+    return value.strip()
+
+
+def _parse_head(head: str) -> dict[Any, Any]:
+    import yaml  # type: ignore[import-untyped]
+
+    if len(head) > LARGEST_HEAD:
+        raise Invalid(f"Its front matter is longer than {LARGEST_HEAD:,} characters.", hint=_HINT)
+    try:
+        for token in yaml.scan(head, Loader=yaml.BaseLoader):
+            # A few lines of aliases to aliases can grow to gigabytes.
+            if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+                raise Invalid(f"Its front matter has the anchor or alias `{token.value}`.", hint="Write the value out.")
+        # The loader that constructs nothing but texts, lists and mappings: a playbook may be named `2024` or `on`.
+        fields = yaml.load(head, Loader=yaml.BaseLoader)  # noqa: S506
+    except (yaml.YAMLError, RecursionError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise Invalid(f"Its front matter is not valid YAML: {why}.", hint=_HINT) from None
+    if not isinstance(fields, dict):
+        raise Invalid("Its front matter is not a list of `key: value` lines.", hint=_HINT)
+    return fields

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
@@ -342,21 +342,30 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
 
 
 def _nearest(key: str) -> str | None:
-    parent, _, last = key.rpartition(".")
-    models: dict[str, type[Entity]] = {
-        "": Settings,
-        "limits": QueryLimits,
-        "budget": Budget,
-        "engine": EngineSettings,
-        "session": SessionSettings,
-        "server": ServerSettings,
-        "agents": AgentSettings,
-        "telemetry": TelemetrySettings,
-    }
-    model = SourceSpec if parent.startswith("sources.") else models.get(parent)
-    model = ModelSettings if parent.startswith("models.") else model
-    near = difflib.get_close_matches(last, model.model_fields, n=1) if model else []
-    return f"{parent}.{near[0]}".removeprefix(".") if near else None
+    *parents, last = key.split(".")
+    group = _find_group(parents)
+    near = difflib.get_close_matches(last, group.model_fields, n=1) if group else []
+    return ".".join((*parents, near[0])) if near else None
+
+
+def _find_group(parts: Sequence[str]) -> type[Entity] | None:
+    """Return the model of a group of settings, such as `limits` or `models.openai`; None if the key is a single value.
+
+    Follows the types of `Settings`, so that no group can be forgotten.
+    """
+    found: Any = Settings
+    for part in parts:
+        if get_origin(found) is dict:
+            found = get_args(found)[1]
+        elif _is_group(found) and part in found.model_fields:
+            found = found.model_fields[part].annotation
+        else:
+            return None
+    return found if _is_group(found) else None
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Entity)
 
 
 def read_reference(text: str, what: str) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from etude.app import App
 from etude.cli.main import COMMANDS, run
 
 ETUDE = [sys.executable, "-m", "etude"]
+README = Path(__file__).parents[2] / "README.md"
 ENDLESS = "SELECT count(*) FROM range(10000000) a(i), range(10000000) b(i) WHERE a.i + b.i = 7"
 HEAVY = {"pydantic", "duckdb", "pyarrow", "rich", "sqlglot", "obstore", "pandas", "numpy", "ibis", "asyncio"}
 
@@ -451,11 +453,15 @@ def test_check(etude: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_demo(etude: Any, tmp_path: Path) -> None:
     done = etude("demo", "--folder", str(tmp_path / "demo"))
     assert done.code == 0, done.err
-    assert "refused" in done.out + done.err and "run_" in done.out
+    assert "Anything but a read-only query is refused" in done.out and "run_" in done.out
+    assert "Refused: the table function `read_csv` is not allowed" in done.out and "Traceback" not in done.out
     # The agent hears of the bad import, and the second catalog of what is wrong with it.
     assert "3,704 became 4,004" in done.out
     assert "orders.amount: Unusually large values" in done.out and "orders.channel: Nulls" in done.out
     assert (tmp_path / "demo" / "customers.csv").exists()
+    # The README shows a part of it. Of an agent, the id is another each time.
+    shown = README.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()
+    assert [line for line in shown if re.sub(r"^agent_\w+", "", line) not in done.out] == []
 
 
 def test_an_unexpected_error_is_one_line_with_no_detail(etude: Any, monkeypatch: pytest.MonkeyPatch) -> None:

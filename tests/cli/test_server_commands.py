@@ -72,7 +72,8 @@ def test_it_does_not_open_itself_to_the_network(
     assert said in capsys.readouterr().err
 
 
-def test_serve_listens_works_and_ends_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_serve_listens_works_and_ends_cleanly(told: signal.Signals, tmp_path: Path) -> None:
     write_shop(tmp_path / "shop")
     command = [sys.executable, "-m", "etude", "serve", str(tmp_path / "shop"), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
@@ -81,7 +82,7 @@ def test_serve_listens_works_and_ends_cleanly(tmp_path: Path) -> None:
             url = next(line for line in server.stderr if line.startswith("etude listens on ")).split()[-1]
             answer = httpx.post(f"{url}/sql", json={"query": "SELECT count(*) AS n FROM orders"}, timeout=60)
             assert answer.json()["rows"] == [[3704]]
-            server.send_signal(signal.SIGTERM)
+            server.send_signal(told)
             rest = server.stderr.read()
             assert server.wait(240) == 0, rest
         finally:

@@ -338,6 +338,7 @@ def judge(answer: Answer) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
     return check_numbers(answer.text, answer.results, answer.question), answer.false
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 20, 300])
 def test_lies_are_caught_and_truths_are_left_alone(seed: int) -> None:
     lies, caught, true, alarms = tally([judge(answer) for answer in make_answers(seed, 500, lies=True)])

@@ -100,6 +100,7 @@ def test_what_only_looks_like_an_attempt_runs(attempt: Attempt, shop: Any) -> No
     assert SECRET not in repr(read(shop, attempt.sql).to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", named("dos"))
 def test_what_burns_time_or_memory_ends_by_a_limit(attempt: Attempt, shop: Any) -> None:
     with pytest.raises((Refused, LimitExceeded, InvalidQuery)):
@@ -189,6 +190,7 @@ def test_a_refusal_names_the_thing_and_the_place(dialect: str) -> None:
     assert invalid.value.details == {"line": 2, "column": 19}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
     "sql",

@@ -180,6 +180,7 @@ def test_a_reader_that_stops_early_leaves_the_driver_usable(sqlite_shop: Any) ->
     assert read(driver, "SELECT 1 AS a").num_rows == 1
 
 
+@pytest.mark.slow
 def test_a_million_rows_in_bounded_memory(tmp_path: Path) -> None:
     sql = """CREATE TABLE t (i INTEGER, s TEXT, r REAL); INSERT INTO t
     WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'name ' || i, i * 0.5

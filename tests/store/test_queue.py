@@ -877,6 +877,7 @@ class Life(RuleBasedStateMachine):
             self.stack.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_done_twice_whatever_happens(place: str) -> None:
     machine = type("LifeHere", (Life,), {"place": place})
     run_state_machine_as_test(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import signal
 import socket
 import sys
 import time
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -144,8 +146,17 @@ class HttpServer(uvicorn.Server):
             await asyncio.sleep(0.05)
         server.watch.close()
         await super().shutdown(sockets)
-        # To be told to end is no failure; raised again, the signal would keep the app from closing.
-        self._captured_signals.clear()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Shut down on a signal; a second Ctrl-C does not wait for running work.
+
+        uvicorn's own method also keeps the signal and raises it again after the shutdown. The process would then end
+        before the app is closed, with the status of a failure.
+        """
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        else:
+            self.should_exit = True
 
 
 def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:

@@ -1,4 +1,4 @@
-"""`etude demo`: the main job in one command, on a small shop with some dirt in it."""
+"""`etude demo`: the main features in one command, on a small shop with some bad data in it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ BEST_SELLERS = {
     "order_by": [{"by": "revenue", "desc": True}],
 }
 CELLS = (
-    "import etude\ndb = etude.connect()\norders = db.sql('SELECT channel, amount FROM orders').df()",
-    "orders.groupby('channel').amount.agg(['count', 'mean']).round(2)",
+    # Plain Python: pandas is an extra, and the demo must work without it.
+    "import etude\ndb = etude.connect()\norders = db.sql('SELECT channel, amount FROM orders').rows()",
+    "from statistics import median\nweb = [amount for channel, amount in orders if channel == 'web' and amount]\n"
+    "len(web), round(median(web), 2)",
 )
 QUESTIONS = (
     "How many customers are there per country?",
@@ -49,12 +51,12 @@ ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("--folder", help="where to write the shop's files; under etude's home by default")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the shop, add it, ask it, query it, study it, describe and watch it, try to break it."""
+    """Create the shop, ask and query it, use it from Python, catalog and watch it, and attack it."""
     from etude.app import App
 
     with App() as app:
@@ -66,16 +68,16 @@ def run(options: argparse.Namespace) -> None:
         _study(app)
         _keep_watch(app, folder)
         _attack(app)
-        _say("Every one of these is a recorded run; `etude runs show RUN` tells all of it:")
+        _say("Each of these is a recorded run; `etude runs show RUN` shows its details:")
         print_runs(app.store.runs(limit=5), sys.stdout)
-        _say('Yours next:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, Excel, DuckDB, SQLite, Postgres)')
+        _say('Now try your own data:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, DuckDB, SQLite, ...)')
 
 
 def _add_shop(app: App, folder: Path) -> None:
     from etude.entities import SourceSpec
     from etude.sample import write_shop
 
-    _say(f"A small shop, two years of it, with some dirt: {folder}")
+    _say(f"A small shop with two years of orders and some bad data: {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     write_shop(folder)
     if NAME in app.sources():
@@ -86,7 +88,7 @@ def _add_shop(app: App, folder: Path) -> None:
 def _ask(app: App) -> None:
     from etude.cli.ask import Steps, print_answer
 
-    _say("Questions in words, answered by rules alone: no model, no key, and no number that was not computed")
+    _say("Questions in words, answered by rules: no model, no key, and every number is computed")
     thread = None
     for question in QUESTIONS:
         _say(question)
@@ -97,7 +99,7 @@ def _ask(app: App) -> None:
 
 def _query(app: App) -> None:
     printed = argparse.Namespace(format="table", output=None)
-    _say(f"SQL, in a process without network that may read these files and nothing else:\n\n{REVENUE}\n")
+    _say(f"SQL, in a process that has no network and can read only these files:\n\n{REVENUE}\n")
     write_result(app.sql(NAME, REVENUE), printed)
     _say(f"The best seller of each category, as a QueryPlan:\n\n{json.dumps(BEST_SELLERS)}\n")
     result = app.plan(NAME, BEST_SELLERS)
@@ -114,7 +116,7 @@ def _study(app: App) -> None:
                 sys.stdout.write("\n" + "".join(f"  > {line}\n" for line in code.splitlines()))
                 print_end(session.execute(code))
             level = session.isolation["level"]
-            sys.stdout.write(f"\nisolation level {level}: no network, no program, no file of this machine\n")
+            sys.stdout.write(f"\nisolation level {level}: no network, no other programs, no files of this machine\n")
     except SandboxError as error:
         sys.stdout.write(f"{error} {error.hint}\n")
 
@@ -125,10 +127,10 @@ def _keep_watch(app: App, folder: Path) -> None:
     from etude.cli.catalog import print_catalog
     from etude.sample import spoil_orders
 
-    _say("The shop explains itself, on a page of its own:")
+    _say("A catalog of the shop, as one HTML page:")
     print_catalog(app.cataloger.run(NAME), sys.stdout)
     agents = app.agents
-    _say(f"An agent that looks every second, and outlives any process it works in:\n\n{WATCHED}\n")
+    _say(f"An agent that runs a query every second, and survives a restart of its worker:\n\n{WATCHED}\n")
     agent = agents.create("watch", {"source": NAME, "sql": WATCHED, "every_s": 1}).id
     with Hub(agents.queue) as hub:
         told = hub.subscribe(["agent.step", "watch.changed"], agent=agent)
@@ -136,13 +138,13 @@ def _keep_watch(app: App, folder: Path) -> None:
             _hear(told, "agent.step")
         looked = agents.get(agent)
         sys.stdout.write(f"{agent}: {looked.last_error or _count(looked.last_output['answer'])}\n")
-        _say("A bad import comes while nobody works. The next worker goes on where the last one was:")
+        _say("A bad import arrives while no worker runs. The next worker continues where the last one stopped:")
         spoil_orders(folder)
         with Worker(app, agents.queue):
             change = _hear(told, "watch.changed")
         sys.stdout.write(f"{agent}: {_count(change['was'])} became {_count(change['now'])}\n")
     agents.destroy(agent, grace=0)
-    _say("And the page of today tells what is wrong with them:")
+    _say("A new catalog page shows what is wrong with the imported rows:")
     print_catalog(app.cataloger.run(NAME), sys.stdout)
 
 
@@ -152,7 +154,7 @@ def _hear(told: Subscription, topic: str) -> Any:
         for event in told.read(timeout=1.0):
             if event.topic == topic:
                 return event.body
-    raise Unavailable(f"The agent did not speak within {PATIENCE_S:g} s.", hint="`etude agents list` may tell why.")
+    raise Unavailable(f"The agent sent no event within {PATIENCE_S:g} s.", hint="`etude agents list` shows its errors.")
 
 
 def _count(rows: list[list[int]]) -> str:
@@ -160,7 +162,7 @@ def _count(rows: list[list[int]]) -> str:
 
 
 def _attack(app: App) -> None:
-    _say(f"What is no query on the shop is refused:\n\n{ATTACK}\n")
+    _say(f"Anything but a read-only query is refused:\n\n{ATTACK}\n")
     try:
         app.sql(NAME, ATTACK)
     except Refused as refusal:

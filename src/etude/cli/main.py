@@ -28,7 +28,7 @@ COMMANDS = {
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
     "check": "prove that a store, a source, a sandbox or a model keeps its promises",
-    "demo": "make a small shop, query it, and look at what was recorded",
+    "demo": "create a small shop, ask it, query it, and show what was recorded",
 }
 
 

@@ -981,6 +981,7 @@ def test_hostile_text_stays_text(engine: Engine, text: str) -> None:
     assert engine.answer(plan) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(
@@ -1122,6 +1123,7 @@ def local_engines() -> tuple[Engine, Engine]:
     return open_duckdb(), open_sqlite()
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(plan=plans())
 def test_generated_plans_agree(local_engines: tuple[Engine, Engine], plan: dict[str, Any]) -> None:
