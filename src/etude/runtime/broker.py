@@ -138,9 +138,7 @@ class DataBroker:
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
-                raise Invalid(
-                    f"`{other}` is not something a session can ask for.", hint="Known: sql, catalog."
-                )
+                raise Invalid(f"`{other}` is not something a session can ask for.", hint="Known: sql, catalog.")
 
     def cancel(self) -> None:
         """Stop the query that the session waits for, and all that the running cell starts after that."""
