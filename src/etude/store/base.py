@@ -38,7 +38,7 @@ from etude.events import (
     RunResumed,
     RunStarted,
     StepFinished,
-    apply,
+    fold,
     summarise,
 )
 from etude.ids import new_id
@@ -239,13 +239,9 @@ class Store(ABC):
         with self._transaction() as execute:
             run, last = self._head(execute, run_id, expect)
             at = max(_now(), last) if last else _now()
-            rows: list[tuple[object, ...]] = []
-            for event, body in zip(read_back, bodies):
-                seq = expect + len(rows) + 1
-                run = apply(run, Entry(run_id=run_id, seq=seq, at=at, event=event))
-                rows.append((run_id, seq, at, event.type, body))
-            assert run is not None  # noqa: S101 - there is at least one event
-            _insert(execute, rows)
+            entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
+            run = fold(entries, run)
+            _insert(execute, [(run_id, e.seq, at, e.event.type, body) for e, body in zip(entries, bodies)])
             execute(PUT_RUN, *_run_row(run, at), self.tenant)
         self._keep(run)
         self._tell(run_id, run.seq)
@@ -286,9 +282,8 @@ class Store(ABC):
         # A log only grows, so a run folded before is a true prefix of it.
         with self._folded_lock:
             run = self._folded.get(run_id)
-        for row in execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL):
-            run = apply(run, _entry(row))
-        return run
+        rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
+        return fold((_entry(row) for row in rows), run) if rows else run
 
     def _keep(self, run: Run) -> None:
         with self._folded_lock:
