@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zoneinfo import ZoneInfo
 
 from etude.entities import ResultColumn, ResultInfo, RowPage
@@ -27,6 +27,7 @@ class Result:
         batches: list[Any] | None,
         path: Path | None = None,
         *,
+        open_kept: Callable[[], IO[bytes]] | None = None,
         run_id: str | None = None,
         elapsed_ms: float = 0.0,
         notes: tuple[str, ...] = (),
@@ -41,8 +42,15 @@ class Result:
         self.notes = notes
         self.sql = sql
         self.path = path
-        """The Parquet file of a result too large for memory, or of one that was kept."""
+        """The Parquet file of a result too large for memory."""
+        self._open_kept = open_kept
         self._batches = batches
+
+    def open_parquet(self) -> IO[bytes] | None:
+        """The result as a Parquet file open for reading, if it is in one; a kept file is checked as it is read."""
+        if self._open_kept is not None:
+            return self._open_kept()
+        return self.path.open("rb") if self.path is not None else None
 
     def batches(self) -> Iterator[Any]:
         """The Arrow record batches, one after another."""
@@ -51,7 +59,7 @@ class Result:
             return
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(self.path) as file:
+        with pq.ParquetFile(self.open_parquet() if self._open_kept else self.path) as file:
             # Group by group: asked for all at once, the reader fetches the whole file ahead of its caller.
             for group in range(file.num_row_groups):
                 yield from file.iter_batches(1 << 16, row_groups=[group])
