@@ -26,7 +26,7 @@ def objects(tmp_path: Path) -> Objects:
 
 def keep_table(objects: Objects, rows: int) -> Artifact:
     """A kept result of that many rows; values are random, so that a large one stays large."""
-    some = random.Random(rows)  # noqa: S311 - not for secrets
+    some = random.Random(rows)
     columns = {"id": list(range(rows)), "name": [f"{some.random():.17f}" for _ in range(rows)]}
     table = pa.table(columns)
     sink = pa.BufferOutputStream()
@@ -50,7 +50,7 @@ def read(objects: Objects, artifact: Artifact) -> list[Any]:
 
 def flips(size: int, count: int) -> Iterator[Callable[[bytearray], None]]:
     """Changes of one bit, a third of them in the last bytes, where a Parquet file says what is where."""
-    some = random.Random(size)  # noqa: S311 - not for secrets
+    some = random.Random(size)
     for number in range(count):
         place = some.randrange(max(size - 2000, 0), size) if number % 3 == 0 else some.randrange(size)
         bit = 1 << some.randrange(8)
@@ -63,7 +63,7 @@ def flips(size: int, count: int) -> Iterator[Callable[[bytearray], None]]:
 
 def cuts(size: int, count: int) -> Iterator[Callable[[bytearray], None]]:
     """Truncations."""
-    some = random.Random(size + 1)  # noqa: S311 - not for secrets
+    some = random.Random(size + 1)
     for _ in range(count):
         length = some.randrange(size)
 
@@ -147,7 +147,7 @@ def test_a_checked_file_reads_as_a_plain_one(objects: Objects, tmp_path: Path) -
     artifact = objects.put(content, "x/y")
     plain = tmp_path / "plain"
     plain.write_bytes(content)
-    some = random.Random(0)  # noqa: S311 - not for secrets
+    some = random.Random(0)
     with objects.open(artifact.hash) as checked, plain.open("rb") as file:
         assert isinstance(checked, CheckedFile)
         for _ in range(200):

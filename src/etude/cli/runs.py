@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--status")
     listing.add_argument("--kind")
     listing.add_argument("--source")
-    listing.add_argument("--text", help="part of the run's text")
+    listing.add_argument("--text", help="words of the run's text, or their beginnings")
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--cursor", help="where the page before ended")
     show = verbs.add_parser("show", help="one run, with its steps")

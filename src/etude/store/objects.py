@@ -7,6 +7,7 @@ import io
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,9 +30,12 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from etude.entities import Artifact
 from etude.errors import Damaged, Invalid, NotFound, Unavailable
 from etude.ids import new_id
-from etude.store.checked import LARGE, CheckedFile, Summing, Sums, make_sums
+from etude.store.base import ROOM, disk_full, is_full, room_left
+from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums
 
 CHUNK = 1 << 20
+LEFTOVER_S = 24 * 3600
+"""Age at which a file that was never finished is removed."""
 SMALL = 8 << 20
 """Up to this size an object goes in one request, which can be conditional; above, in parts."""
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
@@ -67,6 +71,7 @@ class Objects:
         if self.folder is not None:
             with self._translated():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _remove_leftovers(self.folder)
                 return LocalStore(self.folder, automatic_cleanup=True)
         scheme = urlsplit(url).scheme
         if scheme == "memory":
@@ -101,6 +106,8 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
+            if is_full(error):
+                raise disk_full(f"The object store `{self.url}` cannot be written") from error
             plain = "BadScheme" in str(error)
             raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
 
@@ -202,9 +209,15 @@ class Objects:
         path = self._file(self.folder, hash)
         with self._translated(missing=hash):
             if path.stat().st_size <= LARGE:
-                return io.BytesIO(self.get(hash, run_id))
+                return io.BytesIO(self._read_small(path, hash, run_id))
             opened: Any = self._open_checked(path, hash, run_id)
         return cast("IO[bytes]", opened)
+
+    def _read_small(self, path: Path, hash: str, run_id: str | None) -> bytes:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != hash:
+            raise self._damaged(hash, run_id)
+        return data
 
     def _open_checked(self, path: Path, hash: str, run_id: str | None) -> CheckedFile:
         sums = Sums.read(path, hash) or make_sums(path, hash)
@@ -222,7 +235,7 @@ class Objects:
 
     def _check_file(self, path: Path, hash: str, run_id: str | None = None) -> None:
         if path.stat().st_size <= LARGE:
-            self.get(hash, run_id)
+            self._read_small(path, hash, run_id)
             return
         with self._open_checked(path, hash, run_id) as file:
             file.check()
@@ -396,6 +409,13 @@ class Objects:
         """Ask the store for a sign of life; its place, and which conditional writes it honours."""
         can = self.probe()
         self.exists("0" * 64)
+        if self.folder is not None:
+            with self._translated():
+                if room_left(self.folder) < ROOM:
+                    raise disk_full(f"The object store `{self.url}` cannot be written")
+                # The probe was made once; the folder may have lost its permissions since.
+                with _temporary(self.folder / "artifacts") as (file, _):
+                    file.write(b"1")
         return {"url": self.url, "create": can.create, "update": can.update}
 
 
@@ -507,11 +527,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left half written; only what nobody can be writing any more."""
+    oldest = time.time() - LEFTOVER_S
+    for place in (folder / "artifacts", folder / "sums"):
+        with suppress(OSError):
+            for entry in os.scandir(place):
+                if entry.name.startswith(PART) and entry.is_file() and entry.stat().st_mtime < oldest:
+                    with suppress(OSError):
+                        os.unlink(entry.path)
+
+
 @contextmanager
 def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
     """A file in the folder that is gone after the block unless it was renamed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=".part-", dir=folder)
+    fd, name = tempfile.mkstemp(prefix=PART, dir=folder)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file, name

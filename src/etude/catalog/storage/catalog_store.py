@@ -204,7 +204,7 @@ class CatalogStore:
         if known is not None and hashlib.sha256(data).hexdigest() != known.sha256:
             file = f"{self.url}/{run.name}/{name}"
             raise Damaged(
-                f"The file `{file}` of the catalog run `{run.run_id or run.name}` is damaged: it is not what was written.",
+                f"The file `{file}` of run `{run.run_id or run.name}` is damaged: it is not what was written.",
                 hint="Restore it from a backup, or run `etude catalog` again.",
                 run_id=run.run_id,
                 file=file,
