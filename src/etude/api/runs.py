@@ -100,9 +100,7 @@ async def list_runs(
     thread_id: str | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
-    text: Annotated[
-        str | None, Query(max_length=1000, description="Words of the run's text, or their beginnings.")
-    ] = None,
+    text: Annotated[str | None, Query(max_length=1000, description="Words of its text, or beginnings.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[RunSummary]:

@@ -35,7 +35,8 @@ LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
 LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND classid = ? AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 ALIVE = "SELECT 1"
-BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+# Without JIT: to compile a statement takes longer than any statement of a store may run.
+BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false), set_config('jit', 'off', false)"
 ENGINE = "SHOW server_version"
 
 # OFFSET 0 keeps the order out of the search: in the order of time the server would look at runs one by one.

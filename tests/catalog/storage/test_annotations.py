@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etude.catalog.annotations import BYTES, read_annotations
+from etude.catalog.storage.annotations import BYTES, read_annotations
 from etude.errors import Invalid
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
