@@ -9,7 +9,20 @@ from importlib import import_module
 
 from bench.figure import print_json, print_table
 
-NAMES = ("startup", "latency", "memory", "tpch", "sessions", "agent", "offline", "server", "catalog", "queue", "agents")
+NAMES = (
+    "startup",
+    "latency",
+    "memory",
+    "tpch",
+    "sessions",
+    "agent",
+    "offline",
+    "server",
+    "catalog",
+    "queue",
+    "agents",
+    "store",
+)
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from etude.entities import Limits, Run, RunFilter, SourceSpec
 from etude.errors import (
     Cancelled,
     Conflict,
+    Damaged,
     EtudeError,
     Invalid,
     InvalidQuery,
@@ -216,6 +217,50 @@ def test_the_same_result_is_kept_once(app: App, shop: Path) -> None:
     results = [app.sql(str(shop), "SELECT 42 AS answer") for _ in range(3)]
     artifacts = {app.store.run(str(r.run_id)).result_artifact for r in results}
     assert len(artifacts) == 1
+
+
+def damage(app: App, run_id: str) -> Path:
+    """Flip one bit in the file of a run's result."""
+    artifact = app.store.run(run_id).result_artifact
+    assert artifact is not None
+    path = app.objects.local_path(artifact.hash)
+    assert path is not None
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return path
+
+
+def test_a_damaged_result_is_reported_with_its_run_and_file(app: App, shop: Path) -> None:
+    run_id = str(app.sql(str(shop), "SELECT id, amount FROM orders").run_id)
+    path = damage(app, run_id)
+    with pytest.raises(Damaged, match=f"{path.name}.*{run_id}") as caught:
+        app.result(run_id).rows()
+    assert f"etude runs repair {run_id}" in caught.value.hint
+    assert caught.value.details == {"run_id": run_id, "artifact": path.name, "file": str(path)}
+
+
+def test_a_damaged_result_is_repaired_by_running_its_query_again(app: App, shop: Path) -> None:
+    first = app.sql(str(shop), "SELECT id FROM orders ORDER BY id LIMIT 20")
+    run_id = str(first.run_id)
+    damage(app, run_id)
+    repaired = app.repair(run_id, source=str(shop))
+    assert [f.outcome for f in repaired.files] == ["repaired"]
+    assert app.result(run_id).rows() == first.rows()
+    assert app.repair(run_id).files == (), "now all is whole, and no query is run"
+
+
+def test_a_repair_says_if_the_data_changed(app: App, tmp_path: Path) -> None:
+    path = tmp_path / "changing.csv"
+    path.write_text("a\n1\n")
+    run_id = str(app.sql(str(path), "SELECT * FROM changing").run_id)
+    damage(app, run_id)
+    path.write_text("a\n2\n")
+    repaired = app.repair(run_id, source=str(path)).files[0]
+    assert repaired.outcome == "changed"
+    assert app.result(str(repaired.new_run_id)).rows() == [(2,)]
+    with pytest.raises(Damaged):
+        app.result(run_id).rows()
 
 
 def test_runs_can_be_listed_and_filtered(fresh: App, shop: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -99,9 +100,40 @@ def test_valid_logs_fold(log: list[Entry]) -> None:
 def test_folding_a_prefix_and_then_the_rest_is_folding_all(log: list[Entry], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(log)))
     run = fold(log[:cut])
+    assert fold(log[cut:], run) == fold(log)
     for rest in log[cut:]:
         run = apply(run, rest)
     assert run == fold(log)
+
+
+@given(logs(), st.data())
+def test_folding_changes_neither_the_run_nor_the_entries(log: list[Entry], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(log)))
+    run = fold(log[:cut])
+    before, entries = run.model_dump_json(), [e.model_dump_json() for e in log]
+    fold(log[cut:], run)
+    assert run.model_dump_json() == before
+    assert [e.model_dump_json() for e in log] == entries
+
+
+def test_folding_takes_time_in_proportion_to_the_entries() -> None:
+    def seconds(steps: int) -> float:
+        log = steps_log(steps)
+        started = time.process_time()
+        fold(log)
+        return time.process_time() - started
+
+    small = min(seconds(500) for _ in range(3))
+    # Ten times the entries take ten times as long, where they took a hundred times when a step copied all others.
+    assert min(seconds(5000) for _ in range(3)) < 40 * small
+
+
+def steps_log(count: int) -> list[Entry]:
+    """A run of that many steps, all of which begin before the first ends."""
+    begun = [StepStarted(step_id=f"s{i}", kind="sql", code="SELECT 1") for i in range(count)]
+    ended = [StepFinished(step_id=f"s{i}", outcome="ok") for i in range(count)]
+    events: list[Event] = [RunQueued(kind="ask", text="?"), RunStarted(worker="w"), *begun, *ended]
+    return [Entry(run_id="run_a", seq=n, at=START, event=event) for n, event in enumerate(events, 1)]
 
 
 @given(logs())

@@ -159,6 +159,53 @@ def test_a_wrong_value_is_told_with_its_key_and_origin() -> None:
     assert load_settings(both).limits.rows == 6
 
 
+def test_tables_and_lists_can_be_written_as_json() -> None:
+    variables = {
+        "ETUDE_OBJECTS_OPTIONS": '{"region": "eu", "secret_access_key": "hunter2"}',
+        "ETUDE_OBJECTS_OPTIONS__ENDPOINT": "http://s3",
+        "ETUDE_CATALOG__STORE_OPTIONS": '{"region": "us"}',
+        "ETUDE_MODELS": '{"openai": {"api_key": "env:KEY", "tries": 2}}',
+        "ETUDE_SERVER__MODELS": '["offline", "openai:gpt-5"]',
+        "ETUDE_SOURCES": '{"shop": {"url": "shop.duckdb", "tables": ["orders"]}}',
+        "ETUDE_LIMITS": '{"rows": 5}',
+    }
+    found = load_settings(variables)
+    assert found.objects_options == {"region": "eu", "secret_access_key": "hunter2", "endpoint": "http://s3"}
+    assert found.catalog.store_options == {"region": "us"}
+    assert (found.models["openai"].api_key, found.models["openai"].tries) == ("env:KEY", 2)
+    assert found.server.models == ("offline", "openai:gpt-5")
+    assert (found.sources["shop"].tables, found.limits.rows) == (("orders",), 5)
+    assert load_settings({"ETUDE_SERVER__MODELS": "offline, openai:gpt-5"}).server.models == found.server.models
+    assert load_settings({"ETUDE_SERVER__MODELS": "offline"}).server.models == ("offline",)
+    assert load_settings({"ETUDE_SOURCES__SHOP__URL": "x", "ETUDE_SOURCES__SHOP__TABLES": "a,b"}).sources[
+        "shop"
+    ].tables == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "name", ["OBJECTS_OPTIONS", "MODELS", "CATALOG__STORE_OPTIONS", "SOURCES", "TELEMETRY__HEADERS"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"secret_access_key":"hunter2"',
+        '{"secret_access_key":"hunter2",}',
+        "{'secret_access_key':'hunter2'}",
+        "secret_access_key=hunter2",
+        '["hunter2"]',
+        '{"a": ["hunter2"]}',
+        '{"a": {"b": ["hunter2"]}}',
+        '{"openai": {"api_key": ["hunter2"], "options": "hunter2"}}',
+        '"hunter2"',
+        "hunter2",
+    ],
+)
+def test_no_error_about_a_table_shows_what_is_in_it(name: str, text: str) -> None:
+    error = refusal({f"ETUDE_{name}": text})
+    assert "hunter2" not in error.message + error.hint
+    assert name.partition("__")[0].lower() in error.message.lower()
+
+
 def test_no_error_shows_a_secret() -> None:
     url = "postgresql://ann:hunter2@db/sales"
     told = [

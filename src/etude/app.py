@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
-from etude.result import Result, no_rows
+from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from etude.catalog.model import SourceProfile
     from etude.catalog.storage.annotations import Annotations
     from etude.catalog.workflow import Cataloger
-    from etude.entities import Budget
+    from etude.entities import Budget, Step
     from etude.events import Entry
     from etude.models.base import Model
     from etude.runs import Runs
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from etude.runtime.control import Control
     from etude.runtime.live_runs import LiveRuns
     from etude.runtime.notebook import Notebook
+    from etude.runtime.repair import Repaired
     from etude.runtime.session_pool import SessionPool
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
@@ -527,16 +528,17 @@ class App:
         return self.read_result(run.result, run.result_artifact, run.id)
 
     def read_result(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
-        """A kept result."""
-        import pyarrow.parquet as pq
+        """A kept result. Its file is checked as it is read; if it is damaged, `Damaged` names the run and the file."""
+        return Result(info, None, open_kept=lambda: self.objects.open(artifact.hash, run_id), run_id=run_id)
 
-        path = self.objects.local_path(artifact.hash)
-        if path is not None:
-            return Result(info, None, path, run_id=run_id)
-        import io
+    def repair(self, run_id: str, source: str | None = None) -> Repaired:
+        """Run the queries again whose kept results are damaged or gone; `source` stands in for one without a name."""
+        from etude.runtime.repair import repair_run
 
-        table = pq.read_table(io.BytesIO(self.objects.get(artifact.hash)))
-        return Result(info, table.to_batches() or no_rows(table.schema), run_id=run_id)
+        def again(step: Step) -> Result:
+            return self.sql(source or step.source or "", step.code, limits=step.limits, record=True)
+
+        return repair_run(self.store.run(self.store.resolve_run(run_id)), self.objects, self.store, again)
 
 
 def _of_tenant(settings: Settings) -> Settings:

@@ -30,7 +30,7 @@ def write_capsule(store: Store, objects: Objects, run_id: str, file: IO[bytes]) 
                 _add(archive, f"steps/{number:03}.plan.json", json.dumps(step.plan, indent=2).encode())
         for artifact in {a.hash: a for a in run.artifacts}.values():
             ending = "parquet" if "parquet" in artifact.media else "bin"
-            _add(archive, f"artifacts/{artifact.hash}.{ending}", objects.get(artifact.hash))
+            _add(archive, f"artifacts/{artifact.hash}.{ending}", objects.get(artifact.hash, run_id))
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -353,7 +353,7 @@ class RunFilter(Entity):
     since: datetime | None = None
     until: datetime | None = None
     text: str | None = None
-    """Part of the run's text, case-insensitive."""
+    """Words of the run's text or their beginnings, in any case; all must be there."""
 
 
 class Thread(Entity):

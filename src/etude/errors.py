@@ -112,6 +112,13 @@ class Unavailable(EtudeError):
     retryable = True
 
 
+class Damaged(Unavailable):
+    """A kept file is not what was written. `details` hold `run_id`, `artifact` and `file` where known."""
+
+    code, title, status, exit_code = "damaged", "Damaged file", 500, 65
+    retryable = False
+
+
 class Interrupted(EtudeError):
     """The process that did the work ended before the work did."""
 

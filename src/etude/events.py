@@ -254,83 +254,137 @@ _FROM: dict[str, frozenset[RunStatus]] = {
 }
 
 
-def fold(entries: Iterable[Entry]) -> Run:
-    """The state of a run after its entries; raises `Conflict` where they do not follow from one another."""
-    run: Run | None = None
+def fold(entries: Iterable[Entry], run: Run | None = None) -> Run:
+    """Return the state of a run after its entries; with `run`, after that state and the entries that follow it.
+
+    Raises `Conflict` if an entry does not follow from those before it. The cost is linear in the entries.
+    """
+    folding = _Folding(run)
     for entry in entries:
-        run = apply(run, entry)
-    if run is None:
-        raise Conflict("A run has at least one event.")
-    return run
+        folding.add(entry)
+    return folding.freeze()
 
 
 def apply(run: Run | None, entry: Entry) -> Run:
     """The run after one more entry."""
-    event = entry.event
-    if run is None:
-        if not isinstance(event, RunQueued) or entry.seq != 1:
-            raise Conflict(f"The first event of `{entry.run_id}` must be run.queued, not {event.type}.")
-        return Run(id=entry.run_id, created_at=entry.at, seq=1, **event.model_dump(exclude={"type"}))
-    if entry.seq != run.seq + 1:
-        raise Conflict(f"Run `{run.id}` is at {run.seq}: entry {entry.seq} does not follow.")
-    allowed = _FROM.get(event.type)
-    if allowed is not None and run.status not in allowed:
-        raise Conflict(f"Run `{run.id}` is {run.status}: {event.type} cannot follow.")
-    return run.model_copy(update={"seq": entry.seq} | _changes(run, event, entry.at))
+    return fold((entry,), run)
 
 
-def _changes(run: Run, event: Event, at: datetime) -> dict[str, Any]:
-    match event:
-        case RunQueued():
-            raise Conflict(f"Run `{run.id}` is queued already.")
-        case RunStarted(worker=worker):
-            return {"status": "running", "worker": worker, "started_at": at}
-        case RunResumed(worker=worker):
-            return {"status": "running", "worker": worker, "requested": None}
-        case RunPaused(by=by):
-            return {"status": "paused", "worker": None, "requested": None, "paused_by": by}
-        case RunWaiting():
-            asked = {f: getattr(event, f) for f in ("question", "choices", "call")}
-            return {"status": "waiting", "worker": None, "reply": None} | asked
-        case RunAnswered(text=text):
-            return {"status": "paused", "paused_by": "answer", "reply": text}
-        case RunRequested(what=what):
-            return {"requested": what}
-        case Guided():
-            said = Guidance(after=len(run.steps), **event.model_dump(exclude={"type"}))
-            return {"guidance": (*run.guidance, said)}
-        case RunFinished():
-            made = {f: getattr(event, f) for f in ("result", "answer", "code", "chart", "unverified")}
-            return {"status": "succeeded", "ended_at": at, "result_artifact": event.artifact} | made
-        case RunFailed(error=error):
-            return {"status": "failed", "ended_at": at, "error": error}
-        case RunCancelled():
-            return {"status": "cancelled", "ended_at": at}
-        case StepStarted():
-            step = Step(id=event.step_id, started_at=at, **event.model_dump(exclude={"type", "step_id"}))
-            return {"steps": (*run.steps, step)}
-        case StepFinished():
-            return {"steps": _finish_step(run, event, at), "usage": run.usage + event.usage}
-        case TextDelta():
-            return {}
-        case ArtifactCreated(artifact=artifact):
-            return {"artifacts": (*run.artifacts, artifact)}
-        case Note(text=text):
-            return {"notes": (*run.notes, text)}
-        case _:
-            assert_never(event)
+class _Folding:
+    """A run while entries are folded into it.
+
+    Lists grow in place here, because copying a frozen run for every entry makes the cost quadratic.
+    """
+
+    def __init__(self, run: Run | None) -> None:
+        self._run = run
+        self._seq = run.seq if run else 0
+        self._status: RunStatus = run.status if run else "queued"
+        self._changes: dict[str, Any] = {}
+        self._lists: dict[str, list[Any]] = {}
+        self._steps: list[Step | dict[str, Any]] = list(run.steps) if run else []
+        """A step that an entry touched is a dict of its fields until the run is frozen: each is made once."""
+        self._open: dict[str, int] = {s.id: i for i, s in enumerate(run.steps) if s.ended_at is None} if run else {}
+        """The positions of steps that have not ended, by id."""
+        self._used = dict(run.usage) if run else dict(Usage())
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry, or raise `Conflict` and leave the run as it was before."""
+        event = entry.event
+        if self._run is None:
+            if not isinstance(event, RunQueued) or entry.seq != 1:
+                raise Conflict(f"The first event of `{entry.run_id}` must be run.queued, not {event.type}.")
+            self._run = Run(id=entry.run_id, created_at=entry.at, seq=1, **_fields(event))
+            self._seq = 1
+            return
+        if entry.seq != self._seq + 1:
+            raise Conflict(f"Run `{self._run.id}` is at {self._seq}: entry {entry.seq} does not follow.")
+        allowed = _FROM.get(event.type)
+        if allowed is not None and self._status not in allowed:
+            raise Conflict(f"Run `{self._run.id}` is {self._status}: {event.type} cannot follow.")
+        changes = self._change(self._run, event, entry.at)
+        self._seq = entry.seq
+        self._status = changes.get("status", self._status)
+        self._changes |= changes
+
+    def freeze(self) -> Run:
+        """The run as it is now."""
+        if self._run is None:
+            raise Conflict("A run has at least one event.")
+        lists = {name: tuple(items) for name, items in self._lists.items()}
+        steps = tuple(step if isinstance(step, Step) else Step(**step) for step in self._steps)
+        whole = {"seq": self._seq, "steps": steps, "usage": Usage(**self._used)}
+        return self._run.model_copy(update=whole | self._changes | lists)
+
+    def _list(self, name: str) -> list[Any]:
+        if name not in self._lists:
+            self._lists[name] = list(getattr(self._run, name))
+        return self._lists[name]
+
+    def _change(self, run: Run, event: Event, at: datetime) -> dict[str, Any]:
+        """Grow the lists that the event adds to; return the other fields that it changes."""
+        match event:
+            case RunQueued():
+                raise Conflict(f"Run `{run.id}` is queued already.")
+            case RunStarted(worker=worker):
+                return {"status": "running", "worker": worker, "started_at": at}
+            case RunResumed(worker=worker):
+                return {"status": "running", "worker": worker, "requested": None}
+            case RunPaused(by=by):
+                return {"status": "paused", "worker": None, "requested": None, "paused_by": by}
+            case RunWaiting():
+                asked = {f: getattr(event, f) for f in ("question", "choices", "call")}
+                return {"status": "waiting", "worker": None, "reply": None} | asked
+            case RunAnswered(text=text):
+                return {"status": "paused", "paused_by": "answer", "reply": text}
+            case RunRequested(what=what):
+                return {"requested": what}
+            case Guided():
+                self._list("guidance").append(Guidance(after=len(self._steps), **_fields(event)))
+            case RunFinished():
+                made = {f: getattr(event, f) for f in ("result", "answer", "code", "chart", "unverified")}
+                return {"status": "succeeded", "ended_at": at, "result_artifact": event.artifact} | made
+            case RunFailed(error=error):
+                return {"status": "failed", "ended_at": at, "error": error}
+            case RunCancelled():
+                return {"status": "cancelled", "ended_at": at}
+            case StepStarted():
+                self._start_step(event, at)
+            case StepFinished():
+                self._finish_step(run, event, at)
+            case TextDelta():
+                pass
+            case ArtifactCreated(artifact=artifact):
+                self._list("artifacts").append(artifact)
+            case Note(text=text):
+                self._list("notes").append(text)
+            case _:
+                assert_never(event)
+        return {}
+
+    def _start_step(self, event: StepStarted, at: datetime) -> None:
+        self._open[event.step_id] = len(self._steps)
+        fields = _fields(event)
+        self._steps.append({"id": fields.pop("step_id"), "started_at": at} | fields)
+
+    def _finish_step(self, run: Run, event: StepFinished, at: datetime) -> None:
+        position = self._open.pop(event.step_id, None)
+        if position is None:
+            raise Conflict(f"Run `{run.id}` has no open step `{event.step_id}`.")
+        step = self._steps[position]
+        before = dict(step) if isinstance(step, Step) else step
+        fields = _fields(event)
+        del fields["step_id"]
+        self._steps[position] = before | fields | {"ended_at": at, "versions": before["versions"] | event.versions}
+        for name in self._used:
+            self._used[name] += getattr(event.usage, name)
 
 
-def _finish_step(run: Run, event: StepFinished, at: datetime) -> tuple[Step, ...]:
-    if not any(s.id == event.step_id and s.ended_at is None for s in run.steps):
-        raise Conflict(f"Run `{run.id}` has no open step `{event.step_id}`.")
-    own = ("type", "step_id", "versions")
-    changes = {f: getattr(event, f) for f in StepFinished.model_fields if f not in own}
-
-    def finish(step: Step) -> Step:
-        return step.model_copy(update=changes | {"ended_at": at, "versions": step.versions | event.versions})
-
-    return tuple(finish(s) if s.id == event.step_id else s for s in run.steps)
+def _fields(event: Entity) -> dict[str, Any]:
+    """The fields of an event, as they are; its type is not one of them."""
+    fields = dict(event.__dict__)
+    del fields["type"]
+    return fields
 
 
 def summarise(run: Run) -> RunSummary:

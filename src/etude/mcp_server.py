@@ -418,7 +418,7 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: any
         def read(app: App) -> bytes:
             if all(a.hash != hash for a in app.store.run(run_id).artifacts):
                 raise NotFound(f"Run `{run_id}` made no artifact `{hash}`.")
-            return app.objects.get(hash)
+            return app.objects.get(hash, run_id)
 
         return await reading(ctx, read)
 
@@ -445,7 +445,7 @@ def _run_of(app: App, run: Run) -> RunResult:
 
 def _cell_of(app: App, run: Run, thread_id: str) -> CellResult:
     artifacts = [s.artifact for s in run.steps if s.kind == "python" and s.artifact and s.artifact.media == CELL]
-    shown: dict[str, Any] = json.loads(app.objects.get(artifacts[-1].hash)) if artifacts else {}
+    shown: dict[str, Any] = json.loads(app.objects.get(artifacts[-1].hash, run.id)) if artifacts else {}
     error = shown.get("error") or run.error or {}
     lines = error.get("traceback") or error.get("detail") or error.get("message") or ""
     return CellResult(

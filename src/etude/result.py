@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from zoneinfo import ZoneInfo
 
 from etude.entities import ResultColumn, ResultInfo, RowPage
@@ -27,6 +27,7 @@ class Result:
         batches: list[Any] | None,
         path: Path | None = None,
         *,
+        open_kept: Callable[[], IO[bytes]] | None = None,
         run_id: str | None = None,
         elapsed_ms: float = 0.0,
         notes: tuple[str, ...] = (),
@@ -41,22 +42,40 @@ class Result:
         self.notes = notes
         self.sql = sql
         self.path = path
-        """The Parquet file of a result too large for memory, or of one that was kept."""
+        """The Parquet file of a result too large for memory."""
+        self._open_kept = open_kept
         self._batches = batches
+
+    def open_parquet(self) -> IO[bytes] | None:
+        """The result as a Parquet file open for reading, if it is in one; a kept file is checked as it is read."""
+        if self._open_kept is not None:
+            return self._open_kept()
+        return self.path.open("rb") if self.path is not None else None
 
     def batches(self) -> Iterator[Any]:
         """The Arrow record batches, one after another."""
         if self._batches is not None:
             yield from self._batches
             return
-        import pyarrow.parquet as pq
+        if self._open_kept is None:
+            yield from _read_groups(self.path, lambda start, end: None)
+            return
+        with self._open_kept() as opened:
+            kept: Any = opened
+            check = getattr(kept, "check_range", None)
+            if check is not None:
+                # Arrow's own reader is faster than one that asks Python for every piece. So each part is checked
+                # right before it is read: both come from the same pages in the system's cache.
+                size = kept.seek(0, 2)
+                check(0, 4)
+                check(size - 8, size)
+                kept.seek(size - 8)
+                check(size - 8 - int.from_bytes(kept.read(4), "little"), size)
+                yield from _read_groups(kept.path, check)
+            else:
+                import pyarrow as pa
 
-        with pq.ParquetFile(self.path) as file:
-            # Group by group: asked for all at once, the reader fetches the whole file ahead of its caller.
-            for group in range(file.num_row_groups):
-                yield from file.iter_batches(1 << 16, row_groups=[group])
-            if not file.metadata.num_rows:
-                yield from no_rows(file.schema_arrow)
+                yield from _read_groups(pa.BufferReader(kept.read()), lambda start, end: None)
 
     def arrow(self) -> Any:
         """The whole result as a `pyarrow.Table`."""
@@ -87,6 +106,26 @@ class Result:
         cut = ", truncated" if self.truncated else ""
         names = ", ".join(f"{c.name} {c.type}" for c in self.columns)
         return f"<Result {self.row_count} rows{cut}: {names}>"
+
+
+def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any]:
+    """The batches of a Parquet file; the bytes of each row group are checked before it is read."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(source) as file:
+        # Group by group: asked for all at once, the reader fetches the whole file ahead of its caller.
+        for group in range(file.num_row_groups):
+            check(*_range_of(file.metadata.row_group(group)))
+            yield from file.iter_batches(1 << 16, row_groups=[group])
+        if not file.metadata.num_rows:
+            yield from no_rows(file.schema_arrow)
+
+
+def _range_of(group: Any) -> tuple[int, int]:
+    """Where the pages of a row group begin and end in their file."""
+    columns = [group.column(i) for i in range(group.num_columns)]
+    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns]
+    return min(starts, default=0), max((s + c.total_compressed_size for s, c in zip(starts, columns)), default=0)
 
 
 def no_rows(schema: Any) -> list[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
@@ -299,11 +301,46 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             near = difflib.get_close_matches(path[0], Settings.model_fields, n=1)
             hint = f"Did you mean `ETUDE_{near[0].upper()}`?" if near else "Unset it; `etude config` lists the keys."
             raise Invalid(f"The variable `{key}` is not a setting of etude.", hint=hint)
-        value: Any = text
+        value: Any = _parse_variable(key, text, path)
         for part in reversed(path[1:]):
             value = {part: value}
         _merge(layer, {path[0]: value})
     return layer
+
+
+def _parse_variable(key: str, text: str, path: list[str]) -> Any:
+    """The value of a variable: JSON where the setting is a table or a list; a list may be written `a, b` as well."""
+    kind = _kind_of(path)
+    if kind not in (dict, tuple):
+        return text
+    if text.lstrip().startswith("{" if kind is dict else "["):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            # Neither the text nor what the parser quotes of it: it may hold a secret.
+            where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+            raise Invalid(
+                f"The variable `{key}` is not valid JSON{where}.", hint="Use double quotes and no comma at the end."
+            ) from None
+    return [part.strip() for part in text.split(",") if part.strip()] if kind is tuple else text
+
+
+def _kind_of(path: list[str]) -> type | None:
+    """`dict` for a setting that is a table, `tuple` for a list, None for any other or an unknown one."""
+    kind: Any = Settings
+    for part in path:
+        if isinstance(kind, type) and issubclass(kind, Entity):
+            field = kind.model_fields.get(part)
+            kind = field.annotation if field else None
+        elif get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+        else:
+            return None
+    if isinstance(kind, type) and issubclass(kind, Entity):
+        return dict
+    # `tuple[str, ...] | None` is a list, too.
+    kinds = [get_origin(each) or each for each in (get_args(kind) if get_origin(kind) is UnionType else (kind,))]
+    return next((each for each in (dict, tuple) if each in kinds), None)
 
 
 def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -336,9 +373,17 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
         near = _nearest(key)
         hint = f"Did you mean `{near}`?" if near else "`etude config` lists the keys."
         return Invalid(f"The setting `{key}`{origin} is not known.", hint=hint)
-    shown = "***" if is_secret(key) else redact(repr(first.get("input")))
+    shown = redact(repr(first.get("input"))) if _is_shown(key, first.get("input")) else "***"
     why = first["msg"].removeprefix("Value error, ")
     return Invalid(f"The setting `{key}`{origin} cannot be {shown}: {why}.", hint="Correct the value.")
+
+
+def _is_shown(key: str, value: Any) -> bool:
+    """True if an error may quote the value: not if it is a secret, nor if it is a table, which may hold one."""
+    parts = key.split(".")
+    in_options = any(part.endswith("options") or part == "headers" for part in parts)
+    table = isinstance(value, Mapping | list | tuple) or _kind_of(parts) is dict
+    return not (is_secret(key) or in_options or table)
 
 
 def _nearest(key: str) -> str | None:

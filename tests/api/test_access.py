@@ -214,6 +214,34 @@ def test_who_did_what_is_on_record(guarded: TestClient, app: App) -> None:
     assert [(a["key_id"], a["action"], a["status"]) for a in mine] == [(key_id, "POST /api/sql", 403)]
 
 
+def test_a_key_is_told_once_and_kept_nowhere(guarded: TestClient, app: App) -> None:
+    admin = bearer(app, "admin") | {"Idempotency-Key": "new key"}
+    body = {"name": "for a script", "role": "reader"}
+    first = guarded.post("/api/keys", json=body, headers=admin)
+    secret = first.json()["key"]
+    again = guarded.post("/api/keys", json=body, headers=admin)
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+    assert "held a secret" in again.json()["detail"] and "revoke" in again.json()["hint"]
+    assert secret not in again.text
+    assert again.headers["idempotency-replayed"] == "true"
+    assert [k["name"] for k in guarded.get("/api/keys", headers=admin).json()["items"]].count(body["name"]) == 1
+    kept = str(app.store._read("SELECT * FROM replies"))
+    assert "new key" in kept and secret not in kept and secret.split("_", 2)[2] not in kept
+    session = guarded.post("/api/session", json={"key": secret}, headers={"Idempotency-Key": "log in"})
+    assert session.status_code == 200
+    guarded.cookies.clear()
+    assert session.json()["csrf"] not in str(app.store._read("SELECT * FROM replies"))
+
+
+def test_a_flood_of_strangers_fills_no_audit(guarded: TestClient, app: App) -> None:
+    before = len(app.store._read("SELECT 1 FROM audit"))
+    for number in range(200):
+        assert guarded.get(f"/api/runs/{number}").status_code == 401
+    guarded.get("/api/audit", headers=bearer(app, "admin"))
+    # Two minutes at most, with twenty in detail each.
+    assert len(app.store._read("SELECT 1 FROM audit")) - before <= 2 * 21 + 1
+
+
 def test_the_same_request_sent_twice_is_done_once(guarded: TestClient, app: App) -> None:
     headers = bearer(app, "analyst") | {"Idempotency-Key": "one"}
     body = {"query": "SELECT 'once' AS word"}

@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.patience import wait_until
 
 from etude.entities import Artifact, ResultInfo, RunFilter, SourceSpec, Usage
@@ -37,7 +39,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.store import base
-from etude.store.base import Store
+from etude.store.base import Store, split_words
 
 Open = Callable[[], Store]
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -242,6 +244,53 @@ def test_runs_of_the_same_moment_are_paged_too(store: Store, monkeypatch: pytest
     assert second.next is None
 
 
+TEXTS = st.lists(st.sampled_from(["Ärger", "arg", "a_b", "x1", "STRASSE", "東京都", "it's", '"q"', "%"]), max_size=5)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(
+    texts=st.lists(TEXTS, min_size=1, max_size=6),
+    asked=st.sampled_from(["ä", "AR", "a_", "x", "straße", "京", "q", "s"]),
+)
+def test_words_are_found_alike_among_the_newest_runs_and_by_the_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch, texts: list[list[str]], asked: str
+) -> None:
+    source = new_id("source")
+    made = [(queue(store, " ".join(words), source=source), words) for words in texts]
+    (word,) = split_words(asked)
+    wanted = [i for i, words in reversed(made) if any(w.startswith(word) for w in split_words(" ".join(words)))]
+    for looked_at in (1, 3, 2000):
+        monkeypatch.setattr("etude.store.base.LOOKED_AT", looked_at)
+        found, cursor = [], None
+        while True:
+            page = store.runs(RunFilter(source=source, text=asked), limit=2, cursor=cursor)
+            found += [run.id for run in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        assert found == wanted
+
+
+def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_store: Open) -> None:
+    store = open_store()
+    a, b = queue(store, "Straße nach Zürich"), queue(store, "other")
+    # As the schema was before: texts without case in place of words, and no index of words.
+    with store._transaction() as execute:
+        if store.dialect == "sqlite":
+            execute("DROP TRIGGER runs_have_words")
+            execute("DROP TABLE run_vocabulary")
+            execute("DROP TABLE run_words")
+        else:
+            for index in ("word", "kind", "status_and_kind", "source_and_status", "source_and_kind"):
+                execute(f"DROP INDEX runs_by_{index}")
+        execute("UPDATE runs SET search = lower(text)")
+        execute("DELETE FROM schema_version WHERE version > 6")
+    again = open_store()
+    assert [run.id for run in again.runs(RunFilter(text="strasse zür")).items] == [a]
+    assert [run.id for run in again.runs(RunFilter(text="OTHER")).items] == [b]
+    assert again.run(a).text == "Straße nach Zürich"
+
+
 def test_filters(store: Store) -> None:
     thread = store.create_thread("t")
     a = queue(store, "Zürich 100%_! Straße", source="x")
@@ -254,8 +303,11 @@ def test_filters(store: Store) -> None:
     assert found() == [b, a]
     assert (found(status="queued"), found(status="cancelled"), found(status="failed")) == ([a], [b], [])
     assert (found(kind="ask"), found(source="x"), found(thread_id=thread.id)) == ([b], [a], [b])
-    assert (found(text="ZÜRICH"), found(text="strasse"), found(text="0%_!")) == ([a], [a], [a])
-    assert (found(text="%"), found(text="_"), found(text="100_"), found(text="")) == ([a], [a], [], [b, a])
+    assert (found(text="ZÜRICH"), found(text="strasse"), found(text="100%")) == ([a], [a], [a])
+    assert (found(text="zür 1"), found(text="100_"), found(text="other zürich")) == ([a], [], [])
+    assert (found(text="ürich"), found(text="")) == ([], [b, a])
+    with pytest.raises(Invalid, match="no word"):
+        found(text="%")
     edge = store.run(b).created_at
     assert (found(since=edge), found(until=edge), found(since=edge.replace(tzinfo=None))) == ([b], [a], [b])
     assert found(status="queued", source="x", text="zürich", kind="sql") == [a]

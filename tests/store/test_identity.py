@@ -121,6 +121,30 @@ def test_the_audit_is_in_order_by_page_and_by_tenant(identity: Identity) -> None
     assert rest.next is None
 
 
+def test_refused_strangers_are_counted_and_not_all_written(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000 * 60.0
+    monkeypatch.setattr("etude.store.identity.time.time", lambda: now)
+    for number in range(5000):
+        identity.note("main", None, f"GET /{number}", 401 if number % 2 else 403, "r", "10.0.0.1")
+    for number in range(1000):
+        identity.note("main", None, "GET /", 401, "r", f"10.1.{number // 250}.{number % 250}")
+    identity.note("main", "key", "POST /sql", 403, "mine", "10.0.0.1")
+    identity.write_down()
+    acts = identity.acts(limit=1000).items
+    assert len(acts) == 20 + 99 + 1, "some of each address in detail; and whoever has a key in full"
+    assert [a.action for a in acts if a.request_id == "mine"] == ["POST /sql"]
+    now += 60
+    identity.write_down()
+    counted = [a for a in identity.acts(limit=1000).items if "more requests" in a.action]
+    numbers = {(a.address, a.status): int(a.action.split()[0].replace(",", "")) for a in counted}
+    assert sum(count for (address, _), count in numbers.items() if address == "10.0.0.1") == 5000 - 20
+    assert numbers["other addresses", 401] == 1000 - 99, "nothing is lost without a trace"
+    identity.note("main", None, "GET /", 401, "r", "10.0.0.1")
+    assert identity._refused
+    identity.write_down(closing=True)
+    assert not identity._refused
+
+
 def test_a_request_that_names_itself_is_done_once(identity: Identity) -> None:
     assert identity.claim("me", "a", "hash") is None
     with pytest.raises(Conflict, match="still"):

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from uuid import uuid4
 import pytest
 
 from etude.errors import Invalid, NotFound, Unavailable
+from etude.store.check import check_objects
 from etude.store.objects import Capabilities, Objects
 
 ABSENT = "0" * 64
@@ -200,8 +202,9 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("etude.store.objects.os.fsync", full)
-    with pytest.raises(Unavailable, match="No space left"):
+    with pytest.raises(Unavailable, match="disk is full") as caught:
         objects.put(b"x", "x/y")
+    assert caught.value.details["reason"] == "disk_full"
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
@@ -327,3 +330,26 @@ def test_a_folder_that_cannot_be_is_unavailable(tmp_path: Path) -> None:
 
 def test_a_url_shows_no_secrets() -> None:
     assert Objects("s3://key:hush@bucket/p?token=hush", region="x").url == "s3://bucket/p"
+
+
+def test_leftovers_of_killed_writes_are_removed_once_they_are_old(tmp_path: Path) -> None:
+    kept = Objects(tmp_path).put(b"kept", "x/y")
+    old, young = tmp_path / "artifacts" / ".part-old", tmp_path / "artifacts" / ".part-young"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    two_days_ago = time.time() - 48 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    objects = Objects(tmp_path)
+    assert (old.exists(), young.exists()) == (False, True)
+    assert objects.get(kept.hash) == b"kept"
+
+
+def test_an_object_store_passes_its_checks(objects: Objects) -> None:
+    assert [(r.name, r.detail) for r in check_objects(lambda: objects) if not r.ok] == []
+
+
+def test_an_unusable_object_store_fails_its_checks(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    results = list(check_objects(lambda: Objects(tmp_path / "file" / "objects")))
+    assert [r.ok for r in results] == [False] * 3
+    assert "cannot be used" in results[0].detail

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +85,7 @@ class ServerState:
         """Put on record what is waiting to be."""
         self.observer.close()
         self.write_down()
+        self.identity.write_down(closing=True)
         if self.traces is not None:
             self.traces.close()
 
@@ -137,6 +138,11 @@ class ApiCall:
         # It may have ended before it was known whose it is.
         if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
             self.server.access_control.charge(key, run)
+
+
+def mark_secret(scope: MutableMapping[str, Any]) -> None:
+    """Say that the answer to this request holds a secret, so that nobody keeps it."""
+    scope["state"]["secret"] = True
 
 
 def _needs(role: Role) -> Any:

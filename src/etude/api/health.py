@@ -60,7 +60,8 @@ def _look(check: Callable[[], str]) -> PartStatus:
     try:
         return PartStatus(ok=True, detail=check())
     except EtudeError as error:
-        return PartStatus(ok=False, detail=error.title)
+        full = error.details.get("reason") == "disk_full"
+        return PartStatus(ok=False, detail=f"{error.title}: the disk is full" if full else error.title)
     except Exception as error:
         return PartStatus(ok=False, detail=type(error).__name__)
 

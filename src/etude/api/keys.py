@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from etude.api.access import COOKIE, csrf_token
-from etude.api.call import AdminCall, AnyCall, ReaderCall
+from etude.api.call import AdminCall, AnyCall, ReaderCall, mark_secret
 from etude.api.schemas import KeyRequest, Listing, Login, LoginRequest, NewKey
 from etude.store.identity import LOGIN_S, ApiKey, AuditEntry, Spent
 
@@ -23,8 +23,9 @@ async def list_keys(call: AdminCall) -> Listing[ApiKey]:
 
 
 @router.post("/keys", status_code=201, response_model=NewKey)
-async def create_key(call: AdminCall, body: KeyRequest) -> NewKey:
-    """A new key of the tenant; its secret is told this once."""
+async def create_key(call: AdminCall, body: KeyRequest, request: Request) -> NewKey:
+    """A new key of the tenant; its secret is told this once, and not again to a repeated request."""
+    mark_secret(request.scope)
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
     make = call.server.identity.create_key
     key, secret = await call.look(make, body.name, body.role, call.caller.tenant, body.limits, expires)
@@ -71,6 +72,7 @@ async def show_session(call: AnyCall) -> Login:
 @sessions.post("/session", response_model=Login)
 async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: Response) -> Login:
     """Open a session of a browser with a key; the cookie is out of reach for scripts."""
+    mark_secret(request.scope)
     identity = call.server.identity
     key = await call.look(identity.authenticate, body.key)
     cookie = await call.look(identity.log_in, key)

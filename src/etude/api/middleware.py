@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import re
 import time
@@ -14,7 +15,7 @@ from typing import Any
 from etude.api.access import NOBODY, SAFE, Caller
 from etude.api.call import ApiCall, ServerState
 from etude.api.problems import HttpError, respond
-from etude.errors import EtudeError, Invalid
+from etude.errors import Conflict, EtudeError, Invalid, problem
 from etude.ids import new_id
 from etude.store.identity import StoredResponse
 
@@ -47,6 +48,15 @@ HEADERS = [
 ]
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
+
+
+def _told_once(name: str) -> StoredResponse:
+    """What is kept in the place of an answer that held a secret."""
+    error = Conflict(
+        f"The request with the Idempotency-Key `{name}` was answered before; the answer held a secret and is not kept.",
+        hint="If the secret is lost, revoke the key that was made (it is in the list of keys), and make another.",
+    )
+    return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
 
 
 class Middleware:
@@ -168,6 +178,8 @@ class Exchange:
             if self._kept is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
                 text = b"".join(self._kept).decode("utf-8")
                 reply = StoredResponse(status=self._status, media=self._media, body=text)
+                if self._scope["state"].get("secret"):
+                    reply = _told_once(name)
             await look(self._server.identity.keep, owner, name, reply)
 
     async def _give_again(self, reply: StoredResponse) -> None:

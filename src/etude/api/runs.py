@@ -100,7 +100,7 @@ async def list_runs(
     thread_id: str | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
-    text: Annotated[str | None, Query(max_length=1000, description="Part of the run's text.")] = None,
+    text: Annotated[str | None, Query(max_length=1000, description="Words of its text, or beginnings.")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[RunSummary]:
@@ -221,13 +221,17 @@ async def run_result(
 def give_result(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection, media: str) -> Response:
     """The rows of a result in a media type."""
     result: Result = call.app.result(run.id)
+    objects = call.app.objects
     name = f'attachment; filename="{run.id}.'
+    path = objects.local_path(artifact.hash)
+    if media != results.JSON and path is not None:
+        # Before the first byte: a stream that breaks off cannot say why.
+        objects.check_artifact(artifact.hash, run.id)
     if media == results.PARQUET and view.plain:
-        path = call.app.objects.local_path(artifact.hash)
         headers = {"Content-Disposition": f'{name}parquet"'}
         if path is not None:
             return FileResponse(path, headers=headers, media_type=media)
-        return Response(call.app.objects.get(artifact.hash), headers=headers, media_type=media)
+        return Response(objects.get(artifact.hash, run.id), headers=headers, media_type=media)
     positions = call.server.orders.positions(artifact.hash, result, view)
     match media:
         case results.JSON:
@@ -253,7 +257,7 @@ async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
     artifact = next((a for a in run.artifacts if a.hash == hash), None)
     if artifact is None:
         raise NotFound(f"Run `{run_id}` made no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
-    data = await call.do(call.app.objects.get, artifact.hash)
+    data = await call.do(call.app.objects.get, artifact.hash, run.id)
     headers = {"ETag": f'"{artifact.hash[:32]}"', "X-Artifact-Media": artifact.media}
     headers |= {"Content-Disposition": f'attachment; filename="{artifact.hash[:16]}"', "Cache-Control": "private"}
     return Response(data, headers=headers, media_type="application/octet-stream")

@@ -73,6 +73,7 @@ def _results(app: App, options: argparse.Namespace) -> Iterator[CheckResult]:
         finally:
             model.close()
         return
-    from etude.store.check import check_store
+    from etude.store.check import check_objects, check_store
 
     yield from check_store(app.store)
+    yield from check_objects(lambda: app.objects)

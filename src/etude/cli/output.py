@@ -68,8 +68,8 @@ def _write(result: Result, kind: str, file: IO[bytes]) -> None:
     import io
 
     match kind:
-        case "parquet" if result.path is not None:
-            with result.path.open("rb") as kept:
+        case "parquet" if (kept := result.open_parquet()) is not None:
+            with kept:
                 shutil.copyfileobj(kept, file, 1 << 20)
         case "parquet":
             from etude.spool import write_parquet

@@ -1,4 +1,4 @@
-"""`etude runs list|show|export`."""
+"""`etude runs list|show|export|repair`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--status")
     listing.add_argument("--kind")
     listing.add_argument("--source")
-    listing.add_argument("--text", help="part of the run's text")
+    listing.add_argument("--text", help="words of the run's text, or their beginnings")
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--cursor", help="where the page before ended")
     show = verbs.add_parser("show", help="one run, with its steps")
@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = verbs.add_parser("export", help="one run with events, code and results as a zip file")
     export.add_argument("run", help="the id, or its beginning")
     export.add_argument("--output", metavar="FILE", help="RUN.zip by default")
-    for each in (listing, show, export):
+    repair = verbs.add_parser("repair", help="run queries again whose kept results are damaged or gone")
+    repair.add_argument("run", help="the id, or its beginning")
+    repair.add_argument("--source", help="where to run them, if the run's source has no registered name")
+    for each in (listing, show, export, repair):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -40,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
 
     with App() as app:
-        {"list": _list, "show": _show, "export": _export}[options.verb](app, options)
+        {"list": _list, "show": _show, "export": _export, "repair": _repair}[options.verb](app, options)
 
 
 def _list(app: App, options: argparse.Namespace) -> None:
@@ -133,3 +136,19 @@ def _export(app: App, options: argparse.Namespace) -> None:
     with replacing(path) as file:
         write_capsule(app.store, app.objects, run_id, file)
     sys.stdout.write(json.dumps({"run_id": run_id, "file": str(path)}) + "\n" if options.json else f"{path}\n")
+
+
+def _repair(app: App, options: argparse.Namespace) -> None:
+    repaired = app.repair(options.run, options.source)
+    if options.json:
+        sys.stdout.write(repaired.model_dump_json() + "\n")
+        return
+    if not repaired.files:
+        sys.stdout.write(f"All {repaired.checked} files of {repaired.run_id} are whole.\n")
+    said = {
+        "repaired": "repaired: the query gave the same bytes again",
+        "changed": "lost: the query gives another result now, which is that of {}",
+        "not a query": "lost: no query made it; run again what did",
+    }
+    for file in repaired.files:
+        sys.stdout.write(f"{file.artifact}  {said[file.outcome].format(file.new_run_id)}\n")

@@ -121,14 +121,14 @@ class Conclusion:
                 names = tuple(c.name for c in result.columns)
                 found.append(Evidence(name=step.code, columns=names, rows=rows, row_count=result.row_count))
             elif step.kind == "python" and step.artifact is not None and step.artifact.media == CELL:
-                cell = json.loads(self.objects.get(step.artifact.hash))
+                cell = json.loads(self.objects.get(step.artifact.hash, run.id))
                 found.append(Evidence(name="printed", text=f"{cell['stdout']}\n{cell['text'] or ''}"))
         return found
 
     def _drawn(self, run: Run) -> dict[str, Any] | None:
         """The last chart that a cell drew."""
         drawn = [a for a in run.artifacts if a.media == VEGA]
-        return read_chart(self.objects.get(drawn[-1].hash)) if drawn else None
+        return read_chart(self.objects.get(drawn[-1].hash, run.id)) if drawn else None
 
 
 def _given(run: Run) -> list[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import json
 import os
 import re
 import threading
+import unicodedata
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -19,7 +21,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import ValidationError
@@ -38,7 +42,7 @@ from etude.events import (
     RunResumed,
     RunStarted,
     StepFinished,
-    apply,
+    fold,
     summarise,
 )
 from etude.ids import new_id
@@ -66,7 +70,13 @@ PUT_RUN = """INSERT INTO runs (id, kind, text, search, source, thread_id, parent
         usage = excluded.usage"""
 RUNS = """SELECT id, kind, text, source, thread_id, parent, status, seq, created_at, ended_at,
     row_count, truncated, error_code, elapsed_ms, CAST(usage AS TEXT) FROM runs"""
-RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT 3"
+NEWEST = "SELECT created_at, id FROM runs WHERE {where} ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?"
+HAS_WORD = "(' ' || search) LIKE ? ESCAPE '!'"
+TEXTS = "SELECT id, text FROM runs WHERE id > ? ORDER BY id LIMIT ?"
+PUT_SEARCH = """WITH found (id, words) AS (VALUES {rows})
+    UPDATE runs SET search = (SELECT words FROM found WHERE found.id = runs.id) WHERE id IN (SELECT id FROM found)"""
+# The tenant as an expression, so that no index by tenant is taken for this: ids are of all tenants.
+RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? AND tenant || '' = ? ORDER BY id LIMIT 3"
 OPEN = "SELECT status, count(*) FROM runs WHERE status IN ('queued', 'running', 'paused', 'waiting') GROUP BY status"
 RUNNING = "SELECT id, worker, tenant FROM runs WHERE status = 'running' ORDER BY created_at, id"
 
@@ -96,6 +106,17 @@ KEPT = 64
 """How many folded runs stay in memory, so that an append need not read the log again."""
 BATCH = 1000
 """Events per INSERT: databases limit the number of values of a statement."""
+ROOM = 1 << 20
+"""Bytes that must be free on a disk for it not to count as full."""
+LOOKED_AT = 2000
+"""Runs whose words are looked at, newest first, before the index of words is asked: a common word is found there."""
+SEARCHED = 100_000
+"""Characters of a text whose words can be searched for."""
+WORD = 64
+"""Characters of a word that count."""
+_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+")
+"""A word: letters, digits and `_`. Chinese and Japanese put no spaces between words: each character is one."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +146,8 @@ class Store(ABC):
     """The part of a migration's file name that says which database it is for."""
     has_schema: ClassVar[str]
     """A statement that returns a row where the `schema_version` table is there."""
+    by_words: ClassVar[str]
+    """A statement that finds runs by the index of words: `{where}` stands for the other conditions."""
 
     def __init__(self) -> None:
         self._folded: OrderedDict[str, Run] = OrderedDict()
@@ -177,6 +200,10 @@ class Store(ABC):
     def close(self) -> None:
         """Let go of connections and of the worker's lock; twice does no harm."""
 
+    @abstractmethod
+    def _words_value(self, words: Sequence[str]) -> str:
+        """The value of `by_words` that asks for runs with words that begin with all of these."""
+
     def _forked(self) -> None:
         """Drop, in a forked child, what belongs to the parent."""
         self._folded_lock = threading.Lock()
@@ -218,6 +245,8 @@ class Store(ABC):
                 found = self._schema(execute)
                 if found < known:
                     self._run_script(execute, steps[found].read_text("utf-8"))
+                    if "_search." in steps[found].name:
+                        _write_words(execute)
                     found += 1
                     execute(ADD_VERSION, found, _now())
         if found > known:
@@ -239,14 +268,10 @@ class Store(ABC):
         with self._transaction() as execute:
             run, last = self._head(execute, run_id, expect)
             at = max(_now(), last) if last else _now()
-            rows: list[tuple[object, ...]] = []
-            for event, body in zip(read_back, bodies):
-                seq = expect + len(rows) + 1
-                run = apply(run, Entry(run_id=run_id, seq=seq, at=at, event=event))
-                rows.append((run_id, seq, at, event.type, body))
-            assert run is not None  # noqa: S101 - there is at least one event
-            _insert(execute, rows)
-            execute(PUT_RUN, *_run_row(run, at), self.tenant)
+            entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
+            run = fold(entries, run)
+            _insert(execute, [(run_id, e.seq, at, e.event.type, body) for e, body in zip(entries, bodies)])
+            execute(PUT_RUN, *_run_row(run, at, new=not expect), self.tenant)
         self._keep(run)
         self._tell(run_id, run.seq)
         return run.seq
@@ -286,9 +311,8 @@ class Store(ABC):
         # A log only grows, so a run folded before is a true prefix of it.
         with self._folded_lock:
             run = self._folded.get(run_id)
-        for row in execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL):
-            run = apply(run, _entry(row))
-        return run
+        rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
+        return fold((_entry(row) for row in rows), run) if rows else run
 
     def _keep(self, run: Run) -> None:
         with self._folded_lock:
@@ -341,20 +365,53 @@ class Store(ABC):
         return [_entry(row) for row in rows]
 
     def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
-        """Runs that pass the filter, newest first. `since` is included, `until` is not."""
-        where, values = _where(filter or RunFilter())
-        items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
+        """Runs that pass the filter, newest first. `since` is included, `until` is not.
+
+        A run passes a filter by text if each word of the filter begins a word of the run's text.
+        """
+        filter = filter or RunFilter()
+        where, values = _where(filter)
+        if filter.text:
+            items, following = self._search(split_query(filter.text), where, values, limit, cursor)
+        else:
+            items, following = self._page(RUNS, "created_at", where, values, limit, cursor)
         summaries = [_summary(row) for row in items]
         last = summaries[-1] if following else None
         return Page(summaries, _cursor("created_at", last.created_at, last.id) if last else None)
 
-    def _page(
-        self, select: str, by: str, where: list[str], values: list[object], limit: int, cursor: str | None
+    def _search(
+        self, words: list[str], where: list[str], values: list[object], limit: int, cursor: str | None
     ) -> tuple[Rows, bool]:
+        """A page of runs with these words: from the newest runs if they have enough, else by the index of words.
+
+        The index has no order in time, so that a word that every run has would cost a sort of all runs.
+        """
+        asked = check_limit(limit)
+        where, values = self._conditions("created_at", where, values, cursor)
+        # Found first, so that runs that come meanwhile are in neither part twice.
+        oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, LOOKED_AT - 1)
+        edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
+        newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
+        sql = f"{RUNS} WHERE {' AND '.join(newest)} ORDER BY created_at DESC, id DESC LIMIT ?"
+        rows = self._read(sql, *values, *edge, *(_pattern(word) for word in words), asked + 1)
+        if edge and len(rows) <= asked:
+            by_words = self.by_words.format(where=" AND ".join([*where, "(created_at, id) < (?, ?)"]))
+            rows += self._read(by_words, self._words_value(words), *values, *edge, asked + 1 - len(rows))
+        return rows[:asked], len(rows) > asked
+
+    def _conditions(
+        self, by: str, where: list[str], values: list[object], cursor: str | None
+    ) -> tuple[list[str], list[object]]:
         where, values = ["tenant = ?", *where], [self.tenant, *values]
         if cursor is not None:
             where = [*where, f"({by}, id) < (?, ?)"]
             values = [*values, *_place(by, cursor)]
+        return where, values
+
+    def _page(
+        self, select: str, by: str, where: list[str], values: list[object], limit: int, cursor: str | None
+    ) -> tuple[Rows, bool]:
+        where, values = self._conditions(by, where, values, cursor)
         # One row more than asked tells whether there is another page.
         asked = check_limit(limit)
         sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
@@ -490,6 +547,7 @@ class _View(Store):
         super().__init__()
         self.tenant = tenant
         self._owner = owner
+        self.by_words = owner.by_words  # type: ignore[misc]
 
     def scoped(self, tenant: str) -> Store:
         return self if tenant == self.tenant else self._owner.scoped(tenant)
@@ -529,6 +587,9 @@ class _View(Store):
     def _enlist(self) -> str:
         return self._owner.worker_id
 
+    def _words_value(self, words: Sequence[str]) -> str:
+        return self._owner._words_value(words)
+
     def _dead(self, workers: set[str]) -> set[str]:
         return self._owner._dead(workers)
 
@@ -547,6 +608,24 @@ def _let_go() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go)
+
+
+def is_full(error: BaseException) -> bool:
+    """True if the error says that a disk or a quota is full."""
+    no_space = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    text = str(error).lower()
+    return no_space or "disk is full" in text or "no space left" in text or "disk quota exceeded" in text
+
+
+def disk_full(what: str) -> Unavailable:
+    """The error of a write that found no room; `what` begins it."""
+    return Unavailable(f"{what}: the disk is full.", hint="Free some room on it; then try again.", reason="disk_full")
+
+
+def room_left(folder: Path) -> int:
+    """Bytes that the file system of a folder still takes."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def check_values(values: Sequence[object]) -> None:
@@ -570,6 +649,8 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+# Events that were appended together have the same time.
+@lru_cache(256)
 def _utc(value: str | datetime) -> datetime:
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
     # All times of a store are UTC; one without a zone is taken to be, too.
@@ -610,12 +691,23 @@ def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
         execute(ADD_EVENTS + places, *(value for row in some for value in row))
 
 
-def _run_row(run: Run, at: datetime) -> tuple[object, ...]:
+def _run_row(run: Run, at: datetime, new: bool = True) -> tuple[object, ...]:
     s = summarise(run)
     # The log keeps the text exactly; the projection is what databases can hold and search.
     text = s.text.replace("\0", "\ufffd")
     return (
-        *(s.id, s.kind, text, text.casefold(), s.source, s.thread_id, s.parent, run.worker, s.status, s.seq),
+        *(
+            s.id,
+            s.kind,
+            text,
+            " ".join(split_words(text)),
+            s.source,
+            s.thread_id,
+            s.parent,
+            run.worker,
+            s.status,
+            s.seq,
+        ),
         *(s.created_at, at, s.ended_at, s.row_count, s.truncated, s.error_code, s.elapsed_ms),
         s.usage.model_dump_json(),
     )
@@ -664,15 +756,37 @@ def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
         ("thread_id = ?", filter.thread_id),
         ("created_at >= ?", _utc(filter.since) if filter.since else None),
         ("created_at < ?", _utc(filter.until) if filter.until else None),
-        ("search LIKE ? ESCAPE '!'", _pattern(filter.text) if filter.text else None),
     ]
     given = [(condition, value) for condition, value in wanted if value is not None]
     return [condition for condition, _ in given], [value for _, value in given]
 
 
-def _pattern(text: str) -> str:
-    literal = text.casefold().replace("!", "!!").replace("%", "!%").replace("_", "!_")
-    return f"%{literal}%"
+def split_words(text: str) -> list[str]:
+    """The different words of a text, as they are searched for: without case, marks and punctuation."""
+    plain = unicodedata.normalize("NFKC", text[:SEARCHED].casefold())
+    return list(dict.fromkeys(word[:WORD] for word in _WORD.findall(plain)))
+
+
+def split_query(text: str) -> list[str]:
+    """The words of a filter; `Invalid` if there are none."""
+    words = split_words(text)
+    if not words:
+        raise Invalid(f"`{text[:200]}` has no word to search for.", hint="Use letters or digits.")
+    return words
+
+
+def _pattern(word: str) -> str:
+    literal = word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return f"% {literal}%"
+
+
+def _write_words(execute: Execute) -> None:
+    """Write the words of all runs; databases would split texts each in its own way."""
+    last = ""
+    while rows := execute(TEXTS, last, 200):
+        values = [value for run_id, text in rows for value in (run_id, " ".join(split_words(text)))]
+        execute(PUT_SEARCH.format(rows=", ".join(["(?, ?)"] * len(rows))), *values)
+        last = rows[-1][0]
 
 
 def _cursor(by: str, at: datetime, row_id: str) -> str:

@@ -23,6 +23,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.store.base import Store
+from etude.store.objects import Objects
 
 MARK = "etude check"
 RACERS = 8
@@ -31,6 +32,42 @@ RACERS = 8
 def check_store(store: Store) -> Iterator[CheckResult]:
     """Run every check, one result each; a failing check does not stop the others."""
     yield from run_checks(CHECKS, store)
+
+
+def check_objects(open_objects: Callable[[], Objects]) -> Iterator[CheckResult]:
+    """Run every check of an object store, one result each; that it cannot be opened is one, too."""
+    yield from run_checks(OBJECT_CHECKS, open_objects)
+
+
+def _object_health(open_objects: Callable[[], Objects]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in open_objects().check().items())
+
+
+def _artifacts(open_objects: Callable[[], Objects]) -> str:
+    objects = open_objects()
+    data = MARK.encode() * (1 << 17)
+    for content in (b"", MARK.encode(), data):
+        artifact = objects.put(content, "text/plain")
+        _expect(objects.get(artifact.hash) == content, True, f"{len(content):,} bytes read back")
+        with objects.open(artifact.hash) as file:
+            _expect(file.read() == content, True, f"{len(content):,} bytes read in place")
+        objects.check_artifact(artifact.hash)
+    _refused(NotFound, lambda: objects.get("0" * 64), "an absent artifact")
+    return f"up to {len(data):,} bytes written and read back"
+
+
+def _names(open_objects: Callable[[], Objects]) -> str:
+    objects = open_objects()
+    name = f"probe/{new_id('check')}"
+    try:
+        objects.write(name, b"1", "text/plain")
+        objects.update(name, lambda data: (data or b"") + b"2", "text/plain")
+        _expect(objects.read(name), b"12", "bytes written and changed")
+        _expect(name in objects.names("probe"), True, "the name in the list")
+    finally:
+        objects.remove(name)
+    _refused(NotFound, lambda: objects.read(name), "what was removed")
+    return "written, changed, listed, removed"
 
 
 def _expect(seen: object, wanted: object, what: str) -> None:
@@ -190,6 +227,11 @@ def _workers(store: Store) -> str:
     return f"{store.worker_id} is seen alive"
 
 
+OBJECT_CHECKS: dict[str, Callable[[Callable[[], Objects]], str]] = {
+    "objects": _object_health,
+    "artifacts": _artifacts,
+    "names": _names,
+}
 CHECKS: dict[str, Callable[[Store], str]] = {
     "health": _health,
     "log": _log,

@@ -11,6 +11,7 @@ import json
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,12 @@ ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
 LOGIN_S = 12 * 3600
 REPLY_S = 24 * 3600
 PREFIX = "etude"
+OTHERS = "other addresses"
 DAILY = ("daily_tokens", "daily_cost_usd", "daily_seconds")
+STRANGERS = 100
+"""Addresses of callers without a key that are told apart in a minute."""
+DETAILED = 20
+"""Refused requests of such an address that are written one by one in a minute; of further ones, how many."""
 BATCH = 100
 """Acts per INSERT: databases limit the number of values of a statement."""
 
@@ -143,6 +149,8 @@ class Identity:
         self._store = store
         self._acts: list[tuple[object, ...]] = []
         self._spent: dict[tuple[str, str], Spent] = {}
+        self._refused: dict[int, dict[str, Counter[int]]] = {}
+        """Refused requests without a key, by minute, address and status."""
         self._lock = threading.Lock()
         self._recording = threading.Lock()
         """Held while what was spent moves from here to the store: whoever adds both up sees it once."""
@@ -279,16 +287,49 @@ class Identity:
     # Audit.
 
     def note(self, tenant: str, key_id: str | None, action: str, status: int, request_id: str, address: str) -> None:
-        """Say what was done; it is on record after the next `write_down`, many in one transaction."""
+        """Say what was done; it is on record after the next `write_down`, many in one transaction.
+
+        Anybody can be refused without end. So refused requests without a key are written one by one only while an
+        address has few in a minute; the others are counted, and the count is on record once the minute is over.
+        """
         row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address)
         with self._lock:
+            if key_id is None and status in (401, 403) and not self._is_detailed(address, status):
+                return
             self._acts.append(row)
 
-    def write_down(self) -> None:
-        """Put on record what was noted and spent; what cannot be written now waits for the next time."""
+    def _is_detailed(self, address: str, status: int) -> bool:
+        """Count a refused request; True if it is also to be written by itself."""
+        by_address = self._refused.setdefault(int(time.time() // 60), {})
+        known = address in by_address or len(by_address) < STRANGERS
+        counts = by_address.setdefault(address if known else OTHERS, Counter())
+        counts[status] += 1
+        return known and counts.total() <= DETAILED
+
+    def _count_refused(self, closing: bool) -> list[tuple[object, ...]]:
+        """A row for each address and status of which more were refused than written; for minutes that are over."""
+        rows: list[tuple[object, ...]] = []
+        now = int(time.time() // 60)
+        for minute in sorted(m for m in self._refused if m != now or closing):
+            at = datetime.fromtimestamp(minute * 60, UTC)
+            for address, counts in self._refused.pop(minute).items():
+                written = 0 if address == OTHERS else DETAILED
+                for status, count in sorted(counts.items()):
+                    more = max(count - written, 0)
+                    written = max(written - count, 0)
+                    if more:
+                        action = f"{more:,} more requests without a key were refused in the minute {at:%H:%M} UTC"
+                        rows.append((new_id("act"), _now(), MAIN, None, action, status, "", address))
+        return rows
+
+    def write_down(self, closing: bool = False) -> None:
+        """Put on record what was noted and spent; what cannot be written now waits for the next time.
+
+        `closing` includes the minute that is not over yet.
+        """
         with self._recording:
             with self._lock:
-                acts, self._acts = self._acts, []
+                acts, self._acts = self._acts + self._count_refused(closing), []
                 spent, self._spent = self._spent, {}
             if not acts and not spent:
                 return

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import (
@@ -26,10 +28,14 @@ from obstore.exceptions import (
 from obstore.store import LocalStore, MemoryStore, from_url
 
 from etude.entities import Artifact
-from etude.errors import Invalid, NotFound, Unavailable
+from etude.errors import Damaged, Invalid, NotFound, Unavailable
 from etude.ids import new_id
+from etude.store.base import ROOM, disk_full, is_full, room_left
+from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums
 
 CHUNK = 1 << 20
+LEFTOVER_S = 24 * 3600
+"""Age at which a file that was never finished is removed."""
 SMALL = 8 << 20
 """Up to this size an object goes in one request, which can be conditional; above, in parts."""
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
@@ -65,6 +71,7 @@ class Objects:
         if self.folder is not None:
             with self._translated():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _remove_leftovers(self.folder)
                 return LocalStore(self.folder, automatic_cleanup=True)
         scheme = urlsplit(url).scheme
         if scheme == "memory":
@@ -99,6 +106,8 @@ class Objects:
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise self._trouble("access was denied") from error
         except (BaseError, OSError) as error:
+            if is_full(error):
+                raise disk_full(f"The object store `{self.url}` cannot be written") from error
             plain = "BadScheme" in str(error)
             raise self._trouble("it is plain HTTP without `allow_http`" if plain else _line(error)) from error
 
@@ -150,16 +159,26 @@ class Objects:
     def _put_in_folder(self, folder: Path, data: bytes | Path, media: str) -> Artifact:
         # One pass: hash while copying beside the target, then give the copy its name.
         with self._translated(), _temporary(folder / "artifacts") as (file, temporary):
-            digest, size = _measure(data, file)
+            written = _sum(data, file)
+            digest, size = written.hash, written.size
             target = folder / _key(digest)
-            if self._size(digest) != size:
+            if self._size(digest) != size or not self._is_whole(target, digest):
                 file.flush()
                 # On disk before it has its name, so that not even a power cut leaves a part under it.
                 os.fsync(file.fileno())
                 target.parent.mkdir(mode=0o700, exist_ok=True)
                 os.replace(temporary, target)
                 _sync_folder(target.parent)
+                if size > LARGE:
+                    written.sums().write(target, digest)
         return Artifact(hash=digest, media=media, size=size)
+
+    def _is_whole(self, path: Path, digest: str) -> bool:
+        try:
+            self._check_file(path, digest)
+        except (Damaged, NotFound):
+            return False
+        return True
 
     def _size(self, digest: str) -> int | None:
         """The size of the object under that name, None where there is none; a wrong one shows damage."""
@@ -172,12 +191,54 @@ class Objects:
 
     # Reading.
 
-    def get(self, hash: str) -> bytes:
-        """The bytes of an artifact, checked against its name."""
+    def get(self, hash: str, run_id: str | None = None) -> bytes:
+        """The bytes of an artifact, checked against its name. Errors name the run, if it is given."""
         with self._translated(missing=hash):
             data = bytes(self._store.get(_key(hash)).bytes())
-        self._check_hash(hash, hashlib.sha256(data).hexdigest())
+        if hashlib.sha256(data).hexdigest() != hash:
+            raise self._damaged(hash, run_id)
         return data
+
+    def open(self, hash: str, run_id: str | None = None) -> IO[bytes]:
+        """An artifact as a file open for reading, which checks the bytes before it gives them.
+
+        `Damaged` is raised here or by a read. Of a large file only the chunks that are read are checked.
+        """
+        if self.folder is None:
+            return io.BytesIO(self.get(hash, run_id))
+        path = self._file(self.folder, hash)
+        with self._translated(missing=hash):
+            if path.stat().st_size <= LARGE:
+                return io.BytesIO(self._read_small(path, hash, run_id))
+            opened: Any = self._open_checked(path, hash, run_id)
+        return cast("IO[bytes]", opened)
+
+    def _read_small(self, path: Path, hash: str, run_id: str | None) -> bytes:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != hash:
+            raise self._damaged(hash, run_id)
+        return data
+
+    def _open_checked(self, path: Path, hash: str, run_id: str | None) -> CheckedFile:
+        sums = Sums.read(path, hash) or make_sums(path, hash)
+        if sums is None:
+            raise self._damaged(hash, run_id)
+        return CheckedFile(path, sums, lambda: self._damaged(hash, run_id))
+
+    def check_artifact(self, hash: str, run_id: str | None = None) -> None:
+        """Check every byte of an artifact; raise `Damaged` or `NotFound`."""
+        if self.folder is None:
+            self.get(hash, run_id)
+        else:
+            with self._translated(missing=hash):
+                self._check_file(self._file(self.folder, hash), hash, run_id)
+
+    def _check_file(self, path: Path, hash: str, run_id: str | None = None) -> None:
+        if path.stat().st_size <= LARGE:
+            self._read_small(path, hash, run_id)
+            return
+        with self._open_checked(path, hash, run_id) as file:
+            file.check()
 
     def download(self, hash: str, path: Path) -> None:
         """Write an artifact to a file; the file is there only when whole and checked."""
@@ -187,7 +248,8 @@ class Objects:
                 for chunk in self._stream(hash):
                     digest.update(chunk)
                     file.write(chunk)
-                self._check_hash(hash, digest.hexdigest())
+                if digest.hexdigest() != hash:
+                    raise self._damaged(hash, None)
                 file.flush()
                 os.replace(temporary, path)
         except OSError as error:
@@ -203,21 +265,35 @@ class Objects:
                 return
             yield chunk
 
-    def _check_hash(self, wanted: str, found: str) -> None:
-        if wanted != found:
-            raise Unavailable(
-                f"Artifact `{wanted}` in `{self.url}` is damaged: its bytes have the hash `{found}`.",
-                hint="Restore it from a backup, or run again what made it.",
-            )
+    def _damaged(self, hash: str, run_id: str | None) -> Damaged:
+        file = f"{self.url}/{_key(hash)}"
+        whose = f"of run `{run_id}` " if run_id else ""
+        again = f"`etude runs repair {run_id}` runs its query again, or restore" if run_id else "Restore"
+        return Damaged(
+            f"The file `{file}` {whose}is damaged: its bytes do not have the hash that is its name.",
+            hint=f"{again} the file from a backup.",
+            run_id=run_id,
+            artifact=hash,
+            file=file,
+        )
 
     def local_path(self, hash: str) -> Path | None:
-        """The file of an artifact, to be read in place; None where the store is not a folder."""
-        if self.folder is None:
-            return None
-        path = self.folder / _key(hash)
+        """The file of an artifact, unchecked; None where the store is not a folder."""
+        return self._file(self.folder, hash) if self.folder is not None else None
+
+    def _file(self, folder: Path, hash: str) -> Path:
+        path = folder / _key(hash)
         if not path.is_file():
             raise NotFound(f"There is no artifact `{hash}` in `{self.url}`.")
         return path
+
+    def discard_damaged(self, hash: str) -> None:
+        """Remove an artifact if it is damaged, so that `put` writes it anew."""
+        try:
+            self.check_artifact(hash)
+        except Damaged:
+            with self._translated(missing=hash):
+                self._store.delete(_key(hash))
 
     def exists(self, hash: str) -> bool:
         """Whether the artifact is there."""
@@ -333,6 +409,13 @@ class Objects:
         """Ask the store for a sign of life; its place, and which conditional writes it honours."""
         can = self.probe()
         self.exists("0" * 64)
+        if self.folder is not None:
+            with self._translated():
+                if room_left(self.folder) < ROOM:
+                    raise disk_full(f"The object store `{self.url}` cannot be written")
+                # The probe was made once; the folder may have lost its permissions since.
+                with _temporary(self.folder / "artifacts") as (file, _):
+                    file.write(b"1")
         return {"url": self.url, "create": can.create, "update": can.update}
 
 
@@ -400,16 +483,23 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _measure(data: bytes | Path, copy: IO[bytes] | None = None) -> tuple[str, int]:
-    """The hash and size of the bytes, which are also written to `copy`."""
+def _measure(data: bytes | Path) -> tuple[str, int]:
+    """The hash and size of the bytes."""
     digest = hashlib.sha256()
     size = 0
     for chunk in _chunks(data):
         digest.update(chunk)
         size += len(chunk)
-        if copy is not None:
-            copy.write(chunk)
     return digest.hexdigest(), size
+
+
+def _sum(data: bytes | Path, copy: IO[bytes]) -> Summing:
+    """The hash, size and sums of the bytes, which are also written to `copy`."""
+    summing = Summing()
+    for chunk in _chunks(data):
+        summing.add(chunk)
+        copy.write(chunk)
+    return summing
 
 
 def _chunks(data: bytes | Path) -> Iterator[bytes]:
@@ -437,11 +527,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left half written; only what nobody can be writing any more."""
+    oldest = time.time() - LEFTOVER_S
+    for place in (folder / "artifacts", folder / "sums"):
+        with suppress(OSError):
+            for entry in os.scandir(place):
+                if entry.name.startswith(PART) and entry.is_file() and entry.stat().st_mtime < oldest:
+                    with suppress(OSError):
+                        os.unlink(entry.path)
+
+
 @contextmanager
 def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
     """A file in the folder that is gone after the block unless it was renamed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=".part-", dir=folder)
+    fd, name = tempfile.mkstemp(prefix=PART, dir=folder)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file, name

@@ -6,14 +6,14 @@ import os
 import select
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, Invalid, Unavailable
 from etude.ids import new_id
-from etude.store.base import Execute, Rows, Store, check_values
+from etude.store.base import RUNS, Execute, Rows, Store, check_values, disk_full
 
 if TYPE_CHECKING:
     import psycopg
@@ -35,8 +35,19 @@ LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
 LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND classid = ? AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 ALIVE = "SELECT 1"
-BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+# Without JIT: to compile a statement takes longer than any statement of a store may run.
+BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false), set_config('jit', 'off', false)"
 ENGINE = "SHOW server_version"
+
+# OFFSET 0 keeps the order out of the search: in the order of time the server would look at runs one by one.
+BY_WORDS = (
+    RUNS.replace(
+        "FROM runs",
+        """FROM (SELECT * FROM runs WHERE array_to_tsvector(string_to_array(search, ' ')) @@ CAST(? AS tsquery)
+            AND {where} OFFSET 0) AS found""",
+    )
+    + " ORDER BY created_at DESC, id DESC LIMIT ?"
+)
 
 URL_HINT = "Write `postgresql://user:password@host:5432/database`, with special characters %-encoded."
 
@@ -48,6 +59,8 @@ class PostgresStore(Store):
     # With a table in it: a statement without one does not hear what others made since the transaction began, and a
     # process that waited for another's migration would do it again.
     has_schema = "SELECT 1 FROM pg_class WHERE oid = to_regclass('schema_version')"
+
+    by_words = BY_WORDS
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -83,6 +96,8 @@ class PostgresStore(Store):
             yield
         except pg.errors.IntegrityError as error:
             raise Conflict(f"The store refused the change: {_line(error)}.") from error
+        except pg.errors.DiskFull as error:
+            raise disk_full(f"The store `{self.url}` cannot be written") from error
         except pg.Error as error:
             raise Unavailable(
                 f"The store `{self.url}` cannot be used: {_line(error)}.",
@@ -119,6 +134,10 @@ class PostgresStore(Store):
 
     def _run_script(self, execute: Execute, script: str) -> None:
         execute(script)
+
+    def _words_value(self, words: Sequence[str]) -> str:
+        # A word has letters, digits and `_` alone: nothing in it ends the quotes.
+        return " & ".join(f"'{word}':*" for word in words)
 
     # Workers.
 

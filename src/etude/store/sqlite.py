@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
+import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,9 +17,20 @@ from typing import Any
 
 from etude.errors import Conflict, Unavailable
 from etude.ids import new_id
-from etude.store.base import Execute, Rows, Store, check_values
+from etude.store.base import ROOM, RUNS, Execute, Rows, Store, check_values, disk_full, is_full, room_left
 
 BUSY_S = 30.0
+YOUNG_S = 60.0
+EXPANDED = 50
+"""Words with the same beginning that are searched for one by one."""
+BEGUN_BY = "SELECT term FROM run_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
+READERS = 8
+"""At most this many reads at once; further callers wait for one to end."""
+# CROSS JOIN: words first, then the runs that have them.
+BY_WORDS = (
+    RUNS.replace("FROM runs", "FROM run_words CROSS JOIN runs ON runs.no = run_words.rowid")
+    + " WHERE run_words MATCH ? AND {where} ORDER BY created_at DESC, id DESC LIMIT ?"
+)
 
 
 class SqliteStore(Store):
@@ -26,6 +39,8 @@ class SqliteStore(Store):
     dialect = "sqlite"
     has_schema = "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
 
+    by_words = BY_WORDS
+
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self.path = Path(path).expanduser().absolute()
@@ -33,6 +48,12 @@ class SqliteStore(Store):
         self._lock = threading.Lock()
         self._worker_fd: int | None = None
         self._db: sqlite3.Connection | None = None
+        self._idle: list[sqlite3.Connection] = []
+        """Connections for reads. In WAL mode a read waits for no writer, of this process or another."""
+        self._idle_lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(READERS)
+        self._full = False
+        """Whether the last write found the disk full."""
         self._closed = False
         try:
             self._migrate()
@@ -66,6 +87,9 @@ class SqliteStore(Store):
         return db
 
     def _trouble(self, error: Exception) -> Unavailable:
+        if is_full(error):
+            self._full = True
+            return disk_full(f"The store `{self.path}` cannot be written")
         return Unavailable(
             f"The store `{self.path}` cannot be used: {error}.",
             hint="Check that the path is a file of etude, that it may be written and that the disk has room.",
@@ -80,9 +104,31 @@ class SqliteStore(Store):
         except (sqlite3.Error, OSError) as error:
             raise self._trouble(error) from error
 
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        with self._slots:
+            with self._idle_lock:
+                if self._closed:
+                    raise Unavailable(f"The store `{self.path}` is closed.")
+                idle = self._idle
+                db = idle.pop() if idle else None
+            if db is None:
+                db = self._connect()
+                db.execute("PRAGMA query_only = ON")
+            try:
+                yield db
+            finally:
+                with self._idle_lock:
+                    # After a fork or a close the list is another, and the connection is not for it.
+                    keep = not self._closed and self._idle is idle
+                    if keep:
+                        idle.append(db)
+                if not keep:
+                    db.close()
+
     def _read(self, sql: str, *values: object) -> Rows:
-        with self._lock, self._translated():
-            return _executor(self._connection())(sql, *values)
+        with self._translated(), self._borrowed() as db:
+            return _executor(db)(sql, *values)
 
     @contextmanager
     def _transaction(self) -> Iterator[Execute]:
@@ -93,6 +139,7 @@ class SqliteStore(Store):
             try:
                 yield _executor(db)
                 db.execute("COMMIT")
+                self._full = False
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
@@ -110,6 +157,17 @@ class SqliteStore(Store):
             if sqlite3.complete_statement(statement):
                 execute(statement)
                 statement = ""
+
+    def _words_value(self, words: Sequence[str]) -> str:
+        # A word has letters, digits and `_` alone: nothing in it ends the quotes.
+        return " AND ".join(self._begun_by(word) for word in words)
+
+    def _begun_by(self, word: str) -> str:
+        """The few words that begin so, as they are: they are read in step, while a prefix is collected as a whole."""
+        found = [str(row[0]) for row in self._read(BEGUN_BY, word, word + chr(0x10FFFF), EXPANDED + 1)]
+        if len(found) > EXPANDED:
+            return f'"{word}"*'
+        return "(" + " OR ".join(f'"{each}"' for each in found or [word]) + ")"
 
     # Workers.
 
@@ -140,12 +198,18 @@ class SqliteStore(Store):
         with self._translated():
             for path in self._workers.glob("worker_*"):
                 _is_free(path, remove=True)
+            for path in self._workers.glob("bell_*"):
+                _remove_unread(path)
 
     # Life.
 
     def check(self) -> dict[str, Any]:
         """Ask the database for a sign of life; its kind, version, place and schema version."""
         schema = self._schema(self._read)
+        with self._translated():
+            no_room = room_left(self.path.parent) < ROOM
+        if self._full or no_room:
+            raise disk_full(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
     def close(self) -> None:
@@ -155,6 +219,10 @@ class SqliteStore(Store):
             if self._db is not None:
                 self._db.close()
                 self._db = None
+            with self._idle_lock:
+                idle, self._idle = self._idle, []
+            for db in idle:
+                db.close()
             if self._worker_fd is not None:
                 # Removed while still locked, so that nobody else finds it between.
                 with suppress(OSError):
@@ -165,6 +233,10 @@ class SqliteStore(Store):
     def _forked(self) -> None:
         super()._forked()
         self._lock = threading.Lock()
+        self._idle_lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(READERS)
+        _parents.extend(self._idle)
+        self._idle = []
         if self._worker_fd is not None:
             os.close(self._worker_fd)
             self._worker_fd = None
@@ -216,6 +288,19 @@ def _use_wal(db: sqlite3.Connection) -> None:
             if mode != "wal":
                 raise sqlite3.OperationalError(f"its file system allows no write-ahead log (mode `{mode}`)")
             return
+
+
+def _remove_unread(path: Path) -> None:
+    """Remove a pipe that no process reads; a young one may be about to be read."""
+    with suppress(FileNotFoundError):
+        found = path.stat()
+        if not stat.S_ISFIFO(found.st_mode) or time.time() - found.st_mtime < YOUNG_S:
+            return
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                path.unlink(missing_ok=True)
 
 
 def _is_at(fd: int, path: Path) -> bool:

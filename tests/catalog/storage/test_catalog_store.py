@@ -12,7 +12,7 @@ import pytest
 
 from catalog.proxy import proxy_to
 from etude.catalog.storage.catalog_store import METRICS, CatalogStore, StoredCatalog, StoredMetrics, run_name
-from etude.errors import EtudeError, Invalid, NotFound, Unavailable
+from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -93,10 +93,36 @@ def test_without_a_pointer_the_runs_themselves_are_looked_at(
 def test_a_file_that_was_changed_is_not_taken(catalog_store: CatalogStore, objects: Objects) -> None:
     run = publish(catalog_store)
     objects.write(f"{catalog_store.prefix}/{run.name}/catalog_script.py", b"import os", "text/x-python")
-    with pytest.raises(Invalid, match="not what its run wrote"):
+    with pytest.raises(Damaged, match="is damaged: it is not what was written"):
         catalog_store.read(run, "catalog_script.py")
     with pytest.raises(NotFound):
         catalog_store.read(run, "other.json")
+
+
+def test_no_flipped_bit_of_the_records_changes_what_is_read() -> None:
+    objects = Objects("memory://")
+    catalog_store = CatalogStore(objects, "orders")
+    run = publish(catalog_store)
+    for place in (f"{catalog_store.prefix}/latest.json", f"{catalog_store.prefix}/{run.name}/{METRICS}"):
+        whole = objects.read(place)
+        for number in range(0, len(whole) * 8, 7):
+            data = bytearray(whole)
+            data[number // 8] ^= 1 << number % 8
+            objects.write(place, bytes(data), "application/json")
+            assert catalog_store.latest() == run
+        objects.write(place, whole, "application/json")
+
+
+def test_a_damaged_earlier_run_is_left_out_of_the_history(catalog_store: CatalogStore, objects: Objects) -> None:
+    first = publish(catalog_store)
+    second = publish(catalog_store, START + timedelta(days=1))
+    said: list[str] = []
+    catalog_store = CatalogStore(objects, catalog_store.prefix, tell=said.append)
+    second = second.model_copy(update={"history": (first.name,)})
+    assert list(catalog_store.history(second)) == [b"{}", b"{}"]
+    objects.write(f"{catalog_store.prefix}/{first.name}/catalog.json", b"[]", "application/json")
+    assert list(catalog_store.history(second)) == [b"{}"]
+    assert "damaged" in said[0] and first.name in said[0]
 
 
 def test_what_cannot_be_written_whole_leaves_nothing(catalog_store: CatalogStore, objects: Objects) -> None:

@@ -12,8 +12,11 @@ from etude.entities import Entity
 from etude.errors import Invalid
 
 SUFFIX = ".etude.yaml"
-BYTES = 4 << 20
+BYTES = 1 << 20
 """The largest file that is read."""
+DEPTH = 20
+"""How deep maps and lists may be nested; annotations need five levels."""
+_TAGS = frozenset({"map", "seq", "str", "null", "int", "float", "bool", "timestamp", "value", "merge"})
 _HINT = "Write `tables:`, below it the tables by name, each with `description`, `owner`, `tags` and `columns`."
 
 Text = Annotated[str, Field(max_length=4000)]
@@ -59,20 +62,56 @@ def parse_annotations(body: Any, place: str) -> Annotations:
 
 def read_annotations(path: Path) -> Annotations | None:
     """The annotations in a YAML file, or None where there is no such file."""
-    import yaml  # type: ignore[import-untyped]
-
     try:
-        if path.stat().st_size > BYTES:
-            raise Invalid(f"`{path}` is larger than {BYTES:,} bytes.", hint=_HINT)
-        body = yaml.safe_load(path.read_bytes())
+        with path.open("rb") as file:
+            data = file.read(BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Invalid(f"`{path}` cannot be read: {error.strerror}.", hint="Check its permissions.") from None
-    except (yaml.YAMLError, RecursionError) as error:
+    if len(data) > BYTES:
+        raise Invalid(f"`{path}` is larger than {BYTES:,} bytes.", hint=_HINT)
+    return parse_annotations(_parse_yaml(data, path), f"`{path}`")
+
+
+def _parse_yaml(data: bytes, path: Path) -> Any:
+    """Maps, lists, texts and nulls from YAML that somebody else wrote.
+
+    An alias can make a few lines stand for gigabytes, and a number of many digits takes minutes to read: aliases are
+    refused, and every scalar but null stays a text.
+    """
+    import yaml  # type: ignore[import-untyped]
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    try:
+        # Events come one by one, in memory of their own size: what is refused here was never built.
+        for event in yaml.parse(data, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            where = f"line {event.start_mark.line + 1} of `{path}`"
+            if isinstance(event, yaml.AliasEvent):
+                raise Invalid(f"An alias (`*{event.anchor[:80]}`) stands in {where}.", hint="Write the value out.")
+            if depth > DEPTH:
+                raise Invalid(f"In {where}, more than {DEPTH} levels are nested.", hint=_HINT)
+        node = yaml.compose(data, Loader=loader)
+        return None if node is None else _build(node, path)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         line = str(error).replace("\n", " ")[:200]
-        raise Invalid(f"`{path}` is no YAML: {line}.", hint=_HINT) from None
-    return parse_annotations(body, f"`{path}`")
+        raise Invalid(f"`{path}` is not valid YAML: {line}.", hint=_HINT) from None
+
+
+def _build(node: Any, path: Path) -> Any:
+    import yaml
+
+    tag = node.tag.removeprefix("tag:yaml.org,2002:")
+    if tag not in _TAGS:
+        line = node.start_mark.line + 1
+        raise Invalid(f"The tag `{node.tag[:80]}` stands in line {line} of `{path}`.", hint="Write plain YAML.")
+    if isinstance(node, yaml.MappingNode):
+        return {str(_build(key, path)): _build(value, path) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_build(item, path) for item in node.value]
+    return None if tag == "null" else node.value
 
 
 def merge(under: Annotations, over: Annotations) -> Annotations:

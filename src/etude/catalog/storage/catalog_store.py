@@ -20,10 +20,10 @@ from itertools import islice
 from secrets import token_hex
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from etude.entities import Entity
-from etude.errors import EtudeError, Invalid, NotFound, Unavailable
+from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects, check_place
 
 T = TypeVar("T")
@@ -78,6 +78,21 @@ class StoredCatalog(Entity):
     files: dict[str, StoredFile] = {}
     history: tuple[str, ...] = ()
     """The runs before it that asked for the same tables, newest first."""
+    seal: str = ""
+    """The SHA-256 of the other fields, so that damage to this record shows; older records have none."""
+
+    def sealed(self) -> StoredCatalog:
+        """The same with its seal."""
+        return self.model_copy(update={"seal": self._digest()})
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> StoredCatalog:
+        if self.seal and self.seal != self._digest():
+            raise ValueError("the record is damaged: its fields do not match its seal")
+        return self
+
+    def _digest(self) -> str:
+        return hashlib.sha256(self.model_dump_json(exclude={"seal"}).encode()).hexdigest()
 
 
 class StoredMetrics(Entity):
@@ -173,7 +188,10 @@ class CatalogStore:
     def _record(self, name: str) -> StoredCatalog | None:
         try:
             stored = StoredMetrics.model_validate_json(self._get(name, METRICS)).stored
-        except (NotFound, ValidationError):
+        except NotFound:
+            return None
+        except ValidationError:
+            self._tell(f"`{self.url}/{name}/{METRICS}` is damaged; the run is left out.")
             return None
         return stored if stored.name == name else None
 
@@ -184,8 +202,12 @@ class CatalogStore:
         data = self._get(run.name, name)
         known = run.files.get(name)
         if known is not None and hashlib.sha256(data).hexdigest() != known.sha256:
-            raise Invalid(
-                f"`{self.url}/{run.name}/{name}` is not what its run wrote.", hint="Restore it, or catalog again."
+            file = f"{self.url}/{run.name}/{name}"
+            raise Damaged(
+                f"The file `{file}` of run `{run.run_id or run.name}` is damaged: it is not what was written.",
+                hint="Restore it from a backup, or run `etude catalog` again.",
+                run_id=run.run_id,
+                file=file,
             )
         return data
 
@@ -193,10 +215,17 @@ class CatalogStore:
         return self._steadily(lambda: self._objects.read(f"{self.prefix}/{run}/{name}"))
 
     def history(self, run: StoredCatalog) -> Iterator[bytes]:
-        """The `catalog.json` of a run and of those before it, newest first; those that are gone are left out."""
+        """The `catalog.json` of a run and of those before it, newest first; those gone or damaged are left out."""
         for name in (run.name, *run.history):
-            with suppress(NotFound):
-                yield self._get(name, "catalog.json")
+            each = run if name == run.name else self._record(name)
+            if each is None:
+                continue
+            try:
+                yield self.read(each, "catalog.json")
+            except NotFound:
+                continue
+            except Damaged as error:
+                self._tell(f"{error.message} It is left out.")
 
     def script_of(self, dialect: str, name: str) -> str | None:
         """The script of that name that worked last for a kind of database."""
@@ -211,7 +240,7 @@ class CatalogStore:
         self, run: StoredCatalog, files: Mapping[str, bytes], metrics: Callable[[StoredCatalog], bytes]
     ) -> StoredCatalog:
         """Write a run, `metrics.json` as its last file, then point to it; what breaks off leaves nothing of it."""
-        run = run.model_copy(update={"files": {n: _describe(data) for n, data in sorted(files.items())}})
+        run = run.model_copy(update={"files": {n: _describe(data) for n, data in sorted(files.items())}}).sealed()
         written: list[str] = []
         try:
             for name, data in {**files, METRICS: metrics(run)}.items():

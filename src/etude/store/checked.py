@@ -1,0 +1,219 @@
+"""Files that are checked as they are read: the name tells the SHA-256 of all bytes, sums tell the CRC-32 of each chunk.
+
+To hash a large file before its first page is shown would cost more than the page. So each large file has another one
+with the CRC-32 of its chunks, and a reader checks only the chunks it touches. CRC-32 finds every flip of one bit and
+every run of damage up to 32 bits; the sums themselves are under a SHA-256. If they are missing or damaged, the whole
+file is hashed and they are made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHUNK = 1 << 17
+"""Bytes under one sum."""
+LARGE = 1 << 16
+"""Files above this size have sums; a smaller one is hashed whole."""
+PIECE = CHUNK
+"""Bytes that are read at once to be checked: few enough to stay in the processor's cache."""
+PART = ".part-"
+"""How the name of a file begins that is still being written."""
+_HEAD = struct.Struct("<Q")
+
+
+class Summing:
+    """Takes the bytes of a file in pieces of any size and keeps their SHA-256, size and sums."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._crcs: list[int] = []
+        self._crc = 0
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._digest.update(data)
+        rest = memoryview(data)
+        while rest:
+            piece = rest[: CHUNK - self.size % CHUNK]
+            self._crc = zlib.crc32(piece, self._crc)
+            self.size += len(piece)
+            rest = rest[len(piece) :]
+            if self.size % CHUNK == 0:
+                self._crcs.append(self._crc)
+                self._crc = 0
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 so far."""
+        return self._digest.hexdigest()
+
+    def sums(self) -> Sums:
+        """The sums so far."""
+        crcs = [*self._crcs, self._crc] if self.size % CHUNK else self._crcs
+        return Sums(self.size, tuple(crcs))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The size of a file and the CRC-32 of each of its chunks."""
+
+    size: int
+    crcs: tuple[int, ...]
+
+    def write(self, path: Path, hash: str) -> None:
+        """Keep them; without a sync, because they can be made again."""
+        body = _HEAD.pack(self.size) + struct.pack(f"<{len(self.crcs)}I", *self.crcs)
+        target = sums_path(path)
+        part = target.parents[1] / f"{PART}{target.name}-{os.getpid()}-{threading.get_ident()}"
+        with suppress(OSError):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.write_bytes(_seal(hash, body) + body)
+            os.replace(part, target)
+
+    @staticmethod
+    def read(path: Path, hash: str) -> Sums | None:
+        """The sums that are kept of a file; None if there are none or they are damaged."""
+        try:
+            data = sums_path(path).read_bytes()
+        except OSError:
+            return None
+        seal, body = data[:32], data[32:]
+        if len(body) < _HEAD.size or len(body) % 4 or seal != _seal(hash, body):
+            return None
+        count = (len(body) - _HEAD.size) // 4
+        return Sums(_HEAD.unpack_from(body)[0], struct.unpack_from(f"<{count}I", body, _HEAD.size))
+
+
+def sums_path(path: Path) -> Path:
+    """Where the sums of `FOLDER/artifacts/ab/NAME` are: `FOLDER/sums/ab/NAME`."""
+    return path.parents[2] / "sums" / path.parent.name / path.name
+
+
+def _seal(hash: str, body: bytes) -> bytes:
+    return hashlib.sha256(hash.encode() + body).digest()
+
+
+def make_sums(path: Path, hash: str) -> Sums | None:
+    """Hash the whole file and keep its sums; None if its bytes do not have that hash."""
+    summing = Summing()
+    with path.open("rb") as file:
+        while data := file.read(PIECE):
+            summing.add(data)
+    if summing.hash != hash:
+        return None
+    if summing.size > LARGE:
+        summing.sums().write(path, hash)
+    return summing.sums()
+
+
+class CheckedFile(io.RawIOBase):
+    """A file open for reading that raises `damaged()` before it gives a byte that is not as it was written."""
+
+    def __init__(self, path: Path, sums: Sums, damaged: Callable[[], Exception]) -> None:
+        self.path = path
+        self._sums = sums
+        self._damaged = damaged
+        self._position = 0
+        self._buffer: memoryview | None = None
+        self._checked: set[int] = set()
+        """Chunks that were found whole."""
+        self._kept: tuple[int, bytes] = (-1, b"")
+        """The last chunk and its number: the next read often begins in it."""
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if os.fstat(self._fd).st_size != sums.size:
+            self.close()
+            raise damaged()
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes, checked."""
+        end = self._sums.size if size is None or size < 0 else min(self._position + size, self._sums.size)
+        start, self._position = self._position, max(end, self._position)
+        if start >= end:
+            return b""
+        first = start // CHUNK
+        if first == self._kept[0] and end <= (first + 1) * CHUNK:
+            return self._kept[1][start - first * CHUNK : end - first * CHUNK]
+        data = self._chunks(first, (end - 1) // CHUNK)
+        return data[start - first * CHUNK : end - first * CHUNK]
+
+    def _chunks(self, first: int, last: int) -> bytes:
+        begin, length = first * CHUNK, min((last + 1) * CHUNK, self._sums.size) - first * CHUNK
+        data = os.pread(self._fd, length, begin)
+        while len(data) < length:
+            more = os.pread(self._fd, length - len(data), begin + len(data))
+            if not more:
+                raise self._damaged()
+            data += more
+        view = memoryview(data)
+        self._check_chunks(first, view)
+        self._kept = (last, bytes(view[(last - first) * CHUNK :]))
+        return data
+
+    def check_range(self, start: int, end: int) -> None:
+        """Check the chunks of a part of the file that were not checked yet; so a faster reader may read it after."""
+        if self._buffer is None:
+            # Once: fresh memory costs more than the check.
+            self._buffer = memoryview(bytearray(min(PIECE, self._sums.size)))
+        end = min(end, self._sums.size)
+        for piece in range(start // CHUNK * CHUNK, end, PIECE):
+            stop = min(-(-end // CHUNK) * CHUNK, piece + PIECE, self._sums.size)
+            if all(chunk in self._checked for chunk in range(piece // CHUNK, -(-stop // CHUNK))):
+                continue
+            part = self._buffer[: stop - piece]
+            if os.preadv(self._fd, [part], piece) != len(part):
+                raise self._damaged()
+            self._check_chunks(piece // CHUNK, part)
+
+    def _check_chunks(self, first: int, data: memoryview) -> None:
+        for number in range(first, first + -(-len(data) // CHUNK)):
+            piece = data[(number - first) * CHUNK : (number - first + 1) * CHUNK]
+            if zlib.crc32(piece) != self._sums.crcs[number]:
+                raise self._damaged()
+            self._checked.add(number)
+
+    def check(self) -> None:
+        """Check every chunk."""
+        self._checked.clear()
+        self.check_range(0, self._sums.size)
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._sums.size}[whence]
+        self._position = max(base + offset, 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether `seek` works."""
+        return True
+
+    def close(self) -> None:
+        """Close the file; twice does no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        super().close()
