@@ -177,7 +177,9 @@ class ForkServer:
         self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._filters = {
-            allow_exec: isolation.build_filter(allow_exec, self._level >= 3, allow_inet=self._network is not None)
+            allow_exec: isolation.build_filter(
+                allow_exec, self._level >= 3, allow_inet=self._network is not None, has_data=bool(config["data"])
+            )
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}

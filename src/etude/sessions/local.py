@@ -68,7 +68,8 @@ class ForkServerClient:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                env=_environment(),
+                # Nothing of ours: a session can read what its fork server was started with.
+                env={"PATH": "/usr/bin:/bin", **ENVIRONMENT},
                 start_new_session=True,
             )
         self._send(self._config(spec))
@@ -267,10 +268,6 @@ def _cage(spec: SandboxSpec, limits: SessionLimits) -> dict[str, Any]:
 def _kind(spec: SandboxSpec, limits: SessionLimits) -> tuple[Any, ...]:
     """What two sessions must have in common for one to be given for the other; the host keeps their other limits."""
     return (spec.key(), *_cage(spec, limits).values(), limits.cpus)
-
-
-def _environment() -> dict[str, str]:
-    return {k: os.environ[k] for k in ("PATH", "ETUDE_DEBUG") if k in os.environ} | ENVIRONMENT
 
 
 def _import_path() -> list[str]:

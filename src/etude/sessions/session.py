@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 from etude import wire
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
-from etude.errors import SandboxError, problem
+from etude.errors import Invalid, LimitExceeded, SandboxError, problem
 from etude.sessions import kernel
 from etude.sessions.base import (
     Cell,
@@ -31,7 +31,6 @@ from etude.sessions.base import (
 )
 
 MAX_FRAME = 64 << 20
-MAX_DESCRIPTORS = 16
 MAX_DISPLAYS = 64
 MAX_SHARED = 1 << 30
 """Bytes of shared memory that the displays of one cell may keep alive."""
@@ -46,7 +45,6 @@ MAX_METADATA = 32 << 20
 """Bytes by which a table may describe its batches: read, they take many times that."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
-_ANCILLARY = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 
 
@@ -116,10 +114,6 @@ class Session:
             self._frames = Frames(self._channel.sock)
         return self._channel
 
-    def _opened_frames(self) -> Frames:
-        self._opened()
-        return self._frames
-
     # -- running
 
     def execute(
@@ -134,7 +128,8 @@ class Session:
         """Run a cell. Its errors are in the cell; only a broken sandbox raises, and a `cancel` that came before it."""
         with self._lock, contextlib.ExitStack() as stack:
             self._cells = number = number or self._cells + 1
-            run = _Run(number, code, self.limits.output, on_output, self._opened_frames)
+            run = _Run(number, code, self.limits.output, on_output)
+            stack.callback(run.close)
             wall_s = wall_s or self.limits.wall_s
             started = time.perf_counter()
             proxy = self._opened().proxy
@@ -178,7 +173,7 @@ class Session:
                 if run.take(kind, payload):
                     return self._ended(run, stop.outcome)
                 if kind == _CALL:
-                    self._answer(channel, payload, stop.deadline)
+                    self._answer(run, channel, payload, stop.deadline)
         except (wire.Closed, OSError, ValueError, RecursionError):
             # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
             self._drop()
@@ -196,15 +191,18 @@ class Session:
         # Libraries make errors of their own of an interrupt.
         return "interrupted" if self._interrupted else "error"
 
-    def _answer(self, channel: Channel, payload: bytes, deadline: float) -> None:
+    def _answer(self, run: _Run, channel: Channel, payload: bytes, deadline: float) -> None:
         request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
         if not isinstance(request, dict):
             raise wire.Closed
         fd = None
         try:
-            if self._broker is None:
+            if request.get("method") == "memory":
+                head, fd = run.lend(request.get("size"))
+            elif self._broker is None:
                 raise SandboxError("This session has no source.", hint="Open it with one.")
-            head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
+            else:
+                head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
         except Exception as error:
             # Whatever it is, of what was asked or of the host: it is told to who asked, and ends nothing here.
             head = {"problem": problem(error)}
@@ -236,7 +234,6 @@ class Session:
     def _drop(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            self._frames.close()
             channel.close()
 
     def close(self) -> None:
@@ -281,7 +278,6 @@ class Frames:
         self._sock = sock
         self._watch = kernel.SocketWait(sock)
         self._data = bytearray()
-        self._fds: list[int] = []
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
         """The next frame, or None once the deadline has passed; `wire.Closed` when there will be none."""
@@ -298,24 +294,10 @@ class Frames:
                     return kind, payload
             if not self._watch.wait(max(deadline - time.monotonic(), 0) * 1000):
                 return None
-            part, ancillary, _, _ = self._sock.recvmsg(1 << 16, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
-            for level, kind, data in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    self._fds += memoryview(data[: len(data) - len(data) % 4]).cast("i")
-            if not part or len(self._fds) > MAX_DESCRIPTORS:
+            part = self._sock.recv(1 << 16)
+            if not part:
                 raise wire.Closed
             self._data += part
-
-    def take_descriptor(self) -> int:
-        """The descriptor that came with the frame just read."""
-        if not self._fds:
-            raise wire.Closed
-        return self._fds.pop(0)
-
-    def close(self) -> None:
-        """Let go of descriptors that nobody asked for."""
-        while self._fds:
-            os.close(self._fds.pop())
 
 
 class _Run:
@@ -327,10 +309,8 @@ class _Run:
         code: str,
         cap: int,
         on_output: Callable[[Output], None] | None,
-        frames: Callable[[], Frames],
     ) -> None:
         self.id = number
-        self._frames = frames
         self.code = code
         self.end: dict[str, Any] = {}
         self.came_too_late = False
@@ -341,8 +321,28 @@ class _Run:
         self._size = 0
         self._cut = 0
         self._displays: list[Display] = []
-        self._shared = 0
+        self._lent: dict[int, int] = {}
+        self._lent_bytes = 0
         self._notes: list[str] = []
+
+    def close(self) -> None:
+        """Let go of memory that was lent and not come back."""
+        while self._lent:
+            os.close(self._lent.popitem()[1])
+
+    def lend(self, size: object) -> tuple[dict[str, Any], int]:
+        """Shared memory for a display: the reply that gives it, and a descriptor for the session."""
+        if not isinstance(size, int) or size <= 0:
+            raise Invalid(f"`{size!r:.80}` is not a number of bytes.", hint="Ask for 1 byte or more.")
+        if self._lent_bytes + size > MAX_SHARED or len(self._lent) >= MAX_DISPLAYS:
+            raise LimitExceeded(
+                f"The displays of a cell may take {MAX_SHARED:,} bytes; with these {size:,} they would take more.",
+                hint="Show fewer rows.",
+                limit="displays",
+            )
+        number = self._lent_bytes = self._lent_bytes + size  # it only grows, so no number is given twice
+        self._lent[number] = wire.lend(size)
+        return {"lent": number}, os.dup(self._lent[number])
 
     def note(self, text: str) -> None:
         self._notes.append(text)
@@ -383,10 +383,7 @@ class _Run:
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
             length = int(head["size"])  # before the descriptor is ours to close
-            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), length, whole=True))
-            self._shared += len(data)
-            if self._shared > MAX_SHARED:
-                raise wire.Closed
+            data = memoryview(wire.map_sealed(self._lent.pop(head["lent"]), length, whole=True))
         elif len(data) > kernel.INLINE:
             raise wire.Closed  # the kernel sends so much by shared memory alone
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
