@@ -274,7 +274,7 @@ class KernelSession:
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
         _encode({"id": 0, "ok": True})
-        self._reap()
+        self._has_children()
         self.send(b"R", b"{}")
         while True:
             try:
@@ -320,11 +320,14 @@ class KernelSession:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, OutputStream):
                 stream.flush()
+        if self._has_children():
+            end["left"] = True
         # A thread that waits for the host gets its reply first: after the end nobody would send one.
         with self._call_lock:
             self.send(b"X", _encode(end).encode("utf-8", "replace"))
         # What is left to do is done while the host reads the answer.
-        self._reap()
+        if "left" in end:
+            self._end_children()
         linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
@@ -395,13 +398,23 @@ class KernelSession:
             os.close(fd)
         return int(reply["lent"])
 
-    def _reap(self) -> None:
-        # As the first process of its namespace the session inherits every orphan.
+    def _has_children(self) -> bool:
+        """Reap processes that have ended; whether there are others."""
         try:
+            # As the first process of its namespace the session inherits every orphan.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            pass
+            return False
+        return True
+
+    def _end_children(self) -> None:
+        """End the processes that a cell left running."""
+        while self._has_children():
+            if os.getpid() != 1:
+                return  # without a process namespace the number for all would mean others as well; the host ends them
+            os.kill(-1, signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def _compile(code: str | ast.Module | ast.Expression, name: str, mode: str) -> types.CodeType:

@@ -29,6 +29,7 @@ from etude.sessions.base import (
     SandboxSpec,
     let_go_of_displays,
 )
+from etude.sessions.usage import idle_check
 
 MAX_FRAME = 64 << 20
 MAX_DISPLAYS = 64
@@ -39,6 +40,8 @@ LONGEST_S = 1e6
 """A wait that a socket can still count, where a cell has all the time in the world."""
 LOOK_S = 0.25
 """How often a cell that says nothing is looked after."""
+BACKGROUND_S = 0.1
+"""Processor seconds between two cells that are worth telling."""
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
 MAX_METADATA = 32 << 20
@@ -90,7 +93,12 @@ class Session:
         self._cells = 0
         self.history: deque[Cell] = deque(maxlen=HISTORY)
         self._isolation: dict[str, Any] = {}
+        self._idle_from: float | None = None
+        """Processor seconds of the session when it was first seen idle after a cell."""
+        self._background_s = 0.0
+        self._end_reason = ""
         self._opened()
+        idle_check.add(self)
 
     @property
     def alive(self) -> bool:
@@ -134,6 +142,7 @@ class Session:
             started = time.perf_counter()
             proxy = self._opened().proxy
             self._interrupted, self._running = False, True
+            self._tell_background(run)
             try:
                 if cancel is not None:
                     stack.enter_context(cancel.stopping(self.interrupt))
@@ -144,6 +153,7 @@ class Session:
                 self._running = False
             for news in proxy.take_news() if proxy is not None else ():
                 run.note(news)
+            self._settle(run, time.perf_counter() - started)
             cell = run.cell(outcome, (time.perf_counter() - started) * 1000, wall_s)
             self.history.append(cell)
             if cell.display:
@@ -157,6 +167,7 @@ class Session:
             # With the first cell, not at the start: a session that waited for its user has no seed yet.
             request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
         stop = _Stop(time.monotonic() + wall_s)
+        look = time.monotonic() + LOOK_S
         try:
             if channel.ended:
                 run.came_too_late = True
@@ -166,6 +177,9 @@ class Session:
                 now = time.monotonic()
                 if now >= stop.deadline or self._interrupted:
                     stop.go_on(channel, now, self._interrupted)
+                if now >= look:
+                    look = now + LOOK_S
+                    self._check_cpu(channel.cpu_s())
                 frame = self._frames.next(min(stop.deadline, now + LOOK_S))
                 if frame is None:
                     continue
@@ -177,11 +191,61 @@ class Session:
         except (wire.Closed, OSError, ValueError, RecursionError):
             # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
             self._drop()
+            run.reason, self._end_reason = self._end_reason, ""
             run.note("The session was killed and its variables are lost; the next cell starts in a fresh one.")
             return stop.outcome or "killed"
         except BaseException:
             self._drop()  # what the cell still says is nobody's; the next one must not take it for its own
             raise
+
+    # -- processor time
+
+    def _check_cpu(self, used_s: float) -> None:
+        if used_s > self.limits.cpu_s:
+            self._end_reason = (
+                f"The session and the processes it started used {used_s:,.0f} s of processor time; "
+                f"its limit, `cpu_s`, is {self.limits.cpu_s:,} s."
+            )
+            raise wire.Closed
+
+    def check_background(self) -> None:
+        """Count processor time that is used while no cell runs; end the session if it passed its limit."""
+        if not self._lock.acquire(blocking=False):
+            return  # a cell runs, which is checked as it goes
+        try:
+            channel = self._channel
+            if channel is None or channel.ended:
+                return
+            used_s = channel.cpu_s()
+            if self._idle_from is None:
+                self._idle_from = used_s
+            self._background_s = used_s - self._idle_from
+            try:
+                self._check_cpu(used_s)
+            except wire.Closed:
+                channel.signal(signal.SIGKILL)
+        finally:
+            self._lock.release()
+
+    def _tell_background(self, run: _Run) -> None:
+        if self._background_s >= BACKGROUND_S:
+            run.note(
+                f"Before this cell, the session used {self._background_s:,.1f} s of processor time while no cell ran."
+            )
+        self._idle_from, self._background_s = None, 0.0
+
+    def _settle(self, run: _Run, elapsed_s: float) -> None:
+        """After a cell: end the processes that it left running, and read the clock if that takes little beside it."""
+        channel = self._channel
+        if channel is None:
+            return
+        if run.end.get("left"):
+            run.note("Processes that the cell left running were ended with it.")
+            channel.end_children()
+        if elapsed_s > BACKGROUND_S:
+            self._idle_from = channel.cpu_s()
+
+    # -- frames
 
     def _ended(self, run: _Run, stopping: Outcome | None) -> Outcome:
         if run.end["ok"]:
@@ -238,6 +302,7 @@ class Session:
 
     def close(self) -> None:
         """End the interpreter, for good."""
+        idle_check.remove(self)
         with self._lock:
             self._closed = True
             self._drop()
@@ -315,6 +380,8 @@ class _Run:
         self.end: dict[str, Any] = {}
         self.came_too_late = False
         """Whether the session had ended before the cell began."""
+        self.reason = ""
+        """Why the host ended the session, if it did."""
         self._cap = cap
         self._on_output = on_output
         self._text: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -435,6 +502,8 @@ class _Run:
             return error
         elif outcome == "interrupted":
             kind, message = "KeyboardInterrupt", "The cell did not heed the interrupt."
+        elif self.reason:
+            kind, message = "SessionDied", self.reason
         elif self.came_too_late:
             kind, message = "SessionDied", "The session had ended before the cell began."
         else:
