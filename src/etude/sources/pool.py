@@ -119,7 +119,8 @@ class EngineClient:
     def open(self, mounts: tuple[Mount, ...]) -> None:
         """Open the sources; the process is confined to them from here on."""
         readable = [p for m in mounts for p in _paths(m)]
-        head = self._confinement(readable, []) | {
+        files = [p for m in mounts for f in m.files for p in f["paths"]]
+        head = self._confinement(readable, files, []) | {
             "op": "open",
             "mounts": [asdict(m) for m in mounts],
         }
@@ -130,8 +131,8 @@ class EngineClient:
 
         A job holds a `file` and the `out_dir` for its tables. What ends the process ends the list early.
         """
-        readable = [p for job in jobs for p in job["file"]["paths"]]
-        head = self._confinement(readable, [job["out_dir"] for job in jobs])
+        files = [p for job in jobs for p in job["file"]["paths"]]
+        head = self._confinement([], files, [job["out_dir"] for job in jobs])
         self._send(head | {"op": "load", "files": jobs})
         for _ in jobs:
             try:
@@ -141,7 +142,7 @@ class EngineClient:
                 if not self.alive:
                     return
 
-    def _confinement(self, readable: list[str], writable: list[str]) -> Json:
+    def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
             "memory": self._limits.memory,
             "engine_memory": int(self._limits.memory * 0.8),
@@ -150,6 +151,7 @@ class EngineClient:
             "network": self.network,
             "scratch": self._scratch.name,
             "readable": readable,
+            "files": files,
             "writable": [self._scratch.name, *writable],
         }
 
@@ -360,7 +362,7 @@ def _checked(head: Json) -> Json:
 
 def _paths(mount: Mount) -> list[str]:
     if mount.kind == "files":
-        return [p for f in mount.files for p in f["paths"]]
+        return []  # each file is named by itself
     if "://" in mount.url:
         return []
     # The folder, because a database file has companions (a log, a shared index) beside it.
