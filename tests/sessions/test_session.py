@@ -107,6 +107,12 @@ pa.Table.from_batches([batch] * 600)"""
     assert isinstance(session.execute("pa.Table.from_batches([batch] * 5)").value, pa.Table)
 
 
+def test_a_small_table_that_stands_for_much_is_not_shown(session: Session) -> None:
+    cell = session.execute("pa.table({'a': pa.array(['x' * 1_000_000] * 800).dictionary_encode()})")
+    assert cell.ok and cell.display == () and cell.text.startswith("pyarrow.Table")
+    assert "A table is not shown" in cell.notes[0] and "stand for" in cell.notes[0]
+
+
 def test_only_forms_that_are_known_are_displays(session: Session) -> None:
     cell = session.execute(
         f"NUMBER = 2\nshow({'image/x' + chr(13) + chr(10) + 'X: y'!r}, b'1')\nshow('image/png', b'2')"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
+from etude.arrow_limits import check_batch, refuse_compressed
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
 from etude.errors import Invalid, LimitExceeded, SandboxError, problem
@@ -44,8 +45,6 @@ BACKGROUND_S = 0.1
 """Processor seconds between two cells that are worth telling."""
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
-MAX_METADATA = 32 << 20
-"""Bytes by which a table may describe its batches: read, they take many times that."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
@@ -388,6 +387,8 @@ class _Run:
         self._size = 0
         self._cut = 0
         self._displays: list[Display] = []
+        self._table: Any = None
+        """The table that was displayed last, if it can be read."""
         self._lent: dict[int, int] = {}
         self._lent_bytes = 0
         self._notes: list[str] = []
@@ -455,6 +456,14 @@ class _Run:
             raise wire.Closed  # the kernel sends so much by shared memory alone
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
             return
+        if head["media"] == kernel.ARROW:
+            try:
+                self._table = _read_table(data)
+            except LimitExceeded as error:
+                self.note(f"A table is not shown. {error.message}")
+                return
+            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
+                self._table = None
         self._displays.append(Display(head["media"], data))
 
     def _finish(self, payload: bytes) -> bool:
@@ -520,14 +529,8 @@ class _Run:
     def _value(self, shown: dict[str, Any]) -> Any:
         if "json" in shown:
             return shown["json"]
-        tables = (
-            [d.data for d in self._displays if d.media == kernel.ARROW] if shown.get("media") == kernel.ARROW else []
-        )
-        if tables:
-            try:
-                return _read_table(tables[-1])
-            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
-                return str(shown.get("text", ""))
+        if shown.get("media") == kernel.ARROW and any(d.media == kernel.ARROW for d in self._displays):
+            return self._table if self._table is not None else str(shown.get("text", ""))
         return shown.get("text") if shown else None
 
 
@@ -535,16 +538,12 @@ def _read_table(data: bytes | memoryview) -> Any:
     """The table of a display, or any error."""
     import pyarrow as pa
 
-    metadata = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
-        metadata += len(message.metadata)
-        # The kernel never compresses, and a little could become very much.
-        if metadata > MAX_METADATA or _is_compressed(message.metadata):
-            raise ValueError
+    refuse_compressed(data)
     reader = pa.ipc.open_stream(pa.py_buffer(data))
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()
+    check_batch(table)
     table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
     return table
 
@@ -598,29 +597,3 @@ def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = No
         sock.sendall(data[sent:])
     finally:
         sock.settimeout(None)
-
-
-def _is_compressed(message: Any) -> bool:
-    """Whether an Arrow message says that its body is compressed; pyarrow does not tell, so its flatbuffer is read."""
-
-    def field(table: int, index: int) -> int:
-        (back,) = struct.unpack_from("<i", message, table)
-        (size,) = struct.unpack_from("<H", message, table - back)
-        at = 4 + 2 * index
-        (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
-        return table + offset if offset else 0
-
-    def follow(at: int) -> int:
-        return at + int(struct.unpack_from("<I", message, at)[0])
-
-    root = follow(0)
-    kind, header = field(root, 1), field(root, 2)
-    if not kind or not header or message[kind] not in (2, 3):
-        return False
-    batch = follow(header)
-    if message[kind] == 2:  # a dictionary holds its batch
-        data = field(batch, 1)
-        if not data:
-            return False
-        batch = follow(data)
-    return bool(field(batch, 3))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from etude import wire
+from etude.arrow_limits import check_batch
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.sources.base import Json, Mount, empty_batch
@@ -151,7 +152,7 @@ class EngineClient:
             "network": self.network,
             "scratch": self._scratch.name,
             "readable": readable,
-            "files": files,
+            "unlinked": files,
             "writable": [self._scratch.name, *writable],
         }
 
@@ -351,7 +352,10 @@ def _decode(blob: Any) -> list[Any]:
     import pyarrow as pa
 
     reader = pa.ipc.open_stream(pa.py_buffer(blob))
-    return list(reader) or [empty_batch(reader.schema)]
+    batches = list(reader)
+    for batch in batches:
+        check_batch(batch)
+    return batches or [empty_batch(reader.schema)]
 
 
 def _checked(head: Json) -> Json:
