@@ -24,11 +24,16 @@ _PLAIN = frozenset([*range(1, 25), 33, 34, 35, 37, 43, 44])
 
 
 def check_batch(batch: Any) -> None:
-    """Pass a batch or table, or `LimitExceeded`: it has too many rows, or takes too much memory as plain values."""
+    """Pass a batch or table, or `LimitExceeded`: it has too many rows, or takes too much memory as plain values.
+
+    Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
+    """
+    batch.validate()  # by lengths alone; to look at an array whose length is wrong can end the process
     if batch.num_rows > ROWS:
         raise _too_much(f"{batch.num_rows:,} rows", f"{ROWS:,} rows", "rows")
     if _PLAIN.issuperset([arrow.id for arrow in batch.schema.types]):
         return  # it takes what came
+    batch.validate(full=True)
     came = int(batch.nbytes)
     taken = sum(_count(chunk) for column in batch.columns for chunk in getattr(column, "chunks", (column,)))
     if taken > came + EXTRA:

@@ -543,8 +543,8 @@ def _read_table(data: bytes | memoryview) -> Any:
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()
-    check_batch(table)
     table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
+    check_batch(table)
     return table
 
 
