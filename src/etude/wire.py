@@ -73,7 +73,7 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
             raise Closed
         body = _read(sock, total)
         head = json.loads(body[:head_size])
-        if not isinstance(head, dict):
+        if not isinstance(head, dict) or not isinstance(head.get("size", 0), int):
             raise Closed
     except BaseException as error:
         for fd in fds:
@@ -84,7 +84,7 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
     if fds:
         kept = os.dup(fds[0]) if keep else None
         try:
-            return Frame(head, map_sealed(fds[0], int(head.get("size", 0))), kept)
+            return Frame(head, map_sealed(fds[0], head.get("size", 0)), kept)
         except BaseException:
             if kept is not None:
                 os.close(kept)

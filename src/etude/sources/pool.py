@@ -204,12 +204,12 @@ class EngineClient:
         try:
             while True:
                 frame = self._wait(answer, deadline, timeout_s, on_progress)
-                answer.types = frame.head["types"]
+                answer.types = frame.head.get("types", [])
                 took: Json = {"op": "took"}
                 if answer.parts is not None:
                     answer.parts.append(bytes(frame.blob) if frame.fd is None else frame.fd)
                     took["chunk"] = PART  # few large parts instead of many: each is an open file
-                yield from _decode(frame.blob)
+                yield from self._decoded(frame.blob)
                 if not frame.head.get("more"):
                     answer.end = frame.head
                     return
@@ -217,6 +217,15 @@ class EngineClient:
         finally:
             if not answer.end:
                 self._settle(answer)
+
+    def _decoded(self, blob: Any) -> list[Any]:
+        import pyarrow as pa
+
+        try:
+            return _decode(blob)
+        except pa.ArrowException as error:
+            self.kill()  # one that sends such a thing is not to be trusted with the next query
+            raise SourceError(f"The engine sent a result that cannot be read: {error}.", hint="Try again.") from None
 
     def _wait(
         self, answer: ResultStream, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
