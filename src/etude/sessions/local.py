@@ -201,7 +201,7 @@ class ForkServerClient:
 class ServedChannel(Channel):
     """A channel to a session that a fork server looks after."""
 
-    def __init__(self, server: Zygote, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
+    def __init__(self, server: ForkServerClient, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
         super().__init__(sock, pidfd, isolation)
         self._server = server
 
