@@ -36,7 +36,9 @@ def test_memory_that_is_held_for_a_moment_is_sealed_when_it_is_let_go(monkeypatc
 
 
 @pytest.mark.parametrize(
-    "head", [b"{", b"[]", b"[" * 100_000, b"\xff", b""], ids=["half", "list", "deep", "bytes", "none"]
+    "head",
+    [b"{", b"[]", b"[" * 100_000, b"\xff", b"", b'{"size":"x"}'],
+    ids=["half", "list", "deep", "bytes", "none", "size"],
 )
 def test_a_head_that_is_none_is_the_end_and_its_descriptor_is_closed(head: bytes, tmp_path: Path) -> None:
     ours, theirs = wire.pair()

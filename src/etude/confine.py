@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import stat
+import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _LINUX = sys.platform == "linux"
@@ -18,6 +20,7 @@ _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
 _PR_SET_NO_NEW_PRIVS = 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT = 444, 445, 446
 _LANDLOCK_RULE_PATH_BENEATH = 1
+_OPENAT2, _RESOLVE_NO_SYMLINKS = 437, 4
 _READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
@@ -81,10 +84,17 @@ def landlock_abi() -> int:
 
 
 def grant_only(
-    readable: Iterable[str], writable: Iterable[str], *, scoped: bool = False, allow_tcp: bool = False
+    readable: Iterable[str],
+    writable: Iterable[str],
+    *,
+    unlinked: Iterable[str] = (),
+    scoped: bool = False,
+    allow_tcp: bool = False,
 ) -> bool:
     """Landlock: from now on this thread, and those it starts, reach only these files and folders.
 
+    `unlinked` are readable as well, unless there is a symbolic link in their path: it was put there after they were
+    found, and may lead anywhere.
     With `scoped`, they also open no TCP connection, unless `allow_tcp` lets them, and signal and reach by abstract
     socket only each other.
     """
@@ -102,6 +112,8 @@ def grant_only(
     try:
         for path in readable:
             _allow(libc, ruleset, path, (_READ_FILE | _READ_DIR | _EXECUTE) & rights)
+        for path in unlinked:
+            _allow(libc, ruleset, path, _READ_FILE, _open_unlinked)
         for path in writable:
             _allow(libc, ruleset, path, rights & ~(_EXECUTE | _MAKE_DEVICES))
         return bool(libc.syscall(_LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0)
@@ -109,13 +121,28 @@ def grant_only(
         os.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int) -> None:
+def _open(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _open_unlinked(path: str) -> int:
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
+    libc = _libc()
+    fd = libc.syscall(
+        _OPENAT2, ctypes.c_int(-100), os.fsencode(path), ctypes.create_string_buffer(how), ctypes.c_size_t(24)
+    )
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    return int(fd)
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: str, access: int, open_path: Callable[[str], int] = _open) -> None:
     try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        fd = open_path(path)
     except OSError:
         return
     try:
-        rule = _PathBeneath(access if os.path.isdir(path) else access & _FILE_ONLY, fd)
+        rule = _PathBeneath(access if stat.S_ISDIR(os.fstat(fd).st_mode) else access & _FILE_ONLY, fd)
         libc.syscall(
             _LANDLOCK_ADD_RULE,
             ctypes.c_int(ruleset),

@@ -93,7 +93,7 @@ class SessionLimits(Entity):
     wall_s: float = Field(default=60.0, gt=0)
     """Seconds until a cell is stopped."""
     cpu_s: int = Field(default=3600, gt=0)
-    """Seconds of processor time of each process."""
+    """Seconds of processor time of the session and all processes it starts."""
     memory: int = Field(default=2 << 30, ge=64 << 20)
     """Private memory of each process."""
     cpus: float = Field(default=0.0, ge=0)

@@ -26,7 +26,8 @@ INLINE = 1 << 18
 SMALL = 1 << 13
 """Frames up to this size are read where nothing may wait."""
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
-_SEALS = 0x0002 | 0x0004 | 0x0008  # no shrinking, no growing, no writing
+_SEAL_SIZE = 0x0002 | 0x0004  # no shrinking, no growing
+_SEALS = _SEAL_SIZE | 0x0008  # no writing either
 _MFD_ALLOW_SEALING, _MFD_CLOEXEC = 2, 1
 _SEAL_TRIES, _SEAL_PAUSE_S = 20, 0.05
 
@@ -72,7 +73,7 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
             raise Closed
         body = _read(sock, total)
         head = json.loads(body[:head_size])
-        if not isinstance(head, dict):
+        if not isinstance(head, dict) or not isinstance(head.get("size", 0), int):
             raise Closed
     except BaseException as error:
         for fd in fds:
@@ -83,7 +84,7 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
     if fds:
         kept = os.dup(fds[0]) if keep else None
         try:
-            return Frame(head, map_sealed(fds[0], int(head.get("size", 0))), kept)
+            return Frame(head, map_sealed(fds[0], head.get("size", 0)), kept)
         except BaseException:
             if kept is not None:
                 os.close(kept)
@@ -134,6 +135,20 @@ def share(data: bytes | memoryview) -> int:
             while left:
                 left = left[file.write(left) :]
         seal(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def lend(size: int) -> int:
+    """Shared memory of that size for another process to fill and to seal; it cannot be made larger or smaller."""
+    fd = shared_file()
+    if fd is None:
+        raise OSError("this system has no shared memory")
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _SEAL_SIZE)
     except BaseException:
         os.close(fd)
         raise

@@ -72,7 +72,7 @@ class Place:
         self.level = level
         self.user = isolation.NOBODY if os.getuid() == 0 else os.getuid()
         self.mark = f"/etude-{uuid.uuid4().hex}"
-        os.environ["PATH"] += f":{self.mark}"  # every process that we start has it in its environment
+        os.environ["PATH"] += f":{self.mark}"  # which tells no session anything
         os.environ["SECRET_ENV"] = SECRET_ENV
         self.root = Path(tempfile.mkdtemp(prefix="etude-attack-"))
         tempfile.tempdir = str(self._folder("temporary"))
@@ -107,7 +107,7 @@ class Place:
         self.neighbour_pid = self.neighbour._channel.pid
         self.forker_pid = int(_status(self.neighbour_pid)["PPid"])
         self.peer_scratch = self.neighbour.execute("os.getcwd()").value
-        self._servers = [p for p in self._marked() if p != self.neighbour_pid]
+        self._servers = [p for p in self._below() if p != self.neighbour_pid]
         self.files = self._state()
 
     def _folder(self, name: str) -> Path:
@@ -159,6 +159,7 @@ class Place:
             "PROGRAM": str(Path(__file__).parent),
             "PROGRAM_DATA": str(self.data),
             "HOST_NAME": platform.node(),
+            "MARK": self.mark,
             "LIMIT": MEMORY,
             "SCRATCH": SCRATCH,
         }
@@ -221,12 +222,12 @@ class Place:
         """End everything; what is left then, that should not be."""
         self.neighbour.close()
         # The fork server looks after its dead a few times a second.
-        running = _last(lambda: [p for p in self._marked() if p not in self._servers])
+        running = _last(lambda: [p for p in self._below() if p not in self._servers])
         left = [f"process {p} after its session was closed" for p in running]
         self.provider.close()
         self.victim.kill()
         self.victim.wait()
-        left += [f"process {p} after the provider was closed" for p in _last(self._marked)]
+        left += [f"process {p} after the provider was closed" for p in _last(self._below)]
         left += [f"file {p}" for p in _last(lambda: list((self.root / "temporary").rglob("*")))]
         for sock in self._sockets:
             sock.close()
@@ -235,8 +236,13 @@ class Place:
         shutil.rmtree(self.root, ignore_errors=True)
         return left
 
-    def _marked(self) -> list[int]:
-        return [p for p in _processes() if p != self.victim.pid and self.mark in _environment(p)]
+    def _below(self) -> list[int]:
+        """Every process that we started, directly or not, and that has not ended."""
+        parents = {p: s for p in _processes() if (s := _status(p)) and not s["State"].startswith("Z")}
+        found = {os.getpid()}
+        while more := {p for p, s in parents.items() if int(s["PPid"]) in found} - found:
+            found |= more
+        return [p for p in found if p not in (os.getpid(), self.victim.pid)]
 
 
 def _last(find: Callable[[], list[Any]]) -> list[Any]:
@@ -249,13 +255,6 @@ def _last(find: Callable[[], list[Any]]) -> list[Any]:
 
 def _processes() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
-
-
-def _environment(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _status(pid: int) -> dict[str, str]:
@@ -273,6 +272,9 @@ def _memory(what: str = "VmRSS") -> int:
 def main() -> None:
     """Attack, and print one line of JSON for each attempt and one for what was left."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    from etude.sessions import isolation
+
+    isolation.adopt_orphans()  # so that whatever is left behind is found below us
     level, wanted = int(sys.argv[1]), os.environ.get("ATTEMPTS", "").split()
     place = Place(level)
     try:

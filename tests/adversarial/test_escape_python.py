@@ -25,14 +25,11 @@ ATTEMPTS = [attempt.id for battery in BATTERIES for attempt in read_battery(batt
 ACCEPTED = {
     3: {
         "B04": "memory is bounded for each process, and the number of processes; the sum only by a control group",
-        "B21": "shared memory that no process maps is counted only by a control group",
         "I02": "the list of its mounts names the folders that were given; /proc/self is needed by libraries",
     },
     2: {
         "B04": "as at level 3",
         "B19": "nobody can tell the size of a deleted file that is only mapped; it goes with the session",
-        "B20": "nobody can see a deleted file that is on its way between two sockets; it goes with the session",
-        "B21": "as at level 3",
         "P61": "DuckDB reads the limits of the control group, and ends where it may not",
         "X04": "Landlock does not see the mapping of a file; native code can be made in memory anyway",
         "I01": "without a namespace the name of the host is shown",

@@ -504,6 +504,43 @@ def test_files_that_come_back_with_the_variables_are_not_counted_again(
     assert notebook.execute("etude.save('c.txt', 'three')").outcome == "error"
 
 
+def test_files_that_were_saved_before_a_restart_are_counted(
+    app: App, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.runtime.broker.SAVES", 2)
+    thread = new_id("thread")
+    with app.open_session(str(shop), thread_id=thread) as first:
+        assert first.execute("import etude\netude.save('a.txt', 'one')\netude.save('b.txt', 'two')").ok
+    with app.open_session(str(shop), thread_id=thread) as second:
+        assert second.files == {"a.txt": b"one", "b.txt": b"two"}
+        assert "2 saves" in str(second.execute("etude.save('c.txt', 'three')").error)
+
+
+def test_versions_of_a_file_count_because_each_is_kept(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.runtime.broker.KEPT_BYTES", 10_000)
+    cell = notebook.execute("for n in range(100): etude.save('a.txt', bytes([n]) * 3000)")
+    assert "10,000 bytes of files, replaced ones included" in str(cell.error) and "`a.txt` was not saved" in str(
+        cell.error
+    )
+    assert notebook.files["a.txt"] == b"\2" * 3000
+    assert notebook.execute("etude.save('a.txt', b'x')").ok
+
+
+def test_the_same_content_counts_once(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.runtime.broker.KEPT_BYTES", 10_000)
+    assert notebook.execute("for n in range(100): etude.save('a.txt', bytes(3000))").ok
+
+
+def test_the_rest_of_a_file_is_not_taken_for_the_file(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.runtime.broker.FILE_BYTES", 5000)
+    ask = "from etude.sessions import kernel\nimport base64\ndef piece(size, **how):\n"
+    ask += "    kernel.SESSION.call('save', name='a.bin', data=base64.b64encode(bytes(size)).decode(), **how)\n"
+    assert notebook.execute(f"{ask}piece(4000, more=True)").ok
+    assert "5,000 bytes of files" in str(notebook.execute("piece(4000, goes_on=True, more=True)").error)
+    assert "beginning of `a.bin` is missing" in str(notebook.execute("piece(10, goes_on=True)").error)
+    assert "a.bin" not in notebook.files
+
+
 def test_a_reset_waits_for_its_turn(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     real, ended = notebook._session.execute, threading.Event()
 

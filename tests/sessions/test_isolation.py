@@ -97,12 +97,23 @@ def test_what_reaches_others_is_refused_where_there_are_others(name: str) -> Non
         ("socketpair", (1, 3 | 0o4000), errno.EAFNOSUPPORT, errno.EAFNOSUPPORT),
         ("socketpair", (30, 1), errno.EAFNOSUPPORT, errno.EAFNOSUPPORT),
         ("ioctl", (0, 0x5401), 0, 0),
-        ("ioctl", (0, 0x5412), errno.EPERM, errno.EPERM),
-        ("ioctl", (0, 0x5412 | 1 << 32), errno.EPERM, errno.EPERM),
+        ("ioctl", (0, 0x5401 | 1 << 32), 0, 0),
+        ("ioctl", (0, 0x5412), errno.ENOTTY, errno.ENOTTY),
+        ("ioctl", (0, 0x5412 | 1 << 32), errno.ENOTTY, errno.ENOTTY),
+        ("ioctl", (3, 0x8912), errno.ENOTTY, errno.ENOTTY),
+        ("getsockopt", (3, 1, 3), 0, 0),
+        ("getsockopt", (3, 1, 17), errno.ENOPROTOOPT, errno.ENOPROTOOPT),
+        ("getsockopt", (3, 1 | 1 << 32, 77 | 1 << 32), errno.ENOPROTOOPT, errno.ENOPROTOOPT),
+        ("setsockopt", (3, 1, 9), 0, 0),
+        ("setsockopt", (3, 1, 25), errno.ENOPROTOOPT, errno.ENOPROTOOPT),
+        ("setsockopt", (3, 6, 1), errno.ENOPROTOOPT, errno.ENOPROTOOPT),
+        ("flock", (3, 2), errno.ENOSYS, errno.ENOSYS),
+        ("fcntl", (3, 6), 0, 0),
+        ("fcntl", (3, 1033), 0, 0),
+        ("fcntl", (3, 1024), errno.EPERM, errno.EPERM),
+        ("fcntl", (3, 1031), errno.EPERM, errno.EPERM),
         ("mmap", (0, 4096, 3, 0x22), 0, 0),
         ("mmap", (0, 4096, 3, 0x40022), errno.EPERM, errno.EPERM),
-        ("memfd_create", (0, 3), 0, 0),
-        ("memfd_create", (0, 4), errno.EPERM, errno.EPERM),
         ("prlimit64", (0, 7, 4096), 0, 0),
         ("prlimit64", (0, 4, 0), 0, 0),
         ("prlimit64", (0, 4, 4096), errno.EPERM, errno.EPERM),
@@ -129,6 +140,27 @@ def test_programs_and_networks_only_where_allowed() -> None:
     allowed = isolation.build_filter(allow_exec=True, alone=True, allow_inet=True)
     assert [answer(allowed, NUMBERS[n], 2) for n in ("execve", "execveat", "socket", "connect", "bind")] == [0] * 5
     assert answer(allowed, NUMBERS["socket"], 16) == errno.EAFNOSUPPORT
+    options = [
+        (1, 4),
+        (6, 1),
+        (41, 26),
+        (1, 25),
+        (6, 31),
+        (41, 20),
+        (0, 1),
+    ]
+    told = [answer(allowed, NUMBERS["setsockopt"], 5, *option) for option in options[1:]]
+    assert told == [0, 0, *[errno.ENOPROTOOPT] * 4]
+    assert answer(allowed, NUMBERS["getsockopt"], 5, *options[0]) == 0
+
+
+@pytest.mark.parametrize("command", [6, 7, 37, 38])
+def test_records_of_files_are_locked_only_where_none_is_the_hosts(command: int) -> None:
+    given = isolation.build_filter(allow_exec=False, alone=True, allow_inet=False, has_data=True)
+    assert (answer(ALONE, NUMBERS["fcntl"], 5, command), answer(given, NUMBERS["fcntl"], 5, command)) == (
+        0,
+        errno.EOPNOTSUPP,
+    )
 
 
 # -- a session at level 3
@@ -144,6 +176,25 @@ def test_the_limits_are_the_kernels(session: Session) -> None:
 
 
 @needs_level_3
+def test_databases_keep_files_on_the_scratch(session: Session) -> None:
+    made = session.execute(
+        "import sqlite3, duckdb\nwith sqlite3.connect('a.db') as a: a.execute('CREATE TABLE t AS SELECT 1 AS x')\n"
+        "with duckdb.connect('b.db') as b: b.execute('CREATE TABLE t AS SELECT 2 AS x')\n"
+        "[sqlite3.connect('a.db').execute('SELECT x FROM t').fetchone()[0], "
+        "duckdb.connect('b.db', read_only=True).sql('SELECT x FROM t').fetchall()[0][0]]"
+    )
+    assert made.value == [1, 2], made.error
+
+
+def test_processes_of_a_cell_talk_by_pipes_and_pairs(session: Session) -> None:
+    cell = session.execute(
+        "from multiprocessing import get_context\nown = get_context('fork')\nhere, there = own.Pipe()\n"
+        "child = own.Process(target=lambda: there.send('x' * 1_000_000))\nchild.start()\n"
+        "text = here.recv()\nchild.join()\n[len(text), child.exitcode]"
+    )
+    assert cell.value == [1_000_000, 0], cell.error
+
+
 def test_the_root_holds_an_interpreter_and_little_else(session: Session) -> None:
     seen = session.execute("import os\nsorted(os.listdir('/'))").value
     assert {"home", "var", "sys", "run", "srv", "boot"}.isdisjoint(seen)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from etude import wire
 from etude.sessions import kernel
 
 START = "import socket, sys\nfrom etude.sessions import kernel\nkernel.serve(socket.socket(fileno=int(sys.argv[1])))"
@@ -32,17 +33,24 @@ class Kernel:
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         self.sock.settimeout(120)
         self.cells = 0
+        self.lent: dict[int, int] = {}
         assert self.receive()[0] == "R"
 
-    def receive(self) -> tuple[str, bytes, list[int]]:
-        head, fds, _, _ = socket.recv_fds(self.sock, kernel.HEAD.size, 1, socket.MSG_WAITALL)
+    def receive(self) -> tuple[str, bytes]:
+        head = self.sock.recv(kernel.HEAD.size, socket.MSG_WAITALL)
         if not head:
             raise EOFError
         size, kind = kernel.HEAD.unpack(head)
         body = b""
         while len(body) < size:
             body += self.sock.recv(size - len(body))
-        return chr(kind), body, fds
+        return chr(kind), body
+
+    def lend(self, request: dict[str, Any]) -> None:
+        number = len(self.lent)
+        self.lent[number] = wire.lend(request["size"])
+        body = json.dumps({"id": request["id"], "lent": number}).encode()
+        socket.send_fds(self.sock, [kernel.HEAD.pack(len(body), ord("r")) + body], [self.lent[number]])
 
     def send(self, kind: str, body: bytes) -> None:
         self.sock.sendall(kernel.HEAD.pack(len(body), ord(kind)) + body)
@@ -51,10 +59,12 @@ class Kernel:
         self.cells += 1
         self.send("x", kernel.NUMBER.pack(self.cells) + code.encode())
 
-    def frames(self) -> list[tuple[str, bytes, list[int]]]:
-        """All frames up to the end of the cell."""
+    def frames(self) -> list[tuple[str, bytes]]:
+        """All frames up to the end of the cell; memory is lent as it is asked for."""
         seen = [self.receive()]
         while seen[-1][0] != "X":
+            if seen[-1][0] == "C" and json.loads(seen[-1][1])["method"] == "memory":
+                self.lend(json.loads(seen[-1][1]))
             seen.append(self.receive())
         return seen
 
@@ -141,14 +151,12 @@ def test_some_cells_have_no_value(inside: Kernel, code: str) -> None:
     assert inside.value(code) == {}
 
 
-def display(frames: list[tuple[str, bytes, list[int]]]) -> tuple[dict[str, Any], bytes]:
-    (_, body, fds) = next(f for f in frames if f[0] == "D")
+def display(inside: Kernel, frames: list[tuple[str, bytes]]) -> tuple[dict[str, Any], bytes]:
+    body = next(body for kind, body in frames if kind == "D")
     (size,) = struct.unpack("!I", body[:4])
     head = json.loads(body[4 : 4 + size])
-    if fds:
-        with os.fdopen(fds[0], "rb") as file:
-            file.seek(0)
-            return head, file.read()
+    if "lent" in head:
+        return head, bytes(wire.map_sealed(inside.lent.pop(head["lent"]), head["size"], whole=True))
     return head, body[4 + size :]
 
 
@@ -168,7 +176,7 @@ def display(frames: list[tuple[str, bytes, list[int]]]) -> tuple[dict[str, Any],
 def test_tables_come_as_arrow(inside: Kernel, code: str, rows: dict[str, Any] | None) -> None:
     inside.start(code)
     frames = inside.frames()
-    head, data = display(frames)
+    head, data = display(inside, frames)
     table = pa.ipc.open_stream(data).read_all()
     assert head["media"] == "application/vnd.apache.arrow.stream" and head["id"] == inside.cells
     assert table.num_rows == 99_999 if rows is None else table.to_pydict() == rows
@@ -182,19 +190,19 @@ def test_a_frame_that_arrow_has_no_type_for_comes_as_text(inside: Kernel) -> Non
 
 def test_a_chart_comes_as_its_specification(inside: Kernel) -> None:
     inside.start("{'$schema': 'https://vega.github.io/schema/vega-lite/v5.json', 'mark': 'bar'}")
-    head, data = display(inside.frames())
+    head, data = display(inside, inside.frames())
     assert head["media"] == "application/vnd.vegalite.v5+json" and json.loads(data)["mark"] == "bar"
 
 
 def test_output_comes_in_order_and_before_the_end(inside: Kernel) -> None:
     inside.start("import sys\nprint('a')\nprint('b', file=sys.stderr)\nprint('c', end='')")
-    assert [(k, b) for k, b, _ in inside.frames()[:-1]] == [("O", b"a\n"), ("E", b"b\n"), ("O", b"c")]
+    assert [(k, b) for k, b in inside.frames()[:-1]] == [("O", b"a\n"), ("E", b"b\n"), ("O", b"c")]
 
 
 def test_output_comes_again_after_it_was_caught(inside: Kernel) -> None:
     inside.run("import io, sys\nsys.stdout = io.StringIO()\nprint('caught')")
     inside.start("sys.stdout = sys.__stdout__\nprint('seen')")
-    assert [(k, b) for k, b, _ in inside.frames()[:-1]] == [("O", b"seen\n")]
+    assert [(k, b) for k, b in inside.frames()[:-1]] == [("O", b"seen\n")]
 
 
 def test_an_error_with_a_problem_of_its_own_ends_nothing(inside: Kernel) -> None:
@@ -205,8 +213,8 @@ def test_an_error_with_a_problem_of_its_own_ends_nothing(inside: Kernel) -> None
 def test_much_output_goes_in_pieces_and_half_characters_are_marked(inside: Kernel) -> None:
     inside.start("print('x' * (3 << 20))\nprint('\\ud800')")
     frames = inside.frames()
-    assert max(len(b) for _, b, _ in frames) <= kernel.PIECE
-    assert sum(len(b) for _, b, _ in frames[:-1]) == (3 << 20) + 3
+    assert max(len(b) for _, b in frames) <= kernel.PIECE
+    assert sum(len(b) for _, b in frames[:-1]) == (3 << 20) + 3
 
 
 @pytest.mark.parametrize(
@@ -315,7 +323,7 @@ def test_an_interrupt_never_cuts_a_frame_in_two() -> None:
 
 def test_a_call_waits_for_its_own_reply(inside: Kernel) -> None:
     inside.start("import sys\nkernel = sys.modules['etude.sessions.kernel']\nkernel.SESSION.call('rows', table='t')[0]")
-    kind, body, _ = inside.receive()
+    kind, body = inside.receive()
     request = json.loads(body)
     assert kind == "C" and (request["method"], request["table"], request["cell"]) == ("rows", "t", inside.cells)
     inside.send("r", json.dumps({"id": request["id"] - 1, "stale": True}).encode())
@@ -357,7 +365,7 @@ def test_a_thread_gets_its_reply_before_its_cell_ends_and_none_after(inside: Ker
     inside.start(late)
     frames = inside.frames()
     assert json.loads(frames[-1][1])["ok"]
-    while not any(b"while a cell runs" in body for kind, body, _ in frames if kind == "O"):
+    while not any(b"while a cell runs" in body for kind, body in frames if kind == "O"):
         frames.append(inside.receive())  # it speaks just before the cell's end is told, or after it
     assert inside.value("1")["json"] == 1
 
@@ -374,7 +382,7 @@ def test_annotations_stay_what_the_user_wrote(inside: Kernel) -> None:
 
 def test_streams_keep_their_order_without_line_ends(inside: Kernel) -> None:
     inside.start("import sys\nprint('a', end='')\nprint('b', end='', file=sys.stderr)\nprint('c')")
-    assert [(kind, body) for kind, body, _ in inside.frames()[:-1]] == [("O", b"a"), ("E", b"b"), ("O", b"c\n")]
+    assert [(kind, body) for kind, body in inside.frames()[:-1]] == [("O", b"a"), ("E", b"b"), ("O", b"c\n")]
 
 
 def test_a_child_that_user_code_forks_takes_no_cell(inside: Kernel) -> None:
@@ -390,7 +398,7 @@ def test_what_was_interrupted_does_not_go_on_in_the_next_cell() -> None:
     inside.process.send_signal(signal.SIGINT)
     assert json.loads(inside.frames()[-1][1])["error"]["type"] == "KeyboardInterrupt"
     inside.start("await asyncio.sleep(0.3)")
-    assert [kind for kind, _, _ in inside.frames()] == ["X"]
+    assert [kind for kind, _ in inside.frames()] == ["X"]
     inside.close()
 
 
@@ -405,7 +413,7 @@ def test_what_was_drawn_is_shown_beside_the_value_and_only_once(inside: Kernel) 
     )
     inside.start("plt.figure(1); plt.figure(2)\n[1, 2]")
     seen = inside.frames()
-    assert [kind for kind, _, _ in seen] == ["D", "D", "X"] and seen[0][1].endswith(b"PNG")
+    assert [kind for kind, _ in seen] == ["D", "D", "X"] and seen[0][1].endswith(b"PNG")
     assert json.loads(seen[-1][1])["value"]["json"] == [1, 2]
     inside.start("plt.figure(1)\nNone")
     seen = inside.frames()

@@ -40,6 +40,8 @@ FILES = 64
 """How many files a session may save."""
 FILE_BYTES = 256 << 20
 """How many bytes these files may have together."""
+KEPT_BYTES = 1 << 30
+"""How many bytes a session may save in all: a file that is replaced stays with the run that saved it."""
 SAVES = 1000
 """How often a session may save a file; each time is an artifact."""
 _MEDIA = {
@@ -91,6 +93,14 @@ class _Done:
         self.size = sum(os.fstat(fd).st_size for fd in self.fds)
 
 
+@dataclass
+class _Spent:
+    """Saves of a session, and the bytes that they keep."""
+
+    saves: int = 0
+    kept: int = 0
+
+
 class DataBroker:
     """Answers the requests of a session, within its limits, and records them."""
 
@@ -102,7 +112,8 @@ class DataBroker:
         self._held = 0
         self._calls: list[CellQuery] = []
         self._saving: dict[str, bytearray] = {}
-        self._saves = 0
+        self._spent = _Spent()
+        self._spent_again = _Spent()
         self.files: dict[str, bytes] = {}
         self.log: RunLog | None = None
         self.step_id = ""
@@ -155,29 +166,45 @@ class DataBroker:
             data = None
         if data is None:
             raise Invalid(f"The content of `{name}` is not bytes.", hint="etude.save(name, text or bytes)")
+        if request.get("goes_on") and name not in self._saving:
+            raise Invalid(f"The beginning of `{name}` is missing.", hint="Save the whole file again.")
         # A first piece starts the file over: the cell that sent the others may have been interrupted.
-        whole = self._saving[name] = self._saving.get(name, bytearray()) if request.get("goes_on") else bytearray()
+        whole = self._saving[name] = self._saving[name] if request.get("goes_on") else bytearray()
         whole += data
+        # A cell that runs again to bring variables back counts from the start: in this process its files may have been
+        # counted already, in a new one they were not.
+        spent = self._spent if self.replay is None else self._spent_again
+        self._check_files(name, _Spent(spent.saves + 1, spent.kept + len(whole)))
+        if not request.get("more"):
+            content = bytes(self._saving.pop(name))
+            # The same content is kept once.
+            spent.kept += len(content) if content != self.files.get(name) else 0
+            spent.saves += 1
+            self._spent = _Spent(max(self._spent.saves, spent.saves), max(self._spent.kept, spent.kept))
+            self.files[name] = content
+            self._record_file(name)
+        return {}
+
+    def begin_replay(self) -> None:
+        """Prepare for recorded cells to run again, from the first one on."""
+        self._spent_again = _Spent()
+
+    def _check_files(self, name: str, spent: _Spent) -> None:
+        """Pass, or drop the file that is being saved and say which limit it passes."""
         used = sum(map(len, self._saving.values())) + sum(len(f) for n, f in self.files.items() if n != name)
-        # When variables are brought back, cells save their files again: these were counted the first time.
-        count, saves = len(self.files.keys() | self._saving.keys()), self._saves + (self.replay is None)
-        for limit, spent, allowed in (
-            ("files", count, FILES),
+        for limit, found, allowed in (
+            ("files", len(self.files.keys() | self._saving.keys()), FILES),
             ("bytes of files", used, FILE_BYTES),
-            ("saves", saves, SAVES),
+            ("bytes of files, replaced ones included", spent.kept, KEPT_BYTES),
+            ("saves", spent.saves, SAVES),
         ):
-            if spent > allowed:
+            if found > allowed:
                 del self._saving[name]
                 raise LimitExceeded(
-                    f"A session may save at most {allowed:,} {limit}.",
+                    f"A session may save at most {allowed:,} {limit}; `{name}` was not saved.",
                     hint="Save fewer or smaller files.",
                     limit=limit,
                 )
-        if not request.get("more"):
-            self._saves = saves
-            self.files[name] = bytes(self._saving.pop(name))
-            self._record_file(name)
-        return {}
 
     def _record_file(self, name: str) -> None:
         if self.log is not None and self.replay is None:

@@ -298,6 +298,7 @@ class Notebook:
         self._session.reset()
         self.history.clear()
         self._missing.clear()
+        self._data.begin_replay()
         try:
             for recorded in self._cells:
                 self._data.replay = deque(recorded.calls)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from etude.entities import SessionLimits
 from etude.errors import Invalid
+from etude.sessions import usage
 from etude.sessions.cgroups import Cgroup
 from etude.sessions.proxy import Proxy, parse_entry
 
@@ -76,6 +77,16 @@ class Channel:
         except (OSError, StopIteration):
             return 0
         return max(int(line.split()[1]), 0)
+
+    def cpu_s(self) -> float:
+        """Return the processor seconds that the interpreter and all it started have used."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.group is not None:
+                return self.group.cpu_s()
+        return usage.read_tree(self.pid)
+
+    def end_children(self) -> None:
+        """End the processes that the interpreter started, if it cannot do so itself."""
 
     @property
     def ended(self) -> bool:

@@ -7,6 +7,7 @@ so in its `isolation`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -61,6 +62,15 @@ class Cgroup:
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(open(path / name, "wb")).fileno() for path in self.paths]
 
+    def cpu_s(self) -> float:
+        """Return the processor seconds of all that is or was in it; `OSError` if the system does not count them."""
+        for path in reversed(self.paths):
+            with contextlib.suppress(FileNotFoundError):
+                if self.version == 1:
+                    return int((path / "cpuacct.usage").read_text()) / 1e9
+                return int((path / "cpu.stat").read_text().split()[1]) / 1e6  # `usage_usec` is its first line
+        raise FileNotFoundError(errno.ENOENT, "no controller counts processor time")
+
     def close(self) -> None:
         """End what is in it and remove it."""
         for path in self.paths:
@@ -80,7 +90,12 @@ def find() -> Cgroups | None:
         folder = ROOT / own.get("", "/").lstrip("/")
         found = Cgroups(2, {"": folder})
     else:
-        folders = {c: ROOT / c / own[c].lstrip("/") for c in (*_NEEDED, "cpu") if c in own and (ROOT / c).is_dir()}
+        # Two controllers may share a folder, which then has a link for each.
+        folders = {
+            c: (ROOT / c).resolve() / own[c].lstrip("/")
+            for c in (*_NEEDED, "cpu", "cpuacct")
+            if c in own and (ROOT / c).is_dir()
+        }
         if not all(c in folders for c in _NEEDED):
             return None
         found = Cgroups(1, folders)

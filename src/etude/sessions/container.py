@@ -192,9 +192,13 @@ class ContainerProvider(Provider):
         flags += [*_ulimit("nproc", resource.RLIMIT_NPROC, self._limits.processes)]
         for name, value in local.ENVIRONMENT.items():
             flags += ["--env", f"{name}={value}"]
+        if self.engine.name == "docker":
+            # The client's own settings may give every container a proxy, and its address can hold a password.
+            for name in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy"):
+                flags += ["--env", f"{name}=", "--env", f"{name.upper()}="]
         if self.engine.name == "podman":
             # A proxy's address can hold a password. Each /tmp and /run would be a writable folder without a limit.
-            flags += ["--http-proxy=false", "--read-only-tmpfs=false"]
+            flags += ["--http-proxy=false", "--env-host=false", "--read-only-tmpfs=false"]
             # The kernel lets a session have a /proc of its own only where this one is whole; no session sees this one.
             flags += ["--security-opt", "unmask=ALL"]
         path = [_PACKAGE]
@@ -352,11 +356,6 @@ class Container(local.ForkServerClient):
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
         return _ContainerChannel(self, sock, pidfd, dict(self._isolation))
 
-    def pass_signal(self, pidfd: int, number: int) -> None:
-        """Let the fork server signal a session that this user may not signal itself."""
-        with self._lock, contextlib.suppress(SandboxError):
-            self._send({"signal": number}, pidfd)
-
     def close(self) -> None:
         """End the fork server, and see to it that the container is gone."""
         self._control.close()
@@ -375,12 +374,8 @@ class Container(local.ForkServerClient):
         self._process.wait()
 
 
-class _ContainerChannel(Channel):
+class _ContainerChannel(local.ServedChannel):
     """A channel whose process may belong to another user."""
-
-    def __init__(self, container: Container, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
-        super().__init__(sock, pidfd, isolation)
-        self._container = container
 
     def signal(self, number: int) -> None:
         """Send a signal to the interpreter, through the fork server where the system refuses it to us."""
@@ -388,7 +383,7 @@ class _ContainerChannel(Channel):
             try:
                 signal.pidfd_send_signal(self._pidfd, number)
             except PermissionError:
-                self._container.pass_signal(self._pidfd, number)
+                self._server.ask("signal", number, self._pidfd)
 
 
 def _bind_in(listener: socket.socket, folder: str, name: str) -> None:

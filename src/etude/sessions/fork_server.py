@@ -177,7 +177,9 @@ class ForkServer:
         self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._filters = {
-            allow_exec: isolation.build_filter(allow_exec, self._level >= 3, allow_inet=self._network is not None)
+            allow_exec: isolation.build_filter(
+                allow_exec, self._level >= 3, allow_inet=self._network is not None, has_data=bool(config["data"])
+            )
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}
@@ -222,6 +224,9 @@ class ForkServer:
             request = json.loads(message)
             if "signal" in request:
                 self._signal(request["signal"], fds)
+            elif "end_children" in request:
+                for fd in fds:
+                    _end_below(_pid_of(fd))
             else:
                 self._fork(request, fds)
             for fd in fds:
@@ -340,6 +345,37 @@ class ForkServer:
                 time.sleep(0.01)
             shutil.rmtree(self._config["scratch_root"], ignore_errors=True)
         os._exit(0)
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process behind a handle, or 0 if it is gone."""
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+        return max(next(int(line.split()[1]) for line in file if line.startswith("Pid:")), 0)
+
+
+def _end_below(pid: int) -> None:
+    """End every process below one; again and again, for some may fork meanwhile, but not for ever."""
+    for _ in range(100):
+        waiting, found = [pid] if pid else [], list[int]()
+        while waiting:
+            with contextlib.suppress(OSError):
+                below = _children(waiting.pop())
+                found += below
+                waiting += below
+        if not [p for p in found if _kill(p)]:
+            return
+
+
+def _kill(pid: int) -> bool:
+    """End a process; whether it still ran."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            ended = file.read().rpartition(")")[2].split()[0] in "ZX"
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return False
+    return not ended
 
 
 def _count_bytes(folder: str, pid: int, enough: int) -> int:

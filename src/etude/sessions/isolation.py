@@ -375,7 +375,8 @@ _X86 = _Machine(
         utimensat=280, setxattr=188, lsetxattr=189, fsetxattr=190, removexattr=197, lremovexattr=198,
         fremovexattr=199, inotify_init=253, inotify_init1=294, setpriority=141, ioprio_set=251,
         sched_setparam=142, sched_setscheduler=144, sched_setaffinity=203, sched_setattr=314, setsid=112,
-        setpgid=109, connect=42, bind=49, fcntl=72, sync=162, syncfs=306, io_setup=206,
+        setpgid=109, connect=42, bind=49, fcntl=72, sync=162, syncfs=306, io_setup=206, sendmsg=46, sendmmsg=307,
+        setsockopt=54, getsockopt=55, flock=73,
     ),
 )  # fmt: skip
 _ARM = _Machine(
@@ -399,13 +400,14 @@ _ARM = _Machine(
         fchmod=52, fchmodat=53, fchownat=54, fchown=55, fchmodat2=452, utimensat=88, setxattr=5, lsetxattr=6,
         fsetxattr=7, removexattr=14, lremovexattr=15, fremovexattr=16, inotify_init1=26, setpriority=140,
         ioprio_set=30, sched_setparam=118, sched_setscheduler=119, sched_setaffinity=122, sched_setattr=274,
-        setsid=157, setpgid=154, connect=203, bind=200, fcntl=25, sync=81, syncfs=267, io_setup=0,
+        setsid=157, setpgid=154, connect=203, bind=200, fcntl=25, sync=81, syncfs=267, io_setup=0, sendmsg=211,
+        sendmmsg=269, setsockopt=208, getsockopt=209, flock=32,
     ),
 )  # fmt: skip
 _MACHINES = {"x86_64": _X86, "aarch64": _ARM}
 _BY_ARGUMENT = frozenset(
-    {"clone", "clone3", "socket", "socketpair", "ioctl", "execve", "execveat", "mmap", "memfd_create", "prctl"}
-    | {"prlimit64", "setrlimit", "fcntl"}
+    {"clone", "clone3", "socket", "socketpair", "ioctl", "execve", "execveat", "mmap", "prctl", "prlimit64"}
+    | {"setrlimit", "fcntl", "flock", "setsockopt", "getsockopt"}
 )
 # Refused where a session shares the host's files and processes. Landlock does not see the modes, owners, times and
 # attributes of files, or the limits and priorities of processes: a session that runs as the user who owns them could
@@ -416,12 +418,21 @@ _IF_SHARED = frozenset(
     | {"fremovexattr", "setpriority", "ioprio_set", "sched_setparam", "sched_setscheduler"}
     | {"sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
 )
-_AF_UNIX = 1
+_AF_UNIX, _SOL_SOCKET = 1, 1
 _SOCK_DGRAM_BIT = 2  # set in the datagram and the raw type, not in the stream and the packet one
-_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR = 0x5412, 0x541C, 0x40086602, 0x401C5820
+# Settings and sizes of a terminal (TCGETS, TIOCGWINSZ, TCGETS2), by which a library finds out that there is none; bytes
+# that wait (FIONREAD); blocking or not, inherited or not (FIONBIO, FIONCLEX, FIOCLEX).
+_IOCTLS = (0x5401, 0x5413, 0x802C542A, 0x541B, 0x5421, 0x5450, 0x5451)
+# By number, for other systems have other names: addresses and ports that are used again, keep-alive, lingering, urgent
+# data, sizes of buffers, time limits; then errors, types, families and whether it listens.
+_SET_OPTIONS = (2, 15, 9, 13, 10, 7, 8, 20, 21)
+_GET_OPTIONS = (*_SET_OPTIONS, 4, 3, 30, 38, 39)
+_TCP_OPTIONS = (1, 2, 4, 5, 6, 9, 18, 23)  # no delay, segment size, keep-alive, defer, time limit, fast open
+_IPV6_V6ONLY = 26
 _NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
-_F_SETLEASE, _F_NOTIFY = 1024, 1026
-_MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4
+_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
+_LOCKING = (6, 7, 37, 38)  # fcntl: F_SETLK, F_SETLKW and the two of open files
+_MAP_HUGETLB = 0x40000
 _ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -434,10 +445,11 @@ def machine() -> _Machine | None:
     return _MACHINES.get(platform.machine())
 
 
-def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
+def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool = False) -> bytes:
     """A seccomp program: known dangerous calls fail, unknown ones do not exist, the rest passes.
 
-    `alone` is a session in namespaces of its own; without them more has to be refused.
+    `alone` is a session in namespaces of its own; without them more has to be refused. `has_data` is a session with
+    folders of the host.
     """
     found = machine()
     if found is None:
@@ -469,15 +481,24 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, (_ARG2, "not", 0), (_ARG2, "not", socket.IPPROTO_TCP))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG0, "not", _AF_UNIX))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG1, "any", _SOCK_DGRAM_BIT))
-    for command in (_TIOCSTI, _TIOCLINUX, _FS_IOC_SETFLAGS, _FS_IOC_FSSETXATTR):
-        code += _refuse(numbers["ioctl"], errno.EPERM, (_ARG1, "is", command))
+    # The frame socket was made in the host's network, whatever network the session is in: by ioctl any socket tells the
+    # interfaces of its network, and by its options who is at the other end. Other files have commands of their own.
+    # The kernel takes the lower half of a command, which is the half that is looked at here.
+    code += _refuse(numbers["ioctl"], errno.ENOTTY, *((_ARG1, "not", command) for command in _IOCTLS))
+    code += _allow_options(numbers["setsockopt"], _SET_OPTIONS, allow_inet)
+    code += _allow_options(numbers["getsockopt"], _GET_OPTIONS, allow_inet)
     # A lease on a file that a session may only read stops everybody who wants to write to it; notices are like inotify,
-    # of which a user has few for all sessions together, in whatever namespaces.
-    for command in (_F_SETLEASE, _F_NOTIFY):
+    # of which a user has few for all sessions together, in whatever namespaces; so are the pages of pipes.
+    for command in (_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ):
         code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
+    # Whoever may read a file may lock it and so keep its writers waiting. Libraries take these errors for a file system
+    # without locks. Databases need record locks even for files of their own, so these go only where there is data of
+    # others; the lock of a whole file can be exclusive on a file that is only read, so it goes everywhere.
+    code += _refuse(numbers["flock"], errno.ENOSYS)
+    for command in _LOCKING if has_data else ():
+        code += _refuse(numbers["fcntl"], errno.EOPNOTSUPP, (_ARG1, "is", command))
     # Huge pages are a reserve of the whole machine that no limit of a process counts.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
-    code += _refuse(numbers["memfd_create"], errno.EPERM, (_ARG1, "any", _MFD_HUGETLB))
     # The limit on core dumps stays as it is, for a lower one lets them out again (see `limit`).
     code += _refuse(numbers["setrlimit"], errno.EPERM, (_ARG0, "is", resource.RLIMIT_CORE))
     for half in (_ARG2, _ARG2_HIGH):
@@ -489,6 +510,20 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
             code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", option))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _allow_options(number: int, options: tuple[int, ...], allow_inet: bool) -> list[_Instruction]:
+    """Refuse the options of sockets but those listed, and those of TCP where there is a network."""
+    levels = (_SOL_SOCKET, *((socket.IPPROTO_TCP, socket.IPPROTO_IPV6) if allow_inet else ()))
+    code = _refuse(number, errno.ENOPROTOOPT, *((_ARG1, "not", level) for level in levels))
+    for level, known in (
+        (_SOL_SOCKET, options),
+        (socket.IPPROTO_TCP, _TCP_OPTIONS),
+        (socket.IPPROTO_IPV6, (_IPV6_V6ONLY,)),
+    ):
+        tests = ((_ARG2, "not", option) for option in known)
+        code += _refuse(number, errno.ENOPROTOOPT, (_ARG1, "is", level), *tests)
+    return code
 
 
 def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Instruction]:

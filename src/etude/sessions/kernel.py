@@ -1,8 +1,8 @@
 """Inside the sandbox: runs cells and keeps their names. It imports nothing of etude, for nothing of etude is needed.
 
 Frames on the socket: length (u32), kind (one byte), payload. To the host: `R` ready, `O` and `E` text of the two
-streams, `D` a display, `X` the end of a cell, `C` a call for data. From the host: `x` a cell, which is its number
-(u32) and its text, `s` the seed of random numbers, `r` the reply to a call.
+streams, `D` a display, `X` the end of a cell, `C` a call for data, or for memory to put a display in. From the host:
+`x` a cell, which is its number (u32) and its text, `s` the seed of random numbers, `r` the reply to a call.
 Before it is ready, the fork server's child may send `N`, a socket for the host's proxy, or `F`, why it failed.
 User code can write to the socket too: all that a frame can do is harm its own session.
 """
@@ -173,16 +173,12 @@ class KernelSession:
 
     # -- frames
 
-    def send(self, kind: bytes, payload: bytes, fd: int | None = None) -> None:
+    def send(self, kind: bytes, payload: bytes) -> None:
         """Send one frame whole."""
         data = HEAD.pack(len(payload), kind[0]) + payload
         whole = self._whole_frame() if self._in_cell else contextlib.nullcontext()
         with whole, self._send_lock:
-            if fd is None:
-                self._sock.sendall(data)
-            else:
-                sent = socket.send_fds(self._sock, [data], [fd])
-                self._sock.sendall(data[sent:])
+            self._sock.sendall(data)
 
     def _receive(self, between_cells: bool = False) -> tuple[int, bytes]:
         """The next frame. Descriptors that come along wait in line for the frame that names their size."""
@@ -238,11 +234,13 @@ class KernelSession:
                 kind, payload = self._receive()
                 if kind == REPLY:
                     head, data = self._opened(payload)
-                    # Another is the reply to a call that was interrupted: nobody waits for it any more.
                     if head.get("id") == number:
                         if "problem" in head:
                             raise HostError(head["problem"])
                         return head, data
+                    # It is the reply to a call that was interrupted: nobody waits for it any more.
+                    if "lent" in head:
+                        os.close(data)
 
     def _forget_descriptors(self) -> None:
         while self._fds:
@@ -250,6 +248,8 @@ class KernelSession:
 
     def _opened(self, payload: bytes) -> tuple[dict[str, Any], Any]:
         head = json.loads(payload)
+        if "lent" in head:
+            return head, self._fds.pop(0)
         if "size" not in head:
             return head, None
         fd = self._fds.pop(0)
@@ -269,10 +269,12 @@ class KernelSession:
         # Whoever has caught the output for a while puts these back.
         sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
         builtins.input = _refuse_input
+        # Newer versions of asyncio write by a call that can also send descriptors, which a session may not.
+        vars(asyncio.selector_events)["_HAS_SENDMSG"] = False
         # What a cell touches first is copied from the fork server now, while nobody waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
         _encode({"id": 0, "ok": True})
-        self._reap()
+        self._has_children()
         self.send(b"R", b"{}")
         while True:
             try:
@@ -318,11 +320,14 @@ class KernelSession:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, OutputStream):
                 stream.flush()
+        if self._has_children():
+            end["left"] = True
         # A thread that waits for the host gets its reply first: after the end nobody would send one.
         with self._call_lock:
             self.send(b"X", _encode(end).encode("utf-8", "replace"))
         # What is left to do is done while the host reads the answer.
-        self._reap()
+        if "left" in end:
+            self._end_children()
         linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
@@ -369,30 +374,47 @@ class KernelSession:
         if blob is not None:
             try:
                 self._send_display({"id": self._cell, "media": shown["media"]}, blob)
-            except OSError as error:
+            except (OSError, HostError, RuntimeError) as error:
                 # The cell has its value all the same: that it cannot be shown makes no error of it.
                 del shown["media"]
                 return shown | {"note": f"The value is shown as text: {len(blob):,} bytes cannot be sent ({error})."}
         return shown
 
     def _send_display(self, head: dict[str, Any], blob: Any) -> None:
-        fd = None
         if len(blob) > INLINE:
-            head["size"], fd, blob = len(blob), _shared(blob), b""
+            head["size"], head["lent"], blob = len(blob), self._share(blob), b""
         told = json.dumps(head).encode()
-        try:
-            self.send(b"D", b"".join((struct.pack("!I", len(told)), told, blob)), fd)
-        finally:
-            if fd is not None:
-                os.close(fd)
+        self.send(b"D", b"".join((struct.pack("!I", len(told)), told, blob)))
 
-    def _reap(self) -> None:
-        # As the first process of its namespace the session inherits every orphan.
+    def _share(self, blob: Any) -> int:
+        """Fill memory that the host lends, and seal it; returns the number by which the host knows it.
+
+        A session sends no descriptors: those on their way count for all processes of a user together.
+        """
+        reply, fd = self.call("memory", size=len(blob))
         try:
+            _fill(fd, blob)
+        finally:
+            os.close(fd)
+        return int(reply["lent"])
+
+    def _has_children(self) -> bool:
+        """Reap processes that have ended; whether there are others."""
+        try:
+            # As the first process of its namespace the session inherits every orphan.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            pass
+            return False
+        return True
+
+    def _end_children(self) -> None:
+        """End the processes that a cell left running."""
+        while self._has_children():
+            if os.getpid() != 1:
+                return  # without a process namespace the number for all would mean others as well; the host ends them
+            os.kill(-1, signal.SIGKILL)
+            os.waitpid(-1, 0)
 
 
 def _compile(code: str | ast.Module | ast.Expression, name: str, mode: str) -> types.CodeType:
@@ -436,27 +458,22 @@ def _map(fd: int, size: int) -> memoryview:
     return memoryview(mapped).cast("B").toreadonly()
 
 
-def _shared(blob: Any) -> int:
+def _fill(fd: int, blob: Any) -> None:
+    """Write a blob to shared memory and seal it."""
     import fcntl
 
-    fd = os.memfd_create("display", 3)
-    try:
-        with open(fd, "wb", buffering=0, closefd=False) as file:
-            left = memoryview(blob)
-            while left:
-                left = left[file.write(left) :]
-        for last in (*[False] * 19, True):
-            try:
-                fcntl.fcntl(fd, 1033, 0x2 | 0x4 | 0x8)
-                break
-            except OSError as error:
-                if last or error.errno != errno.EBUSY:
-                    raise
-                time.sleep(0.05)  # the system holds one of its pages for a moment
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    with open(fd, "wb", buffering=0, closefd=False) as file:
+        left = memoryview(blob)
+        while left:
+            left = left[file.write(left) :]
+    for last in (*[False] * 19, True):
+        try:
+            fcntl.fcntl(fd, 1033, 0x8)  # its size is sealed already
+            break
+        except OSError as error:
+            if last or error.errno != errno.EBUSY:
+                raise
+            time.sleep(0.05)  # the system holds one of its pages for a moment
 
 
 def print_completions(text: str, within_s: float) -> None:

@@ -68,7 +68,8 @@ class ForkServerClient:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                env=_environment(),
+                # Nothing of ours: a session can read what its fork server was started with.
+                env={"PATH": "/usr/bin:/bin", **ENVIRONMENT},
                 start_new_session=True,
             )
         self._send(self._config(spec))
@@ -152,7 +153,12 @@ class ForkServerClient:
         return fds[0], group
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
-        return Channel(sock, pidfd, {"provider": "local", "level": self.level})
+        return ServedChannel(self, sock, pidfd, {"provider": "local", "level": self.level})
+
+    def ask(self, what: str, value: int, pidfd: int) -> None:
+        """Have the server do something to a session, without waiting for it."""
+        with self._lock, contextlib.suppress(SandboxError):
+            self._send({what: value}, pidfd)
 
     def _send(self, message: dict[str, Any], *fds: int) -> None:
         try:
@@ -190,6 +196,20 @@ class ForkServerClient:
             cgroups.remove_all(self._owner, (str(f) for f in self._groups.folders.values()))
         if self._scratch_root:
             shutil.rmtree(self._scratch_root, ignore_errors=True)
+
+
+class ServedChannel(Channel):
+    """A channel to a session that a fork server looks after."""
+
+    def __init__(self, server: ForkServerClient, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
+        super().__init__(sock, pidfd, isolation)
+        self._server = server
+
+    def end_children(self) -> None:
+        """End the processes that the interpreter started, at a level where it cannot do so itself."""
+        if self._server.level < 3:
+            with self._lock:
+                self._server.ask("end_children", 1, self._pidfd)
 
 
 def _opened(group: Cgroup | None) -> contextlib.AbstractContextManager[list[int]]:
@@ -267,10 +287,6 @@ def _cage(spec: SandboxSpec, limits: SessionLimits) -> dict[str, Any]:
 def _kind(spec: SandboxSpec, limits: SessionLimits) -> tuple[Any, ...]:
     """What two sessions must have in common for one to be given for the other; the host keeps their other limits."""
     return (spec.key(), *_cage(spec, limits).values(), limits.cpus)
-
-
-def _environment() -> dict[str, str]:
-    return {k: os.environ[k] for k in ("PATH", "ETUDE_DEBUG") if k in os.environ} | ENVIRONMENT
 
 
 def _import_path() -> list[str]:

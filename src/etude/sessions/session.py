@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, Self
 
 from etude import wire
+from etude.arrow_limits import check_batch, refuse_compressed
 from etude.cancellation import Cancellation
 from etude.entities import SessionLimits
-from etude.errors import SandboxError, problem
+from etude.errors import Invalid, LimitExceeded, SandboxError, problem
 from etude.sessions import kernel
 from etude.sessions.base import (
     Cell,
@@ -29,9 +30,9 @@ from etude.sessions.base import (
     SandboxSpec,
     let_go_of_displays,
 )
+from etude.sessions.usage import idle_check
 
 MAX_FRAME = 64 << 20
-MAX_DESCRIPTORS = 16
 MAX_DISPLAYS = 64
 MAX_SHARED = 1 << 30
 """Bytes of shared memory that the displays of one cell may keep alive."""
@@ -40,13 +41,12 @@ LONGEST_S = 1e6
 """A wait that a socket can still count, where a cell has all the time in the world."""
 LOOK_S = 0.25
 """How often a cell that says nothing is looked after."""
+BACKGROUND_S = 0.1
+"""Processor seconds between two cells that are worth telling."""
 HISTORY = 32
 """Cells that a session remembers; each holds its value, which can be large."""
-MAX_METADATA = 32 << 20
-"""Bytes by which a table may describe its batches: read, they take many times that."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
-_ANCILLARY = socket.CMSG_LEN(4 * MAX_DESCRIPTORS)
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 
 
@@ -92,7 +92,12 @@ class Session:
         self._cells = 0
         self.history: deque[Cell] = deque(maxlen=HISTORY)
         self._isolation: dict[str, Any] = {}
+        self._idle_from: float | None = None
+        """Processor seconds of the session when it was first seen idle after a cell."""
+        self._background_s = 0.0
+        self._end_reason = ""
         self._opened()
+        idle_check.add(self)
 
     @property
     def alive(self) -> bool:
@@ -116,10 +121,6 @@ class Session:
             self._frames = Frames(self._channel.sock)
         return self._channel
 
-    def _opened_frames(self) -> Frames:
-        self._opened()
-        return self._frames
-
     # -- running
 
     def execute(
@@ -134,11 +135,13 @@ class Session:
         """Run a cell. Its errors are in the cell; only a broken sandbox raises, and a `cancel` that came before it."""
         with self._lock, contextlib.ExitStack() as stack:
             self._cells = number = number or self._cells + 1
-            run = _Run(number, code, self.limits.output, on_output, self._opened_frames)
+            run = _Run(number, code, self.limits.output, on_output)
+            stack.callback(run.close)
             wall_s = wall_s or self.limits.wall_s
             started = time.perf_counter()
             proxy = self._opened().proxy
             self._interrupted, self._running = False, True
+            self._tell_background(run)
             try:
                 if cancel is not None:
                     stack.enter_context(cancel.stopping(self.interrupt))
@@ -149,6 +152,7 @@ class Session:
                 self._running = False
             for news in proxy.take_news() if proxy is not None else ():
                 run.note(news)
+            self._settle(run, time.perf_counter() - started)
             cell = run.cell(outcome, (time.perf_counter() - started) * 1000, wall_s)
             self.history.append(cell)
             if cell.display:
@@ -162,6 +166,7 @@ class Session:
             # With the first cell, not at the start: a session that waited for its user has no seed yet.
             request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
         stop = _Stop(time.monotonic() + wall_s)
+        look = time.monotonic() + LOOK_S
         try:
             if channel.ended:
                 run.came_too_late = True
@@ -171,6 +176,9 @@ class Session:
                 now = time.monotonic()
                 if now >= stop.deadline or self._interrupted:
                     stop.go_on(channel, now, self._interrupted)
+                if now >= look:
+                    look = now + LOOK_S
+                    self._check_cpu(channel.cpu_s())
                 frame = self._frames.next(min(stop.deadline, now + LOOK_S))
                 if frame is None:
                     continue
@@ -178,15 +186,65 @@ class Session:
                 if run.take(kind, payload):
                     return self._ended(run, stop.outcome)
                 if kind == _CALL:
-                    self._answer(channel, payload, stop.deadline)
+                    self._answer(run, channel, payload, stop.deadline)
         except (wire.Closed, OSError, ValueError, RecursionError):
             # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
             self._drop()
+            run.reason, self._end_reason = self._end_reason, ""
             run.note("The session was killed and its variables are lost; the next cell starts in a fresh one.")
             return stop.outcome or "killed"
         except BaseException:
             self._drop()  # what the cell still says is nobody's; the next one must not take it for its own
             raise
+
+    # -- processor time
+
+    def _check_cpu(self, used_s: float) -> None:
+        if used_s > self.limits.cpu_s:
+            self._end_reason = (
+                f"The session and the processes it started used {used_s:,.0f} s of processor time; "
+                f"its limit, `cpu_s`, is {self.limits.cpu_s:,} s."
+            )
+            raise wire.Closed
+
+    def check_background(self) -> None:
+        """Count processor time that is used while no cell runs; end the session if it passed its limit."""
+        if not self._lock.acquire(blocking=False):
+            return  # a cell runs, which is checked as it goes
+        try:
+            channel = self._channel
+            if channel is None or channel.ended:
+                return
+            used_s = channel.cpu_s()
+            if self._idle_from is None:
+                self._idle_from = used_s
+            self._background_s = used_s - self._idle_from
+            try:
+                self._check_cpu(used_s)
+            except wire.Closed:
+                channel.signal(signal.SIGKILL)
+        finally:
+            self._lock.release()
+
+    def _tell_background(self, run: _Run) -> None:
+        if self._background_s >= BACKGROUND_S:
+            run.note(
+                f"Before this cell, the session used {self._background_s:,.1f} s of processor time while no cell ran."
+            )
+        self._idle_from, self._background_s = None, 0.0
+
+    def _settle(self, run: _Run, elapsed_s: float) -> None:
+        """After a cell: end the processes that it left running, and read the clock if that takes little beside it."""
+        channel = self._channel
+        if channel is None:
+            return
+        if run.end.get("left"):
+            run.note("Processes that the cell left running were ended with it.")
+            channel.end_children()
+        if elapsed_s > BACKGROUND_S:
+            self._idle_from = channel.cpu_s()
+
+    # -- frames
 
     def _ended(self, run: _Run, stopping: Outcome | None) -> Outcome:
         if run.end["ok"]:
@@ -196,15 +254,18 @@ class Session:
         # Libraries make errors of their own of an interrupt.
         return "interrupted" if self._interrupted else "error"
 
-    def _answer(self, channel: Channel, payload: bytes, deadline: float) -> None:
+    def _answer(self, run: _Run, channel: Channel, payload: bytes, deadline: float) -> None:
         request = json.loads(payload) if len(payload) <= kernel.MAX_CALL else None
         if not isinstance(request, dict):
             raise wire.Closed
         fd = None
         try:
-            if self._broker is None:
+            if request.get("method") == "memory":
+                head, fd = run.lend(request.get("size"))
+            elif self._broker is None:
                 raise SandboxError("This session has no source.", hint="Open it with one.")
-            head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
+            else:
+                head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
         except Exception as error:
             # Whatever it is, of what was asked or of the host: it is told to who asked, and ends nothing here.
             head = {"problem": problem(error)}
@@ -236,11 +297,11 @@ class Session:
     def _drop(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None:
-            self._frames.close()
             channel.close()
 
     def close(self) -> None:
         """End the interpreter, for good."""
+        idle_check.remove(self)
         with self._lock:
             self._closed = True
             self._drop()
@@ -281,7 +342,6 @@ class Frames:
         self._sock = sock
         self._watch = kernel.SocketWait(sock)
         self._data = bytearray()
-        self._fds: list[int] = []
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
         """The next frame, or None once the deadline has passed; `wire.Closed` when there will be none."""
@@ -298,24 +358,10 @@ class Frames:
                     return kind, payload
             if not self._watch.wait(max(deadline - time.monotonic(), 0) * 1000):
                 return None
-            part, ancillary, _, _ = self._sock.recvmsg(1 << 16, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
-            for level, kind, data in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    self._fds += memoryview(data[: len(data) - len(data) % 4]).cast("i")
-            if not part or len(self._fds) > MAX_DESCRIPTORS:
+            part = self._sock.recv(1 << 16)
+            if not part:
                 raise wire.Closed
             self._data += part
-
-    def take_descriptor(self) -> int:
-        """The descriptor that came with the frame just read."""
-        if not self._fds:
-            raise wire.Closed
-        return self._fds.pop(0)
-
-    def close(self) -> None:
-        """Let go of descriptors that nobody asked for."""
-        while self._fds:
-            os.close(self._fds.pop())
 
 
 class _Run:
@@ -327,22 +373,44 @@ class _Run:
         code: str,
         cap: int,
         on_output: Callable[[Output], None] | None,
-        frames: Callable[[], Frames],
     ) -> None:
         self.id = number
-        self._frames = frames
         self.code = code
         self.end: dict[str, Any] = {}
         self.came_too_late = False
         """Whether the session had ended before the cell began."""
+        self.reason = ""
+        """Why the host ended the session, if it did."""
         self._cap = cap
         self._on_output = on_output
         self._text: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._size = 0
         self._cut = 0
         self._displays: list[Display] = []
-        self._shared = 0
+        self._table: Any = None
+        """The table that was displayed last, if it can be read."""
+        self._lent: dict[int, int] = {}
+        self._lent_bytes = 0
         self._notes: list[str] = []
+
+    def close(self) -> None:
+        """Let go of memory that was lent and not come back."""
+        while self._lent:
+            os.close(self._lent.popitem()[1])
+
+    def lend(self, size: object) -> tuple[dict[str, Any], int]:
+        """Shared memory for a display: the reply that gives it, and a descriptor for the session."""
+        if not isinstance(size, int) or size <= 0:
+            raise Invalid(f"`{size!r:.80}` is not a number of bytes.", hint="Ask for 1 byte or more.")
+        if self._lent_bytes + size > MAX_SHARED or len(self._lent) >= MAX_DISPLAYS:
+            raise LimitExceeded(
+                f"The displays of a cell may take {MAX_SHARED:,} bytes; with these {size:,} they would take more.",
+                hint="Show fewer rows.",
+                limit="displays",
+            )
+        number = self._lent_bytes = self._lent_bytes + size  # it only grows, so no number is given twice
+        self._lent[number] = wire.lend(size)
+        return {"lent": number}, os.dup(self._lent[number])
 
     def note(self, text: str) -> None:
         self._notes.append(text)
@@ -383,14 +451,19 @@ class _Run:
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
             length = int(head["size"])  # before the descriptor is ours to close
-            data = memoryview(wire.map_sealed(self._frames().take_descriptor(), length, whole=True))
-            self._shared += len(data)
-            if self._shared > MAX_SHARED:
-                raise wire.Closed
+            data = memoryview(wire.map_sealed(self._lent.pop(head["lent"]), length, whole=True))
         elif len(data) > kernel.INLINE:
             raise wire.Closed  # the kernel sends so much by shared memory alone
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
             return
+        if head["media"] == kernel.ARROW:
+            try:
+                self._table = _read_table(data)
+            except LimitExceeded as error:
+                self.note(f"A table is not shown. {error.message}")
+                return
+            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
+                self._table = None
         self._displays.append(Display(head["media"], data))
 
     def _finish(self, payload: bytes) -> bool:
@@ -438,6 +511,8 @@ class _Run:
             return error
         elif outcome == "interrupted":
             kind, message = "KeyboardInterrupt", "The cell did not heed the interrupt."
+        elif self.reason:
+            kind, message = "SessionDied", self.reason
         elif self.came_too_late:
             kind, message = "SessionDied", "The session had ended before the cell began."
         else:
@@ -454,14 +529,8 @@ class _Run:
     def _value(self, shown: dict[str, Any]) -> Any:
         if "json" in shown:
             return shown["json"]
-        tables = (
-            [d.data for d in self._displays if d.media == kernel.ARROW] if shown.get("media") == kernel.ARROW else []
-        )
-        if tables:
-            try:
-                return _read_table(tables[-1])
-            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
-                return str(shown.get("text", ""))
+        if shown.get("media") == kernel.ARROW and any(d.media == kernel.ARROW for d in self._displays):
+            return self._table if self._table is not None else str(shown.get("text", ""))
         return shown.get("text") if shown else None
 
 
@@ -469,17 +538,13 @@ def _read_table(data: bytes | memoryview) -> Any:
     """The table of a display, or any error."""
     import pyarrow as pa
 
-    metadata = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(data)):
-        metadata += len(message.metadata)
-        # The kernel never compresses, and a little could become very much.
-        if metadata > MAX_METADATA or _is_compressed(message.metadata):
-            raise ValueError
+    refuse_compressed(data)
     reader = pa.ipc.open_stream(pa.py_buffer(data))
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()
     table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
+    check_batch(table)
     return table
 
 
@@ -532,29 +597,3 @@ def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = No
         sock.sendall(data[sent:])
     finally:
         sock.settimeout(None)
-
-
-def _is_compressed(message: Any) -> bool:
-    """Whether an Arrow message says that its body is compressed; pyarrow does not tell, so its flatbuffer is read."""
-
-    def field(table: int, index: int) -> int:
-        (back,) = struct.unpack_from("<i", message, table)
-        (size,) = struct.unpack_from("<H", message, table - back)
-        at = 4 + 2 * index
-        (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
-        return table + offset if offset else 0
-
-    def follow(at: int) -> int:
-        return at + int(struct.unpack_from("<I", message, at)[0])
-
-    root = follow(0)
-    kind, header = field(root, 1), field(root, 2)
-    if not kind or not header or message[kind] not in (2, 3):
-        return False
-    batch = follow(header)
-    if message[kind] == 2:  # a dictionary holds its batch
-        data = field(batch, 1)
-        if not data:
-            return False
-        batch = follow(data)
-    return bool(field(batch, 3))

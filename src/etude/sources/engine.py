@@ -136,7 +136,9 @@ class Engine:
                 "/var/run",
             ]
         readable = [*system, *sys.path, sys.prefix, sys.base_prefix, *head["readable"]]
-        self._isolation["files"] = confine.grant_only([p for p in readable if p], ["/dev/null", *head["writable"]])
+        self._isolation["files"] = confine.grant_only(
+            [p for p in readable if p], ["/dev/null", *head["writable"]], unlinked=head["unlinked"]
+        )
 
     def _open(self, head: Json) -> None:
         self._confine(head)

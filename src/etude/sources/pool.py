@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from etude import wire
+from etude.arrow_limits import check_batch
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.sources.base import Json, Mount, empty_batch
@@ -119,7 +120,8 @@ class EngineClient:
     def open(self, mounts: tuple[Mount, ...]) -> None:
         """Open the sources; the process is confined to them from here on."""
         readable = [p for m in mounts for p in _paths(m)]
-        head = self._confinement(readable, []) | {
+        files = [p for m in mounts for f in m.files for p in f["paths"]]
+        head = self._confinement(readable, files, []) | {
             "op": "open",
             "mounts": [asdict(m) for m in mounts],
         }
@@ -130,8 +132,8 @@ class EngineClient:
 
         A job holds a `file` and the `out_dir` for its tables. What ends the process ends the list early.
         """
-        readable = [p for job in jobs for p in job["file"]["paths"]]
-        head = self._confinement(readable, [job["out_dir"] for job in jobs])
+        files = [p for job in jobs for p in job["file"]["paths"]]
+        head = self._confinement([], files, [job["out_dir"] for job in jobs])
         self._send(head | {"op": "load", "files": jobs})
         for _ in jobs:
             try:
@@ -141,7 +143,7 @@ class EngineClient:
                 if not self.alive:
                     return
 
-    def _confinement(self, readable: list[str], writable: list[str]) -> Json:
+    def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
             "memory": self._limits.memory,
             "engine_memory": int(self._limits.memory * 0.8),
@@ -150,6 +152,7 @@ class EngineClient:
             "network": self.network,
             "scratch": self._scratch.name,
             "readable": readable,
+            "unlinked": files,
             "writable": [self._scratch.name, *writable],
         }
 
@@ -201,12 +204,12 @@ class EngineClient:
         try:
             while True:
                 frame = self._wait(answer, deadline, timeout_s, on_progress)
-                answer.types = frame.head["types"]
+                answer.types = frame.head.get("types", [])
                 took: Json = {"op": "took"}
                 if answer.parts is not None:
                     answer.parts.append(bytes(frame.blob) if frame.fd is None else frame.fd)
                     took["chunk"] = PART  # few large parts instead of many: each is an open file
-                yield from _decode(frame.blob)
+                yield from self._decoded(frame.blob)
                 if not frame.head.get("more"):
                     answer.end = frame.head
                     return
@@ -214,6 +217,15 @@ class EngineClient:
         finally:
             if not answer.end:
                 self._settle(answer)
+
+    def _decoded(self, blob: Any) -> list[Any]:
+        import pyarrow as pa
+
+        try:
+            return _decode(blob)
+        except pa.ArrowException as error:
+            self.kill()  # one that sends such a thing is not to be trusted with the next query
+            raise SourceError(f"The engine sent a result that cannot be read: {error}.", hint="Try again.") from None
 
     def _wait(
         self, answer: ResultStream, deadline: float, timeout_s: float, on_progress: Callable[[float], None] | None
@@ -349,7 +361,10 @@ def _decode(blob: Any) -> list[Any]:
     import pyarrow as pa
 
     reader = pa.ipc.open_stream(pa.py_buffer(blob))
-    return list(reader) or [empty_batch(reader.schema)]
+    batches = list(reader)
+    for batch in batches:
+        check_batch(batch)
+    return batches or [empty_batch(reader.schema)]
 
 
 def _checked(head: Json) -> Json:
@@ -360,7 +375,7 @@ def _checked(head: Json) -> Json:
 
 def _paths(mount: Mount) -> list[str]:
     if mount.kind == "files":
-        return [p for f in mount.files for p in f["paths"]]
+        return []  # each file is named by itself
     if "://" in mount.url:
         return []
     # The folder, because a database file has companions (a log, a shared index) beside it.

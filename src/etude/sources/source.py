@@ -87,13 +87,17 @@ class Source:
     def _mount_files(self) -> tuple[Key, Mount]:
         from etude.sources.files.discover import scan
 
-        found = scan(self.url)
+        found = scan(self.url, follow_links=_is_set(self.spec, "follow_links"))
         mark = hashlib.sha256("|".join(f.fingerprint for f in found.tables).encode()).hexdigest()
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
-                entries, notes = load_files(found.tables, self._cache / "files", self._pool)
+                # Without links, as the paths of the files are: an engine follows none on its way to them.
+                entries, notes = load_files(found.tables, (self._cache / "files").resolve(), self._pool)
                 if found.ignored:
                     notes.append(f"Ignored, for their kind is not read: {', '.join(found.ignored[:20])}.")
+                if found.links:
+                    names = ", ".join(f"`{name}`" for name in found.links[:20])
+                    notes.append(f"Not read, because they are links out of the folder: {names}.")
                 granted = self.spec.tables
                 if granted is not None:
                     wanted = {t.lower() for t in granted}
@@ -181,6 +185,13 @@ class Source:
         answer.batches = batches()
         next(answer.batches)
         return StartedQuery(engine, answer)
+
+
+def _is_set(spec: SourceSpec, option: str) -> bool:
+    value = spec.options.get(option, "false").lower()
+    if value not in ("true", "false"):
+        raise Invalid(f"`{option}` is `{value}`.", hint="Give `true` or `false`.")
+    return value == "true"
 
 
 def stream(

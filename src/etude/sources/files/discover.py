@@ -55,36 +55,64 @@ class FileTable:
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The tables behind a path, and the names of what was left out because its kind is not known."""
+    """The tables behind a path, and the names of what was left out."""
 
     tables: tuple[FileTable, ...]
     ignored: tuple[str, ...]
+    """Files of a kind that is not read."""
+    links: tuple[str, ...] = ()
+    """Symbolic links that lead out of the folder and were not followed."""
 
 
 class _Seen(NamedTuple):
     path: str
+    """Without a symbolic link in it, so that a link which takes a place in it later is noticed."""
     parts: tuple[str, ...]
     """The path below the folder asked for."""
+    root: str
+    """The folder asked for."""
     format: str
     size: int
     mtime_ns: int
 
 
-def discover(url: str) -> list[FileTable]:
+class _Root(NamedTuple):
+    asked: str
+    real: str
+    follow_links: bool
+
+    def resolve(self, path: str) -> str | None:
+        """Return the file behind a path without links, or None if it is outside the folder."""
+        real = os.path.realpath(path)
+        inside = self.follow_links or real.startswith(self.real.rstrip(os.sep) + os.sep)
+        return real if inside else None
+
+
+def discover(url: str, *, follow_links: bool = False) -> list[FileTable]:
     """The tables behind a file, a folder or a glob; reads names and sizes only."""
-    return list(scan(url).tables)
+    return list(scan(url, follow_links=follow_links).tables)
 
 
-def scan(url: str) -> FoundFiles:
-    """As `discover`, with the names of ignored files."""
-    seen = sorted(_seen(os.path.expanduser(url)), key=lambda s: s.parts)
-    known = [s for s in seen if s.format]
-    ignored = tuple("/".join(s.parts) for s in seen if not s.format)
+def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
+    """As `discover`, with the names of files that were left out.
+
+    A symbolic link that leads out of the folder is followed only with `follow_links`: whoever may write to the folder
+    could otherwise read every file that etude may read. A link that was named itself is followed.
+    """
+    seen = sorted(_seen(os.path.expanduser(url), follow_links), key=lambda s: s.parts)
+    known = [s for s in seen if s.format and s.path]
+    ignored = tuple("/".join(s.parts) for s in seen if not s.format and s.path)
+    links = tuple("/".join(s.parts) for s in seen if not s.path)
+    if not known and links:
+        raise Invalid(
+            f"No readable file at `{url}`: {', '.join(f'`{n}`' for n in links[:10])} lead out of the folder.",
+            hint="Copy the files into the folder, or set the option `follow_links` of the source to `true`.",
+        )
     if not known:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
     names = unique_names(name for name, _ in groups)
-    return FoundFiles(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored)
+    return FoundFiles(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored, links)
 
 
 def format_of(path: str) -> str:
@@ -129,24 +157,25 @@ def stem_of(path: str) -> str:
     return os.path.splitext(name)[0]
 
 
-def _seen(url: str) -> Iterator[_Seen]:
+def _seen(url: str, follow_links: bool) -> Iterator[_Seen]:
     path = os.path.abspath(url)
     if os.path.isdir(path):
-        yield from _walk(path, (), [0])
+        yield from _walk(_Root(path, os.path.realpath(path), follow_links), path, (), [0])
     elif os.path.exists(path):
-        yield _stat(path, (os.path.basename(path),))
+        folder = os.path.dirname(path)
+        yield _stat(_Root(folder, os.path.realpath(folder), True), path, (os.path.basename(path),))
     elif has_magic(url):
-        yield from _match(path)
+        yield from _match(path, follow_links)
     else:
         raise _missing(path, url)
 
 
-def _walk(folder: str, above: tuple[str, ...], count: list[int]) -> Iterator[_Seen]:
+def _walk(root: _Root, folder: str, above: tuple[str, ...], count: list[int]) -> Iterator[_Seen]:
     try:
         entries = list(os.scandir(folder))
     except PermissionError:
         # Named among the ignored, so that the missing table is no riddle.
-        yield _Seen(folder, (*above, "(no right to read)"), "", 0, 0)
+        yield _Seen(folder, (*above, "(no right to read)"), root.asked, "", 0, 0)
         return
     count[0] += len(entries)
     if count[0] > MOST_FILES:
@@ -156,24 +185,27 @@ def _walk(folder: str, above: tuple[str, ...], count: list[int]) -> Iterator[_Se
             continue
         # A linked folder may lead back up; a linked file is as good as a file.
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, (*above, entry.name), count)
-        elif entry.is_file():
-            stat = entry.stat()
-            yield _Seen(entry.path, (*above, entry.name), format_of(entry.name), stat.st_size, stat.st_mtime_ns)
+            yield from _walk(root, entry.path, (*above, entry.name), count)
+        elif entry.is_file() or (entry.is_symlink() and root.resolve(entry.path) is None):
+            yield _stat(root, entry.path, (*above, entry.name))
 
 
-def _match(pattern: str) -> Iterator[_Seen]:
+def _match(pattern: str, follow_links: bool) -> Iterator[_Seen]:
     base = Path(pattern)
     while has_magic(str(base)):
         base = base.parent
+    root = _Root(str(base), os.path.realpath(base), follow_links)
     for path in glob(pattern, recursive=True):
         if os.path.isfile(path):
-            yield _stat(path, Path(path).relative_to(base).parts)
+            yield _stat(root, path, Path(path).relative_to(base).parts)
 
 
-def _stat(path: str, parts: tuple[str, ...]) -> _Seen:
-    stat = os.stat(path)
-    return _Seen(path, parts, format_of(path), stat.st_size, stat.st_mtime_ns)
+def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
+    real = root.resolve(path)
+    if real is None:
+        return _Seen("", parts, root.asked, "", 0, 0)
+    stat = os.stat(real)
+    return _Seen(real, parts, root.asked, format_of(parts[-1]), stat.st_size, stat.st_mtime_ns)
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
@@ -182,7 +214,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
     folders: dict[str, list[_Seen]] = {}
     for file in files:
         if len(file.parts) == 1:
-            groups.append((clean_name(stem_of(file.path)), [file]))
+            groups.append((clean_name(stem_of(file.parts[-1])), [file]))
         else:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
@@ -190,7 +222,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
         if len(formats) == 1 and formats != {"excel"}:
             groups.append((clean_name(folder), parts))
         else:
-            groups += [(clean_name(f"{folder} {stem_of(p.path)}"), [p]) for p in parts]
+            groups += [(clean_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
     return sorted(groups, key=lambda g: g[1][0].parts)
 
 
@@ -198,7 +230,7 @@ def _folder(file: _Seen) -> str:
     """The sub-folder's name; partitions such as `year=2024` right below belong to the folder asked for."""
     if "=" not in file.parts[0]:
         return file.parts[0]
-    return os.path.basename(file.path.removesuffix(os.path.join(*file.parts)).rstrip(os.sep))
+    return os.path.basename(file.root)
 
 
 def _table(name: str, files: list[_Seen]) -> FileTable:
@@ -220,7 +252,7 @@ def _missing(path: str, url: str) -> NotFound:
 def _listing(names: tuple[str, ...]) -> str:
     if not names:
         return "Nothing was found there."
-    return f"Found: {', '.join(f'`{n}`' for n in names[:10])}{', ...' if len(names) > 10 else ''}."
+    return f"FoundFiles: {', '.join(f'`{n}`' for n in names[:10])}{', ...' if len(names) > 10 else ''}."
 
 
 def _kinds() -> str:

@@ -1,0 +1,170 @@
+"""Limits on Arrow data where it enters the host: rows, and bytes once every encoding is undone.
+
+A dictionary, runs, nulls or views describe gigabytes in a few hundred bytes. Whoever reads such a batch value by value
+needs all of that memory, so the check is by what the batch would take as plain values.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from etude.errors import LimitExceeded
+
+ROWS = 100_000_000
+"""Rows of one batch or table."""
+EXTRA = 256 << 20
+"""Bytes that a batch may take as plain values beyond the bytes that really came."""
+METADATA = 32 << 20
+"""Bytes by which a stream may describe its batches: read, they take many times that."""
+_NULL = 8
+"""Bytes that a null counts for: a pointer, once it is a Python value."""
+# The ids of types whose values lie one after the other in memory: numbers, times, decimals, texts and bytes.
+_PLAIN = frozenset([*range(1, 25), 33, 34, 35, 37, 43, 44])
+
+
+def check_batch(batch: Any) -> None:
+    """Pass a batch or table, or `LimitExceeded`: it has too many rows, or takes too much memory as plain values.
+
+    Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
+    """
+    batch.validate()  # by lengths alone; to look at an array whose length is wrong can end the process
+    if batch.num_rows > ROWS:
+        raise _too_much(f"{batch.num_rows:,} rows", f"{ROWS:,} rows", "rows")
+    if _PLAIN.issuperset([arrow.id for arrow in batch.schema.types]):
+        return  # it takes what came
+    batch.validate(full=True)
+    came = int(batch.nbytes)
+    taken = sum(_count(chunk) for column in batch.columns for chunk in getattr(column, "chunks", (column,)))
+    if taken > came + EXTRA:
+        raise _too_much(f"{came:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than came", "bytes")
+
+
+def _too_much(found: str, allowed: str, limit: str) -> LimitExceeded:
+    return LimitExceeded(
+        f"A batch of Arrow data holds {found}; {allowed} are allowed.",
+        hint="Select fewer rows or columns, or cast columns of repeated values to plain text.",
+        limit=limit,
+    )
+
+
+def _count(array: Any) -> int:
+    """The bytes of an array as plain values, or more: a bound is enough, and cheaper."""
+    import pyarrow as pa
+
+    types, arrow, rows = pa.types, array.type, len(array)
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _count(array.storage)
+    if types.is_null(arrow):
+        return rows * _NULL
+    if types.is_dictionary(arrow):
+        return rows + _count_repeated(array.dictionary, array.indices)
+    if types.is_run_end_encoded(arrow):
+        return rows + rows * _longest(array.values)
+    if types.is_struct(arrow):
+        return rows + sum(map(_count, array.flatten()))
+    if types.is_map(arrow):
+        return rows * _NULL + _count(array.keys) + _count(array.items)
+    if types.is_list(arrow) or types.is_large_list(arrow):
+        return rows * _NULL + _count(array.flatten())
+    if types.is_fixed_size_list(arrow):
+        return rows + _count(array.values)
+    if _is_view(arrow):
+        return rows * _NULL + _count_views(array)
+    if arrow.id in _PLAIN:
+        return int(array.nbytes)
+    return rows + rows * _count_children(array)
+
+
+def _is_view(arrow: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string_view(arrow) or pa.types.is_binary_view(arrow))
+
+
+def _count_views(array: Any) -> int:
+    """The lengths that views state: the first four of the sixteen bytes of each."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return 0
+    lengths = memoryview(buffer).cast("B").cast("i")[4 * array.offset : 4 * (array.offset + len(array)) : 4]
+    return sum(length for length in lengths if length > 0)
+
+
+def _count_repeated(values: Any, indices: Any) -> int:
+    """The bytes of a dictionary's values, each as often as it is used."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    bound = len(indices) * _longest(values)
+    types, arrow = pa.types, values.type
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if bound <= EXTRA or not any(is_one(arrow) for is_one in texts):
+        return bound
+    used = pc.value_counts(indices)
+    found = pc.take(pc.binary_length(values), used.field("values"))
+    return int(pc.sum(pc.multiply(pc.cast(found, pa.int64()), used.field("counts"))).as_py() or 0)
+
+
+def _longest(values: Any) -> int:
+    """The bytes of the longest value of an array, or more."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types, arrow = pa.types, values.type
+    if not len(values):
+        return 0
+    if types.is_null(arrow):
+        return _NULL
+    if types.is_primitive(arrow) or types.is_decimal(arrow) or types.is_fixed_size_binary(arrow):
+        return max(int(arrow.bit_width) // 8, 1)
+    texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if any(is_one(arrow) for is_one in texts):
+        return int(pc.max(pc.binary_length(values)).as_py() or 0)
+    return _count(values)
+
+
+def _count_children(array: Any) -> int:
+    """For a type that is not known, such as a view of lists: no value takes more than all that lies behind it."""
+    return int(array.nbytes) + (_count(array.values) if hasattr(array, "values") else 0)
+
+
+def is_compressed(message: Any) -> bool:
+    """Whether an Arrow message says that its body is compressed; pyarrow does not tell, so its flatbuffer is read."""
+
+    def field(table: int, index: int) -> int:
+        (back,) = struct.unpack_from("<i", message, table)
+        (size,) = struct.unpack_from("<H", message, table - back)
+        at = 4 + 2 * index
+        (offset,) = struct.unpack_from("<H", message, table - back + at) if at < size else (0,)
+        return table + offset if offset else 0
+
+    def follow(at: int) -> int:
+        return at + int(struct.unpack_from("<I", message, at)[0])
+
+    root = follow(0)
+    kind, header = field(root, 1), field(root, 2)
+    if not kind or not header or message[kind] not in (2, 3):
+        return False
+    batch = follow(header)
+    if message[kind] == 2:  # a dictionary holds its batch
+        data = field(batch, 1)
+        if not data:
+            return False
+        batch = follow(data)
+    return bool(field(batch, 3))
+
+
+def refuse_compressed(stream: Any) -> None:
+    """Pass, or raise: nobody here sends a compressed stream, and a little could become very much."""
+    import pyarrow as pa
+
+    described = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(stream)):
+        described += len(message.metadata)
+        if described > METADATA or is_compressed(message.metadata):
+            raise LimitExceeded(
+                "A stream of Arrow data is compressed, or in too many pieces.",
+                hint="Send fewer, larger batches without compression.",
+                limit="bytes",
+            )

@@ -1,0 +1,105 @@
+"""Little data that stands for very much is refused where it enters the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from etude import arrow_limits
+from etude.arrow_limits import check_batch
+from etude.errors import LimitExceeded
+from etude.sources import pool
+
+LONG = "x" * 1_000_000
+
+
+def dictionary(values: Any, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), values)
+
+
+def views(rows: int) -> pa.Array:
+    view = pa.array([LONG], pa.string_view()).buffers()[1].to_pybytes()[:16]
+    data = pa.array([LONG], pa.string_view()).buffers()[2]
+    return pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(view * rows), data])
+
+
+EXPANDING = {
+    "a dictionary": lambda: dictionary(pa.array([LONG]), 800),
+    "nulls": lambda: pa.nulls(60_000_000),
+    "runs": lambda: pa.RunEndEncodedArray.from_arrays(pa.array([800], pa.int32()), pa.array([LONG])),
+    "runs of nulls": lambda: pa.RunEndEncodedArray.from_arrays(pa.array([60_000_000], pa.int32()), pa.nulls(1)),
+    "lists of nulls": lambda: pa.FixedSizeListArray.from_arrays(pa.nulls(60_000_000), 1000),
+    "a list of nulls": lambda: pa.ListArray.from_arrays([0, 60_000_000], pa.nulls(60_000_000)),
+    "a dictionary in a struct": lambda: pa.StructArray.from_arrays([dictionary(pa.array([LONG]), 800)], ["a"]),
+    "a dictionary of lists": lambda: dictionary(pa.array([["x"] * 1_000_000]), 800),
+    "views": lambda: views(800),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDING)
+def test_data_that_expands_is_refused(name: str) -> None:
+    batch = pa.record_batch([EXPANDING[name]()], ["a"])
+    with pytest.raises(LimitExceeded, match="stand for"):
+        check_batch(batch)
+    with pytest.raises(LimitExceeded, match="stand for"):
+        check_batch(pa.Table.from_batches([batch]))
+
+
+def test_nulls_in_many_columns_count_together() -> None:
+    with pytest.raises(LimitExceeded):
+        check_batch(pa.record_batch([pa.nulls(1_000_000)] * 1000, [str(n) for n in range(1000)]))
+
+
+def test_too_many_rows_are_refused() -> None:
+    with pytest.raises(LimitExceeded, match="2,147,483,647 rows"):
+        check_batch(pa.record_batch([pa.nulls((1 << 31) - 1)], ["a"]))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(range(1000)),
+        pa.array(["a", None]),
+        pa.nulls(1000),
+        dictionary(pa.array(["red", "green"]), 1_000_000),
+        pa.array([[1], None, [2, 3]]),
+        pa.array([{"a": 1, "b": ["x"]}, None]),
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        pa.array(["a" * 100] * 1000, pa.string_view()),
+        pa.array([], pa.dictionary(pa.int8(), pa.string())),
+        pa.RunEndEncodedArray.from_arrays(pa.array([3], pa.int32()), pa.array([1])),
+    ],
+)
+def test_ordinary_data_passes(column: Any) -> None:
+    check_batch(pa.record_batch([column], ["a"]))
+    check_batch(pa.record_batch([column.slice(1)], ["a"]))
+
+
+def test_a_long_word_that_few_rows_use_is_counted_as_often_as_it_is_used() -> None:
+    words = pa.array([LONG, "short"])
+    rare = pa.DictionaryArray.from_arrays(pa.array([0] + [1] * 1_000_000, pa.int32()), words)
+    check_batch(pa.record_batch([rare], ["a"]))
+
+
+def test_what_an_engine_sends_is_checked() -> None:
+    batch = pa.record_batch([dictionary(pa.array([LONG]), 800)], ["a"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pytest.raises(LimitExceeded):
+        pool._decode(sink.getvalue())
+
+
+def test_a_compressed_stream_is_refused() -> None:
+    batch = pa.record_batch([pa.array([0] * 1_000_000)], ["a"])
+    for codec in (None, "zstd", "lz4"):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+            writer.write_batch(batch)
+        if codec is None:
+            arrow_limits.refuse_compressed(sink.getvalue())
+        else:
+            with pytest.raises(LimitExceeded, match="compressed"):
+                arrow_limits.refuse_compressed(sink.getvalue())
