@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -35,3 +37,13 @@ def test_every_module_is_on_the_map(module: str) -> None:
 @pytest.mark.parametrize("name", listed())
 def test_every_name_on_the_map_is_there(name: str) -> None:
     assert any(covers(name, module) for module in MODULES), f"`{name}` is in AGENTS.md, but not in the source"
+
+
+def test_each_public_class_name_exists_once() -> None:
+    places = defaultdict(list)
+    for module in MODULES:
+        for node in ast.parse((SOURCE / module).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module)
+    assert len(places.pop("Arguments")) > 1, "each tool has its own"
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

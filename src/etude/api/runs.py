@@ -14,6 +14,7 @@ from etude.api.results import RowSelection
 from etude.api.schemas import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, RunRequest, RunState
 from etude.entities import Artifact, Budget, Limits, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
+from etude.runtime.script import script_of
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Bounds = TypeVar("Bounds", Limits, Budget)
 PAGE = 200
-PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 IfMatch = Annotated[str | None, Header(description="Only where the run is still at this ETag.")]
 IfNoneMatch = Annotated[str | None, Header(description="Only where the ETag is no longer this one.")]
 SAME: dict[int | str, dict[str, Any]] = {304: {"description": "It is as it was."}}
@@ -156,20 +156,6 @@ async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
     """What the run computed as a Python file that runs alone, with `ETUDE_SOURCE` naming the data."""
     run = await call.look(call.app.store.run, run_id)
     return PlainTextResponse(script_of(run), media_type="text/x-python")
-
-
-def script_of(run: Run) -> str:
-    """The code of a run as a Python file."""
-    code = run.code or (run.text if run.kind in ("sql", "python") else "")
-    if run.kind == "plan" and run.code is None:
-        code = next((s.code for s in run.steps if s.kind == "sql"), "")
-    if not code:
-        raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
-    if code.startswith("import etude"):
-        return code
-    if run.kind == "python":
-        return f"{PREAMBLE}\n{code}\n"
-    return f"{PREAMBLE}\nprint(db.sql({code!r}).df())\n"
 
 
 # Results.

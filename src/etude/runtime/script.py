@@ -1,4 +1,4 @@
-"""Cells as one file that runs alone."""
+"""Cells, or the code of a run, as one file that runs alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from etude.errors import Invalid
+from etude.entities import Run
+from etude.errors import Invalid, NotFound
 from etude.sessions.base import Cell
 
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
@@ -30,6 +31,20 @@ def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> s
     if futures:
         parts.insert(0, f"from __future__ import {', '.join(sorted(futures))}\n")
     return "\n".join(parts)
+
+
+def script_of(run: Run) -> str:
+    """Return what a run computed as a Python file that runs alone."""
+    code = run.code or (run.text if run.kind in ("sql", "python") else "")
+    if run.kind == "plan" and run.code is None:
+        code = next((s.code for s in run.steps if s.kind == "sql"), "")
+    if not code:
+        raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
+    if code.startswith("import etude"):
+        return code
+    if run.kind == "python":
+        return f"{PREAMBLE}\n{code}\n"
+    return f"{PREAMBLE}\nprint(db.sql({code!r}).df())\n"
 
 
 def _without_futures(code: str) -> tuple[str, set[str]]:
