@@ -166,11 +166,13 @@ class AgentSettings(Entity):
     @field_validator("reach")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        import ipaddress
+        from etude.addresses import parse_reach
 
         for entry in value:
-            if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", entry):
-                ipaddress.ip_network(entry, strict=False)
+            try:
+                parse_reach(entry)
+            except Invalid as error:
+                raise ValueError(f"{error} {error.hint}") from None
         return value
 
 
