@@ -267,7 +267,7 @@ def test_wrong_settings_stop_every_command(etude: Any, monkeypatch: pytest.Monke
     monkeypatch.setenv("ETUDE_LIMITS__ROWS", "many")
     for arguments in (["config"], ["runs", "list"], ["sources", "list"], ["sql", "shop.duckdb", "SELECT 1"]):
         done = etude(*arguments)
-        assert done.code == 2 and "`limits.rows` (from environment) cannot be 'many'" in done.err
+        assert done.code == 2 and '`limits.rows` (from environment) cannot be `"many"`' in done.err
 
 
 # -- what the terminal is spared
@@ -408,7 +408,7 @@ def test_runs_come_in_pages(etude: Any) -> None:
     assert f"more: --cursor {first['next']}" in etude("runs", "list", "--limit", "2").out
     assert etude("runs", "list", "--cursor", "nonsense").code == 2
     done = etude("runs", "list", "--status", "happy")
-    assert done.code == 2 and "`--status happy` is not known" in done.err and "succeeded" in done.err
+    assert done.code == 2 and '`--status` cannot be `"happy"`' in done.err and "succeeded" in done.err
     assert etude("runs", "list", "--limit", "0").code == 2
 
 

@@ -62,6 +62,7 @@ from etude.ids import new_id
 from etude.runtime.control import Control
 from etude.runtime.notebook import Notebook, as_problem
 from etude.runtime.query import RunLog, RunStorage
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -447,8 +448,10 @@ class Cataloger:
             raise Invalid(f"`{part.script}` did not hand out `{part.output}`.", hint="etude.save(name, data)")
         try:
             return part.read(data)
-        except (ValidationError, ValueError) as error:
-            raise Invalid(f"`{part.output}` is not what it should be: {str(error)[:500]}") from None
+        except ValidationError as error:
+            raise explain(error, f"`{part.output}`") from None
+        except ValueError as error:
+            raise Invalid(f"`{part.output}` cannot be read: {str(error)[:500]}") from None
 
     def _improve(
         self, job: _Job, notebook: Notebook, part: _Part[T], task: ScriptTask, lineage: Lineage

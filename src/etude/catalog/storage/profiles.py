@@ -19,7 +19,7 @@ from etude.catalog.storage.history import CATALOG, to_line
 from etude.database import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError, NotFound
-from etude.settings import change_limits
+from etude.limits import change_limits
 from etude.sources.cost import Size
 from etude.store.base import MAIN
 from etude.store.objects import Objects, write_whole
