@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from etude.entities import Entity
-from etude.validation import explain
 
 Bounds = TypeVar("Bounds", bound=Entity)
 """`Limits`, `Budget` or `SessionLimits`, or a class of settings below one of them."""
@@ -23,6 +22,8 @@ def change_limits(limits: Bounds, changes: Mapping[str, Any]) -> Bounds:
     try:
         return kind.model_validate(limits.model_dump() | dict(changes))
     except ValidationError as error:
+        from etude.validation import explain
+
         listed = f"Limits: {', '.join(kind.model_fields)}."
         raise explain(error, "the limits", model=kind, name=lambda field: f"The limit `{field}`", hint=listed) from None
 

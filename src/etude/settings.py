@@ -16,7 +16,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 
 from etude.entities import Budget, Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
-from etude.validation import explain
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -350,6 +349,8 @@ def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
+    from etude.validation import explain
+
     def name(key: str) -> str:
         near = (o for k, o in origins.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}."))
         found = origins.get(key) or next(near, None)

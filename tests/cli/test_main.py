@@ -93,6 +93,29 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert HEAVY.isdisjoint(done.stderr.split())
 
 
+UNUSED = {
+    "sql": ("catalog", "models", "offline", "tools", "validation"),
+    "ask": ("catalog.page", "catalog.drift", "catalog.measure", "catalog.keys"),
+}
+"""Parts of etude that a command does not need, beside those that neither needs."""
+
+
+@pytest.mark.parametrize(("command", "text"), [("sql", "SELECT 1"), ("ask", "total amount by region")])
+def test_a_question_loads_what_it_uses(tmp_path: Path, command: str, text: str) -> None:
+    (tmp_path / "sales.csv").write_text("id,region,amount\n1,north,10\n2,south,20\n3,north,5\n")
+    code = "import sys; from etude.cli.main import run\nassert run(sys.argv[1:]) == 0\n"
+    code += "print(*(m for m in sys.modules if m.startswith('etude.')), sep='\\n', file=open('loaded', 'w'))"
+    environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, "sales.csv", text], capture_output=True, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = (tmp_path / "loaded").read_text().split()
+    parts = ("api", "agents", "mcp_server", "sessions", "runtime.notebook", "sources.duckdb", *UNUSED[command])
+    unused = tuple(f"etude.{part}" for part in parts)
+    assert [m for m in loaded if m in unused or m.startswith(tuple(f"{part}." for part in unused))] == []
+
+
 def test_a_wrong_command_gets_a_suggestion(etude: Any) -> None:
     done = etude("slq")
     assert (done.code, done.out) == (2, "")

@@ -34,8 +34,6 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
 MOST_URGENCY = 1000
 LONGEST_DELAY_S = 31_536_000.0
-SHOWN = 80
-"""So many characters of a value an error shows."""
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 

@@ -21,7 +21,7 @@ from etude import __version__
 from etude.catalog import scripts
 from etude.catalog.drift.compare import Change
 from etude.catalog.improve import ScriptTask, improve
-from etude.catalog.model import SourceProfile, TableProfile, from_json
+from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.scripts import (
@@ -34,9 +34,8 @@ from etude.catalog.scripts import (
     set_tables,
 )
 from etude.catalog.storage.annotations import annotate
-from etude.catalog.storage.catalog_store import HISTORY, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.catalog_store import CATALOG, HISTORY, CatalogStore, StoredCatalog, run_name
 from etude.catalog.storage.history import (
-    CATALOG,
     CHANGE_LIST,
     CHANGES,
     EARLIER,
@@ -44,7 +43,6 @@ from etude.catalog.storage.history import (
     SUMMARY,
     find_changes,
     read_history,
-    to_line,
 )
 from etude.catalog.storage.profiles import data_mark_of, keep_profile, open_root, place_of
 from etude.entities import Entity

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etude.errors import LimitExceeded, SourceError
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch, file_mark
 from etude.sources.guard_duckdb import GrantedNames, Guard, invalid_query
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -433,13 +432,3 @@ def _translate(error: Exception, sql: str) -> Exception:
     if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
         return invalid_query(error, sql)
     return SourceError(text, hint="This is DuckDB's own error; the query or the data caused it.")
-
-
-def file_mark(path: str) -> str:
-    """A fingerprint of a file from its size and time of change: other after every write, empty without a file."""
-    parts = []
-    for each in (path, f"{path}.wal"):
-        with contextlib.suppress(FileNotFoundError):
-            stat = os.stat(each)
-            parts.append(f"{stat.st_size:x}.{stat.st_mtime_ns:x}")
-    return "-".join(parts)

@@ -46,7 +46,6 @@ from etude.events import (
     summarise,
 )
 from etude.ids import new_id
-from etude.validation import explain
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -681,6 +680,8 @@ def _from_json(body: str, run_id: str) -> Event:
     try:
         return EVENT.validate_json(body)
     except ValidationError as error:
+        from etude.validation import explain
+
         raise explain(error, f"an event of run `{run_id}`", model=Event) from error
 
 
