@@ -66,7 +66,7 @@ def test_limits_can_be_given_singly(db: etude.Connection) -> None:
     assert "rows" in caught.value.hint
     with pytest.raises(Invalid, match="The limit `rows` cannot be `-1`"):
         db.sql("FROM customers", rows=-1)
-    with pytest.raises(Invalid, match="The limit `timeout_s` cannot be 0"):
+    with pytest.raises(Invalid, match="The limit `timeout_s` cannot be `0`"):
         db.sql("FROM customers", timeout_s=0)
 
 

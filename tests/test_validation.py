@@ -166,6 +166,20 @@ def test_a_secret_that_is_too_short_is_told_without_it() -> None:
     assert str(refusal({"inner": {"pin": "abc"}})) == "`inner.pin` of the form: it must have at least 4 characters."
 
 
+def test_text_that_is_not_json_is_not_shown() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Form.model_validate_json(f'{{"token": "{SECRET}"')
+    text = str(explain(caught.value, "the form", model=Form))
+    assert text.startswith("The form: it is not valid JSON: EOF") and SECRET not in text
+
+
+def test_a_deep_value_is_cut() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert len(str(refusal({"name": deep}))) < 200
+
+
 def test_a_long_value_is_cut() -> None:
     assert len(str(refusal({"name": "x" * 10_000}))) < 200
 

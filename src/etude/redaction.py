@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MASK = "***"
+DEPTH = 20
+"""Levels of a value that are looked into; deeper ones are left out."""
 _SECRET = re.compile(r"secret|password|passwd|token|key|credential|authorization|cookie", re.IGNORECASE)
 _URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
 _QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)
@@ -22,10 +24,12 @@ def redact(text: str) -> str:
     return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
 
 
-def redact_value(value: Any, hides: Callable[[str], bool] = is_secret) -> Any:
-    """The value without what its secret keys hold, and without passwords in URLs, at any depth."""
+def redact_value(value: Any, hides: Callable[[str], bool] = is_secret, depth: int = DEPTH) -> Any:
+    """The value without what its secret keys hold, and without passwords in URLs."""
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "..."
     if isinstance(value, Mapping):
-        return {key: MASK if hides(str(key)) else redact_value(inner, hides) for key, inner in value.items()}
+        return {str(k): MASK if hides(str(k)) else redact_value(inner, hides, depth - 1) for k, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [redact_value(inner, hides) for inner in value]
+        return [redact_value(inner, hides, depth - 1) for inner in value]
     return redact(value) if isinstance(value, str) else value

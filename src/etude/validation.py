@@ -158,12 +158,17 @@ def find_problem(error: HasErrors, model: Any = None, containers: bool = True) -
             return Problem("missing", path, "", "it is missing", _field_names(holders), loc, kind)
         case "extra_forbidden" | "unexpected_keyword_argument":
             return Problem("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
-    return Problem("wrong", path, _show(first.get("input"), loc, model), _reason(first), (), loc, kind)
+    # Text that is not JSON cannot be looked into, and may hold a secret anywhere.
+    value = "" if kind == "json_invalid" else _show(first.get("input"), loc, model)
+    return Problem("wrong", path, value, _reason(first), (), loc, kind)
 
 
 def show_value(value: Any) -> str:
     """The value as JSON in backticks, cut to a length that fits into a sentence."""
-    text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
+    except RecursionError:
+        text = "..."
     return f"`{text[: SHOWN - 3]}...`" if len(text) > SHOWN else f"`{text}`"
 
 

@@ -56,7 +56,12 @@ def _create(identity: Identity, options: argparse.Namespace) -> None:
     try:
         limits = KeyLimits.model_validate(given)
     except ValidationError as error:
-        raise explain(error, "the limits", name=lambda field: f"`--{field.replace('_', '-')}`") from None
+        raise explain(
+            error,
+            "the limits",
+            name=lambda field: f"`--{field.replace('_', '-')}`",
+            hint="`etude keys create --help` says more.",
+        ) from None
     if options.days is not None and not 0 < options.days <= 36_500:
         raise Invalid(f"`--days {options.days}` is not possible.", hint="Give 1 or more.")
     expires = datetime.now(UTC) + timedelta(days=options.days) if options.days else None

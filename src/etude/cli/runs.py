@@ -86,7 +86,9 @@ def _filter(options: argparse.Namespace) -> Any:
     try:
         return RunFilter.model_validate(given)
     except ValidationError as error:
-        raise explain(error, "the filter", name=lambda field: f"`--{field}`") from None
+        raise explain(
+            error, "the filter", name=lambda field: f"`--{field}`", hint="`etude runs list --help` says more."
+        ) from None
 
 
 def _show(app: App, options: argparse.Namespace) -> None:
