@@ -152,6 +152,10 @@ SECRET = "hunter2hunter2"
         {"url": f"http://ann:{SECRET}@host/x"},
         {"url": f"http://host/x?token={SECRET}"},
         {"headers": {"Authorization": [SECRET]}},
+        {"headers": {"X-Mine": [SECRET]}},
+        {"headers": f"X-Mine: {SECRET}"},
+        {"inner": f"{{'pin': '{SECRET}'}}"},
+        {"inner": [{"store_options": {"x": SECRET}}]},
         {"inner": [{"token": SECRET}]},
         [{"password": SECRET, "pin": SECRET}],
     ],
@@ -159,6 +163,11 @@ SECRET = "hunter2hunter2"
 def test_secrets_are_not_shown(body: Any) -> None:
     error = refusal(body)
     assert SECRET not in str(error) + error.hint
+
+
+def test_containers_can_be_left_out() -> None:
+    assert "X" in str(refusal({"name": ["X"]}))
+    assert str(refusal({"name": ["X"]}, containers=False)) == "`name` of the form: it must be text."
 
 
 def test_a_secret_that_is_too_short_is_told_without_it() -> None:

@@ -19,12 +19,17 @@ def is_secret(key: str) -> bool:
     return bool(_SECRET.search(key.rsplit(".", 1)[-1]))
 
 
+def holds_secrets(key: str) -> bool:
+    """True if a field of this name is a secret or a table of anything that others want, often secrets."""
+    return is_secret(key) or key == "headers" or key.endswith("options")
+
+
 def redact(text: str) -> str:
     """The text without passwords and keys in URLs."""
     return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
 
 
-def redact_value(value: Any, hides: Callable[[str], bool] = is_secret, depth: int = DEPTH) -> Any:
+def redact_value(value: Any, hides: Callable[[str], bool] = holds_secrets, depth: int = DEPTH) -> Any:
     """The value without what its secret keys hold, and without passwords in URLs."""
     if isinstance(value, Mapping | list | tuple) and not depth:
         return "..."

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import UnionType

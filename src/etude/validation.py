@@ -17,11 +17,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from etude.errors import Invalid
-from etude.redaction import MASK, is_secret, redact_value
+from etude.redaction import MASK, holds_secrets, redact_value
 
 SHOWN = 80
 """Characters of a value that are shown."""
 _MOMENT = "such as `2026-01-31T12:00:00Z`"
+_OBJECTS = ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type")
 _REASONS = {
     "int_type": "it must be a whole number",
     "int_parsing": "it must be a whole number",
@@ -42,11 +43,7 @@ _REASONS = {
     "set_type": "it must be a list",
     "frozen_set_type": "it must be a list",
     "iterable_type": "it must be a list",
-    "dict_type": "it must be an object with named fields",
-    "mapping_type": "it must be an object with named fields",
-    "model_type": "it must be an object with named fields",
-    "model_attributes_type": "it must be an object with named fields",
-    "dataclass_type": "it must be an object with named fields",
+    **{kind: "it must be an object with named fields" for kind in _OBJECTS},
     "none_required": "it must be left out",
     "date_type": "it must be a date such as `2026-01-31`",
     "date_parsing": "it must be a date such as `2026-01-31`",
@@ -158,8 +155,7 @@ def find_problem(error: HasErrors, model: Any = None, containers: bool = True) -
             return Problem("missing", path, "", "it is missing", _field_names(holders), loc, kind)
         case "extra_forbidden" | "unexpected_keyword_argument":
             return Problem("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
-    # Text that is not JSON cannot be looked into, and may hold a secret anywhere.
-    value = "" if kind == "json_invalid" else _show(first.get("input"), loc, model)
+    value = "" if _may_hide(kind, first.get("input"), containers) else _show(first.get("input"), loc, model)
     return Problem("wrong", path, value, _reason(first), (), loc, kind)
 
 
@@ -172,11 +168,17 @@ def show_value(value: Any) -> str:
     return f"`{text[: SHOWN - 3]}...`" if len(text) > SHOWN else f"`{text}`"
 
 
+def _may_hide(kind: str, value: Any, containers: bool) -> bool:
+    """True if the value may hold a secret at a place that has no name to judge by."""
+    unread = isinstance(value, str | bytes) and kind in _OBJECTS  # an object as text, which cannot be looked into
+    return kind == "json_invalid" or unread or (not containers and isinstance(value, Mapping | list | tuple))
+
+
 def _show(value: Any, loc: Sequence[int | str], model: Any) -> str:
     hidden = _hidden_names(model)
 
     def hides(key: str) -> bool:
-        return key in hidden or is_secret(key)
+        return key in hidden or holds_secrets(key)
 
     if any(hides(step) for step in loc if isinstance(step, str)):
         return ""
