@@ -61,12 +61,12 @@ def test_tables_and_catalog(db: etude.Connection) -> None:
 def test_limits_can_be_given_singly(db: etude.Connection) -> None:
     result = db.sql("FROM customers ORDER BY id", rows=2)
     assert result.truncated and result.row_count == 2
-    with pytest.raises(Invalid, match="`row` is not a limit") as caught:
+    with pytest.raises(Invalid, match="The limit `row` is not known") as caught:
         db.sql("FROM customers", row=2)
     assert "rows" in caught.value.hint
-    with pytest.raises(Invalid, match="The limit `rows` cannot be -1"):
+    with pytest.raises(Invalid, match="The limit `rows` cannot be `-1`"):
         db.sql("FROM customers", rows=-1)
-    with pytest.raises(Invalid, match="The limit `timeout_s` cannot be 0"):
+    with pytest.raises(Invalid, match="The limit `timeout_s` cannot be `0`"):
         db.sql("FROM customers", timeout_s=0)
 
 

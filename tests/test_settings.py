@@ -13,7 +13,8 @@ from etude.app import App
 from etude.cli.main import run
 from etude.entities import Entity, Limits, SourceSpec
 from etude.errors import Invalid
-from etude.settings import Settings, change_limits, load_settings, load_with_origins, parse_size, redact
+from etude.redaction import redact
+from etude.settings import Settings, load_settings, load_with_origins, parse_size
 
 
 @pytest.fixture(autouse=True)
@@ -149,12 +150,12 @@ def test_the_store_of_catalogs_gets_a_hint_as_others_do() -> None:
 
 def test_a_wrong_value_is_told_with_its_key_and_origin() -> None:
     error = refusal({"ETUDE_LIMITS__ROWS": "many"})
-    assert error.message.startswith("The setting `limits.rows` (from environment) cannot be 'many': ")
-    assert "cannot be -1" in refusal({}, limits={"rows": -1}).message
+    assert error.message.startswith('The setting `limits.rows` (from environment) cannot be `"many"`: it must be')
+    assert "cannot be `-1`" in refusal({}, limits={"rows": -1}).message
     assert "`limits.timeout_s`" in refusal({}, limits={"timeout_s": float("inf")}).message
     assert "`limits` (from environment)" in refusal({"ETUDE_LIMITS": "5"}).message
     assert "`engine.processes`" in refusal({}, engine={"processes": 0}).message
-    assert refusal({}, sources={"a": {}}).message == "The setting `sources.a.url` is missing."
+    assert refusal({}, sources={"a": {}}).message == "The setting `sources.a.url` (from keyword) is missing."
     both = {"ETUDE_LIMITS": "5", "ETUDE_LIMITS__ROWS": "6"}
     assert load_settings(both).limits.rows == 6
 
@@ -262,16 +263,6 @@ def test_a_url_may_be_kept_in_a_variable_or_a_file(tmp_path: Path, monkeypatch: 
             app.catalog("c")
         with pytest.raises(Invalid, match="the file `not/there`, which cannot be read"):
             app.catalog("d")
-
-
-def test_limits_can_be_changed_singly() -> None:
-    limits = change_limits(Settings().limits, {"rows": 5, "bytes": "10MB"})
-    assert (limits.rows, limits.bytes, limits.timeout_s) == (5, 10_000_000, 60.0)
-    with pytest.raises(Invalid, match="`row` is not a limit") as caught:
-        change_limits(Limits(), {"row": 5})
-    assert "rows" in caught.value.hint
-    with pytest.raises(Invalid, match="The limit `rows` cannot be -1"):
-        change_limits(Limits(), {"rows": -1})
 
 
 def test_settings_and_keywords_do_not_mix() -> None:

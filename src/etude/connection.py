@@ -10,8 +10,8 @@ from etude.app import App, require_source
 from etude.database import Database, check_file_name
 from etude.entities import Catalog, Limits
 from etude.errors import Invalid, NotFound
+from etude.limits import change_limits
 from etude.result import Result
-from etude.settings import change_limits
 
 if TYPE_CHECKING:
     from etude.runtime.answer import Answer

@@ -26,7 +26,7 @@ from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
-from etude.runtime.notebook import CELL
+from etude.runtime.query import CELL
 from etude.store.agents import AgentInfo, AgentStep
 from etude.store.identity import Report, Role
 

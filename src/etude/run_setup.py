@@ -119,18 +119,22 @@ def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources) -> 
 
 def _describe(app: App, source: Source, limits: Limits) -> Catalog:
     """Return the catalog of a source, with keys and values from its profile if that is known."""
+    catalog, profile = source.catalog(limits), app.known_profile(source)
+    if profile is None:
+        return catalog
     from etude.catalog.hints import add_hints
 
-    catalog, profile = source.catalog(limits), app.known_profile(source)
-    return add_hints(catalog, profile) if profile is not None else catalog
+    return add_hints(catalog, profile)
 
 
 def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTable]:
     """Return the tables whose profile is known: the offline rules need not query them."""
+    catalog, profile = source.catalog(limits), app.known_profile(source)
+    if profile is None:
+        return {}
     from etude.catalog.knowledge import known_tables
 
-    catalog, profile = source.catalog(limits), app.known_profile(source)
-    return known_tables(catalog, profile) if profile is not None else {}
+    return known_tables(catalog, profile)
 
 
 def _fingerprint(app: App, source: Source) -> str:

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import UnionType
@@ -166,11 +166,13 @@ class AgentSettings(Entity):
     @field_validator("reach")
     @classmethod
     def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        import ipaddress
+        from etude.addresses import parse_reach
 
         for entry in value:
-            if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", entry):
-                ipaddress.ip_network(entry, strict=False)
+            try:
+                parse_reach(entry)
+            except Invalid as error:
+                raise ValueError(f"{error} {error.hint}") from None
         return value
 
 
@@ -255,20 +257,6 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
 def _plain(value: Any) -> Any:
     # A model counts for what was set on it: its defaults must not hide those of the layers below.
     return value.model_dump(exclude_unset=True) if isinstance(value, Entity) else value
-
-
-def change_limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
-    """The limits with some of them changed; raises `Invalid` that names the limit and the value."""
-    unknown = sorted(set(changes) - set(type(limits).model_fields))
-    if unknown:
-        raise Invalid(f"`{unknown[0]}` is not a limit.", hint=f"Limits: {', '.join(type(limits).model_fields)}.")
-    try:
-        return type(limits).model_validate(limits.model_dump() | dict(changes))
-    except ValidationError as error:
-        first = error.errors()[0]
-        why = first["msg"].removeprefix("Value error, ")
-        message = f"The limit `{first['loc'][0]}` cannot be {first['input']!r}: {why}."
-        raise Invalid(message, hint="Correct the value.") from None
 
 
 def find_file(environment: Mapping[str, str]) -> Path | None:
@@ -361,56 +349,16 @@ def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
-    # Of several, an unknown key comes first: it is often the reason why another is missing.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    key = ".".join(str(p) for p in first["loc"])
-    near_keys = (o for k, o in origins.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}."))
-    found = origins.get(key) or next(near_keys, None)
-    origin = f" (from {found})" if found else ""
-    if first["type"] == "missing":
-        return Invalid(f"The setting `{key}` is missing.", hint="Add it.")
-    if first["type"] == "extra_forbidden":
-        near = _nearest(key)
-        hint = f"Did you mean `{near}`?" if near else "`etude config` lists the keys."
-        return Invalid(f"The setting `{key}`{origin} is not known.", hint=hint)
-    shown = redact(repr(first.get("input"))) if _is_shown(key, first.get("input")) else "***"
-    why = first["msg"].removeprefix("Value error, ")
-    return Invalid(f"The setting `{key}`{origin} cannot be {shown}: {why}.", hint="Correct the value.")
+    from etude.validation import explain
 
+    def name(key: str) -> str:
+        near = (o for k, o in origins.items() if f"{k}.".startswith(f"{key}.") or f"{key}.".startswith(f"{k}."))
+        found = origins.get(key) or next(near, None)
+        return f"The setting `{key}`" + (f" (from {found})" if found else "")
 
-def _is_shown(key: str, value: Any) -> bool:
-    """True if an error may quote the value: not if it is a secret, nor if it is a table, which may hold one."""
-    parts = key.split(".")
-    in_options = any(part.endswith("options") or part == "headers" for part in parts)
-    table = isinstance(value, Mapping | list | tuple) or _kind_of(parts) is dict
-    return not (is_secret(key) or in_options or table)
-
-
-def _nearest(key: str) -> str | None:
-    *parents, last = key.split(".")
-    group = _find_group(parents)
-    near = difflib.get_close_matches(last, group.model_fields, n=1) if group else []
-    return ".".join((*parents, near[0])) if near else None
-
-
-def _find_group(parts: Sequence[str]) -> type[Entity] | None:
-    """Return the model of a group of settings, such as `limits` or `models.openai`; None if the key is a single value.
-
-    Follows the types of `Settings`, so that no group can be forgotten.
-    """
-    found: Any = Settings
-    for part in parts:
-        if get_origin(found) is dict:
-            found = get_args(found)[1]
-        elif _is_group(found) and part in found.model_fields:
-            found = found.model_fields[part].annotation
-        else:
-            return None
-    return found if _is_group(found) else None
-
-
-def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Entity)
+    return explain(
+        error, "the settings", model=Settings, name=name, containers=False, hint="`etude config` lists the settings."
+    )
 
 
 def read_reference(text: str, what: str) -> str:
@@ -433,21 +381,6 @@ def read_reference(text: str, what: str) -> str:
                 f"{what} refers to the file `{path}`, which cannot be read: {error.strerror}.", hint="Check the path."
             ) from None
     return text
-
-
-_SECRET = re.compile(r"secret|password|passwd|token|key|credential", re.IGNORECASE)
-_URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
-_QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)
-
-
-def is_secret(key: str) -> bool:
-    """Whether a setting of this name holds a secret."""
-    return bool(_SECRET.search(key.rsplit(".", 1)[-1]))
-
-
-def redact(text: str) -> str:
-    """The text without passwords and keys in URLs."""
-    return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
 
 
 def _memory() -> int:

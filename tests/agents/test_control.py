@@ -31,11 +31,14 @@ def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
 
 
 def test_a_configuration_is_checked(agents: Agents) -> None:
-    with pytest.raises(Invalid, match="not valid at `interval_s`: Input should be greater than 0, not -1") as caught:
+    with pytest.raises(
+        Invalid, match=r"`interval_s` of the configuration .* cannot be `-1`: it must be more than 0"
+    ) as caught:
         agents.create("echo", {"subject": "tea", "interval_s": -1})
     assert "`subject`" in caught.value.hint
-    with pytest.raises(Invalid, match="not valid at `subjekt`: there is no such field"):
+    with pytest.raises(Invalid, match="`subjekt` of the configuration of a `echo` agent is not known") as caught:
         agents.create("echo", {"subjekt": "tea"})
+    assert caught.value.hint == "Did you mean `subject`?"
     with pytest.raises(Invalid, match="has a number without end"):
         agents.create("echo", {"subject": "tea", "interval_s": float("inf")})
     with pytest.raises(Invalid, match="There is no kind of agent `nothing`"):

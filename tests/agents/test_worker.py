@@ -664,7 +664,7 @@ def test_a_configuration_that_an_upgrade_made_wrong_says_so_until_it_is_right(
     monkeypatch.setattr(script, "Config", Newer)
     work()
     error = wait_until(lambda: agents.get("a").last_error)
-    assert error == "The configuration of a `script` agent is not valid at `note`: there is no such field."
+    assert error == "`note` of the configuration of a `script` agent is not known."
     agents.reload("a", {"words": "new"})
     agents.wait(agents.message("a", "go"))
     assert agents.get("a").last_error is None

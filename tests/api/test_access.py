@@ -114,9 +114,18 @@ def test_a_browser_s_session(app: App) -> None:
 def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
     with TestClient(create_app(app), base_url="http://localhost:8520") as here:
         assert here.post("/api/sql", json=SELECT).status_code == 200
-        for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8520", "", "10.0.0.1"):
+        for host in (
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:8520",
+            "",
+            "10.0.0.1",
+            "127.1",
+            "[::1",
+            "localhost:x",
+        ):
             assert here.get("/api/datasets", headers={"Host": host}).status_code == 403, host
-        for host in ("127.0.0.1", "[::1]:8520", "LOCALHOST:1"):
+        for host in ("127.0.0.1", "127.8.8.8", "[::1]:8520", "LOCALHOST:1"):
             assert here.get("/api/datasets", headers={"Host": host}).status_code == 200, host
         for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
             assert here.post("/api/sql", json=SELECT, headers=headers).status_code == 403, headers

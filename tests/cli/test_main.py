@@ -93,6 +93,29 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert HEAVY.isdisjoint(done.stderr.split())
 
 
+UNUSED = {
+    "sql": ("catalog", "models", "offline", "tools", "validation"),
+    "ask": ("catalog.page", "catalog.drift", "catalog.measure", "catalog.keys"),
+}
+"""Parts of etude that a command does not need, beside those that neither needs."""
+
+
+@pytest.mark.parametrize(("command", "text"), [("sql", "SELECT 1"), ("ask", "total amount by region")])
+def test_a_question_loads_what_it_uses(tmp_path: Path, command: str, text: str) -> None:
+    (tmp_path / "sales.csv").write_text("id,region,amount\n1,north,10\n2,south,20\n3,north,5\n")
+    code = "import sys; from etude.cli.main import run\nassert run(sys.argv[1:]) == 0\n"
+    code += "print(*(m for m in sys.modules if m.startswith('etude.')), sep='\\n', file=open('loaded', 'w'))"
+    environment = os.environ | {"ETUDE_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, "sales.csv", text], capture_output=True, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = (tmp_path / "loaded").read_text().split()
+    parts = ("api", "agents", "mcp_server", "sessions", "runtime.notebook", "sources.duckdb", *UNUSED[command])
+    unused = tuple(f"etude.{part}" for part in parts)
+    assert [m for m in loaded if m in unused or m.startswith(tuple(f"{part}." for part in unused))] == []
+
+
 def test_a_wrong_command_gets_a_suggestion(etude: Any) -> None:
     done = etude("slq")
     assert (done.code, done.out) == (2, "")
@@ -267,7 +290,7 @@ def test_wrong_settings_stop_every_command(etude: Any, monkeypatch: pytest.Monke
     monkeypatch.setenv("ETUDE_LIMITS__ROWS", "many")
     for arguments in (["config"], ["runs", "list"], ["sources", "list"], ["sql", "shop.duckdb", "SELECT 1"]):
         done = etude(*arguments)
-        assert done.code == 2 and "`limits.rows` (from environment) cannot be 'many'" in done.err
+        assert done.code == 2 and '`limits.rows` (from environment) cannot be `"many"`' in done.err
 
 
 # -- what the terminal is spared
@@ -408,7 +431,7 @@ def test_runs_come_in_pages(etude: Any) -> None:
     assert f"more: --cursor {first['next']}" in etude("runs", "list", "--limit", "2").out
     assert etude("runs", "list", "--cursor", "nonsense").code == 2
     done = etude("runs", "list", "--status", "happy")
-    assert done.code == 2 and "`--status happy` is not known" in done.err and "succeeded" in done.err
+    assert done.code == 2 and '`--status` cannot be `"happy"`' in done.err and "succeeded" in done.err
     assert etude("runs", "list", "--limit", "0").code == 2
 
 

@@ -124,7 +124,7 @@ def test_usage_is_the_length_unless_the_script_says_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [('[{"txt": "typo"}]', "txt"), ("[{}", "no JSON"), (None, "cannot be read"), ('{"text": "x"}', "valid list")],
+    [('[{"txt": "typo"}]', "txt"), ("[{}", "no JSON"), (None, "cannot be read"), ('{"text": "x"}', "must be a list")],
 )
 def test_a_script_that_cannot_be_read_says_why(content: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "script.json"

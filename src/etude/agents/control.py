@@ -15,18 +15,17 @@ from inspect import isabstract
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
 
 from etude import plugins
 from etude.agents.base import Kind
 from etude.entities import Entity
 from etude.errors import Conflict, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
-from etude.settings import is_secret, redact
 from etude.store.agents import ActionInfo, AgentInfo, AgentStep, AgentStore
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.agents.app import AgentApp
@@ -35,8 +34,6 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 LARGEST_BODY = 1 << 20
 MOST_URGENCY = 1000
 LONGEST_DELAY_S = 31_536_000.0
-SHOWN = 80
-"""So many characters of a value an error shows."""
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
@@ -217,24 +214,12 @@ def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | st
             return kind.Config.model_validate_json(config)
         return kind.Config.model_validate(dict(config))
     except ValidationError as error:
-        fields = kind.Config.model_fields
-        raise Invalid(
-            f"The configuration of a `{name}` agent is not valid{_explain(error, fields)}.",
-            hint=f"Its fields are: {', '.join(f'`{field}`' for field in fields)}.",
+        raise explain(
+            error,
+            f"the configuration of a `{name}` agent",
+            model=kind.Config,
+            hint=f"Its fields are: {', '.join(f'`{field}`' for field in kind.Config.model_fields)}.",
         ) from None
-
-
-def _explain(error: ValidationError, fields: Mapping[str, FieldInfo]) -> str:
-    # Of several, an unknown field comes first: it is often the reason why another is missing.
-    first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-    where, why = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
-    if not where:
-        return f": {why}"
-    if first["type"] == "extra_forbidden":
-        return f" at `{where}`: there is no such field"
-    field = fields.get(str(first["loc"][0]))
-    hidden = first["type"] == "missing" or is_secret(where) or (field is not None and not field.repr)
-    return f" at `{where}`: {why}" + ("" if hidden else f", not {redact(repr(first['input']))[:SHOWN]}")
 
 
 def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, TypeVar
 
+from etude.addresses import is_loopback, parse_host_port
 from etude.entities import Run
 from etude.errors import Forbidden, LimitExceeded, Unauthorized
 from etude.store.base import MAIN
@@ -26,7 +27,6 @@ COOKIE = "etude_session"
 KNOWN_S = 5.0
 """How long a key that was looked up is taken as valid: one that another process revokes ends within this."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,10 @@ class AccessControl:
     # From where.
 
     def check_origin(self, caller: Caller, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse what another site made a browser send, and names that lead to this machine by a trick."""
+        """Refuse requests that another site made a browser send, and host names used for DNS rebinding."""
         host = headers.get("host", "")
-        if self._local and _without_port(host) not in _LOOPBACK:
+        place = parse_host_port(host, default_port=80)
+        if self._local and (place is None or not is_loopback(place[0])):
             raise Forbidden(
                 f"`{host[:200]}` is not a name of this machine.",
                 hint="Without keys etude answers to localhost alone; use that name, or keys.",
@@ -194,11 +195,6 @@ class AccessControl:
         seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at and run.started_at else 0.0
         tokens = run.usage.tokens_in + run.usage.tokens_out
         self._identity.spend(key.id, Spent(tokens=tokens, cost_usd=run.usage.cost_usd, seconds=max(seconds, 0.0)))
-
-
-def _without_port(host: str) -> str:
-    name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-    return name.lower()
 
 
 def csrf_token(cookie: str) -> str:

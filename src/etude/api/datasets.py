@@ -11,8 +11,9 @@ from etude.api.results import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, unless_known
 from etude.api.schemas import Dataset, Listing
 from etude.catalog.model import SourceProfile
-from etude.entities import Catalog, Limits, RowPage, Table
+from etude.entities import Catalog, RowPage, Table
 from etude.errors import Invalid, NotFound
+from etude.limits import lower_limits
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -90,8 +91,8 @@ def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]
     if len(parts) != len(columns):
         raise Invalid(f"The key of `{found.name}` has {len(columns)} parts.", hint=f"Give {', '.join(columns)}.")
     where = [{"column": {"column": c}, "op": "=", "value": _value(found, c, p)} for c, p in zip(columns, parts)]
-    limits = call.app.settings.limits.model_copy(update={"rows": 1000})
-    result = call.app.plan(name, {"from": found.name, "where": where}, limits=Limits(**dict(limits)), record=False)
+    limits = lower_limits(call.app.settings.limits, {"rows": 1000})
+    result = call.app.plan(name, {"from": found.name, "where": where}, limits=limits, record=False)
     if not result.row_count:
         raise NotFound(f"There is no row `{key[:200]}` in `{found.name}`.", hint="Check the key.")
     return as_json(result, RowSelection(), None)

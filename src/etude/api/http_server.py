@@ -31,12 +31,6 @@ LINGER_S = 0.5
 """How long a refused connection is kept for its client to read the refusal."""
 SPARE_FILES = 256
 """Open files that are kept for engines, sessions and the store."""
-_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
-    return host in _LOOPBACK
 
 
 def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:

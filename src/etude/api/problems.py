@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, problem
+from etude.validation import explain, find_problem
 
 MEDIA = "application/problem+json"
 _TITLES = {
@@ -98,14 +99,18 @@ def respond(error: BaseException, request_id: str | None = None, path: str = "")
     return Response(json.dumps(body), body["status"], headers, MEDIA)
 
 
-def explain(error: RequestValidationError) -> EtudeError:
-    """What is wrong with a request, in one sentence that names the place."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
+def explain_request(error: RequestValidationError, route: object = None) -> EtudeError:
+    """The problem with a request to a route, in one sentence that names the place."""
+    if find_problem(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
-    place = ".".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return Invalid(f"`{place}` is not valid: {message}.", hint="/openapi.json describes what can be sent.")
+    body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)
+    return explain(
+        error,
+        "the request",
+        model=dict[str, body] if body is not None else None,  # type: ignore[valid-type]
+        name=lambda place: f"`{place}`",
+        hint="/openapi.json describes what can be sent.",
+    )
 
 
 def add_handlers(api: FastAPI) -> None:
@@ -116,7 +121,7 @@ def add_handlers(api: FastAPI) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
-        return respond(explain(error), _request_id(request), request.url.path)
+        return respond(explain_request(error, request.scope.get("route")), _request_id(request), request.url.path)
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
 from etude.api.results import RowSelection, as_json
-from etude.api.runs import lower
+from etude.api.schemas import given
 from etude.errors import Cancelled
+from etude.limits import lower_limits
 from etude.store.identity import Spent
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
         return None
     if len(body.query) > SHORT:
         return None
-    begun = call.app.begin_sql(body.dataset, body.query, lower(call.app.settings.limits, body.limits))
+    begun = call.app.begin_sql(body.dataset, body.query, lower_limits(call.app.settings.limits, given(body.limits)))
     if begun is None:
         return None
     query, finish = begun
@@ -145,7 +146,7 @@ def run_in_thread(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
         result = call.app.sql(
             call.dataset(body.dataset),
             body.query,
-            limits=lower(call.app.settings.limits, body.limits) if body.limits else None,
+            limits=lower_limits(call.app.settings.limits, given(body.limits)) if body.limits else None,
             thread_id=call.thread(body.thread_id),
             record=recorded,
             on_progress=None if recorded else wait.check,

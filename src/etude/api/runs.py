@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
@@ -11,16 +11,16 @@ from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.problems import HttpError
 from etude.api.results import RowSelection
-from etude.api.schemas import AnswerRequest, AskedBudget, AskedLimits, Listing, Moment, RunRequest, RunState
-from etude.entities import Artifact, Budget, Limits, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.api.schemas import AnswerRequest, Listing, Moment, RunRequest, RunState, given
+from etude.entities import Artifact, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
+from etude.limits import lower_limits
 from etude.runtime.script import script_of
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
     from etude.result import Result
 
-Bounds = TypeVar("Bounds", Limits, Budget)
 PAGE = 200
 IfMatch = Annotated[str | None, Header(description="Only where the run is still at this ETag.")]
 IfNoneMatch = Annotated[str | None, Header(description="Only where the ETag is no longer this one.")]
@@ -54,8 +54,8 @@ async def begin(call: ApiCall, wanted: RunRequest) -> str:
             source,
             model=app.check_model(wanted.model),
             thread_id=thread_id,
-            budget=lower(app.settings.budget, wanted.budget),
-            limits=lower(app.settings.limits, wanted.limits) if wanted.limits is not None else None,
+            budget=lower_limits(app.settings.budget, given(wanted.budget)),
+            limits=lower_limits(app.settings.limits, given(wanted.limits)) if wanted.limits is not None else None,
         )
         call.own(run_id)
         app.runs.start(run_id)
@@ -76,16 +76,6 @@ def check_room(call: ApiCall) -> None:
             hint="Wait for one to end, or raise `server.runs`.",
             retry_after_s=2,
         )
-
-
-def lower(ours: Bounds, asked: AskedLimits | AskedBudget | None) -> Bounds:
-    """Our limits with those asked for within them: a caller can have less, never more."""
-    changes = {}
-    for name, wanted in (asked.model_dump(exclude_none=True) if asked is not None else {}).items():
-        limit = getattr(ours, name)
-        # Zero means no limit.
-        changes[name] = min(wanted, limit) if limit else wanted
-    return ours.model_copy(update=changes)
 
 
 # Look.

@@ -311,6 +311,11 @@ def to_json(profile: SourceProfile) -> bytes:
     return profile.model_dump_json(exclude={"made_at"}, exclude_defaults=True).encode()
 
 
+def to_line(profile: SourceProfile) -> bytes:
+    """The profile as `catalog.json` holds it, with its time: one line."""
+    return profile.model_dump_json(exclude_defaults=True).encode() + b"\n"
+
+
 def from_json(data: bytes | str) -> SourceProfile:
     """The profile that `to_json` wrote."""
     return SourceProfile.model_validate_json(data)

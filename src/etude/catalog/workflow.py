@@ -21,7 +21,7 @@ from etude import __version__
 from etude.catalog import scripts
 from etude.catalog.drift.compare import Change
 from etude.catalog.improve import ScriptTask, improve
-from etude.catalog.model import SourceProfile, TableProfile, from_json
+from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.scripts import (
@@ -34,9 +34,8 @@ from etude.catalog.scripts import (
     set_tables,
 )
 from etude.catalog.storage.annotations import annotate
-from etude.catalog.storage.catalog_store import HISTORY, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.catalog_store import CATALOG, HISTORY, CatalogStore, StoredCatalog, run_name
 from etude.catalog.storage.history import (
-    CATALOG,
     CHANGE_LIST,
     CHANGES,
     EARLIER,
@@ -44,7 +43,6 @@ from etude.catalog.storage.history import (
     SUMMARY,
     find_changes,
     read_history,
-    to_line,
 )
 from etude.catalog.storage.profiles import data_mark_of, keep_profile, open_root, place_of
 from etude.entities import Entity
@@ -62,6 +60,7 @@ from etude.ids import new_id
 from etude.runtime.control import Control
 from etude.runtime.notebook import Notebook, as_problem
 from etude.runtime.query import RunLog, RunStorage
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -447,8 +446,10 @@ class Cataloger:
             raise Invalid(f"`{part.script}` did not hand out `{part.output}`.", hint="etude.save(name, data)")
         try:
             return part.read(data)
-        except (ValidationError, ValueError) as error:
-            raise Invalid(f"`{part.output}` is not what it should be: {str(error)[:500]}") from None
+        except ValidationError as error:
+            raise explain(error, f"`{part.output}`") from None
+        except ValueError as error:
+            raise Invalid(f"`{part.output}` cannot be read: {str(error)[:500]}") from None
 
     def _improve(
         self, job: _Job, notebook: Notebook, part: _Part[T], task: ScriptTask, lineage: Lineage

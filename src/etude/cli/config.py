@@ -16,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print each setting, its effective value and where it was set. Secrets are not shown."""
-    from etude.settings import flatten, is_secret, load_with_origins, redact
+    from etude.redaction import is_secret, redact
+    from etude.settings import flatten, load_with_origins
 
     settings, origins = load_with_origins()
     values = settings.model_dump(mode="json")

@@ -50,14 +50,18 @@ def _create(identity: Identity, options: argparse.Namespace) -> None:
 
     from etude.errors import Invalid
     from etude.store.identity import KeyLimits
+    from etude.validation import explain
 
     given = {name: getattr(options, name) for name in KeyLimits.model_fields}
     try:
         limits = KeyLimits.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]).replace("_", "-")
-        raise Invalid(f"`--{name} {first['input']}` is not possible.", hint=f"{first['msg']}.") from None
+        raise explain(
+            error,
+            "the limits",
+            name=lambda field: f"`--{field.replace('_', '-')}`",
+            hint="`etude keys create --help` says more.",
+        ) from None
     if options.days is not None and not 0 < options.days <= 36_500:
         raise Invalid(f"`--days {options.days}` is not possible.", hint="Give 1 or more.")
     expires = datetime.now(UTC) + timedelta(days=options.days) if options.days else None

@@ -80,14 +80,15 @@ def _filter(options: argparse.Namespace) -> Any:
     from pydantic import ValidationError
 
     from etude.entities import RunFilter
-    from etude.errors import Invalid
+    from etude.validation import explain
 
     given = {k: getattr(options, k) for k in ("status", "kind", "source", "text") if getattr(options, k)}
     try:
         return RunFilter.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise Invalid(f"`--{first['loc'][0]} {first['input']}` is not known.", hint=f"{first['msg']}.") from None
+        raise explain(
+            error, "the filter", name=lambda field: f"`--{field}`", hint="`etude runs list --help` says more."
+        ) from None
 
 
 def _show(app: App, options: argparse.Namespace) -> None:

@@ -26,8 +26,10 @@ def run(options: argparse.Namespace) -> None:
     """Serve until told to stop."""
     import os
 
+    from etude.addresses import is_loopback
+
     try:
-        from etude.api.http_server import is_loopback, log_as_json, serve
+        from etude.api.http_server import log_as_json, serve
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
@@ -64,7 +66,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
     """Whether keys are asked for; refuses to be open to the network by accident."""
-    from etude.api.http_server import is_loopback
+    from etude.addresses import is_loopback
     from etude.store.identity import Identity
 
     keys: bool = options.keys or (not is_loopback(host) and not options.no_keys)

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.output import print_table, printable
-from etude.settings import redact
+from etude.redaction import redact
 
 if TYPE_CHECKING:
     from etude.app import App

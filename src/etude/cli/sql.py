@@ -40,7 +40,7 @@ def open_app(options: argparse.Namespace) -> App:
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:
     """The settings' limits with those of the command line over them."""
-    from etude.settings import change_limits
+    from etude.limits import change_limits
 
     changes: dict[str, Any] = {}
     if options.limit_rows is not None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from etude.errors import ModelError
 from etude.models.base import AssistantMessage, ModelRequest, SystemMessage
 from etude.models.client import key_hint
-from etude.settings import ModelSettings, redact
+from etude.redaction import redact
+from etude.settings import ModelSettings
 
 _QUOTED = 16
 """So many characters in a row that also stand in the conversation count as a quotation of it."""

@@ -17,6 +17,7 @@ from etude.entities import Entity, ToolCall, Turn, Usage
 from etude.errors import Invalid, ModelError
 from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, UserMessage, measure
 from etude.settings import Settings
+from etude.validation import explain
 
 _FORM = 'Write a JSON list of turns, such as `[{"text": "Hello"}]`.'
 _WORDS = re.compile(r"\s*\S+\s*")
@@ -90,10 +91,9 @@ class Scripted(Model):
         except OSError as error:
             raise Invalid(f"The script `{path}` cannot be read: {error.strerror}.", hint="Check the path.") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            message = f"The script `{path}` is not valid" + (f" at `{where}`" if where else "") + f": {first['msg']}."
-            raise Invalid(message, hint=_FORM) from None
+            raise explain(
+                error, f"the script `{path}`", model=list[Scene] if scenes else list[Line], hint=_FORM
+            ) from None
         except ValueError as error:
             raise Invalid(f"The script `{path}` is no JSON: {error}.", hint=_FORM) from None
         return cls(script, name=f"scripted:{path}")

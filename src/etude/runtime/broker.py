@@ -18,6 +18,7 @@ from etude.entities import Artifact, Catalog, Limits, ResultInfo
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, problem
 from etude.events import ArtifactCreated
 from etude.ids import new_id
+from etude.limits import lower_limits
 from etude.runtime.query import (
     PARQUET,
     Query,
@@ -220,13 +221,13 @@ class DataBroker:
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
     def _sql(self, access: SourceAccess, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
-        limits = _lower(access.limits, given)
+        limits = lower_limits(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
             self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
             self.log.commit()
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
-        within = limits.model_copy(update={"timeout_s": min(limits.timeout_s, max(left_s, 0.001))})
+        within = lower_limits(limits, {"timeout_s": max(left_s, 0.001)})
         try:
             self._answer = access.ask(sql, within)
             if self.cancelled:
@@ -380,19 +381,6 @@ def _read(storage: RunStorage, artifact: Artifact) -> Iterator[Any]:
 
     table = pq.read_table(io.BytesIO(storage.objects.get(artifact.hash)))
     return iter(table.to_batches() or table.slice(0, 0).combine_chunks().to_batches())
-
-
-def _lower(limits: Limits, given: dict[str, Any]) -> Limits:
-    """Lower the limits of the session by those of a call. A call can ask for less, never for more."""
-    from etude.settings import change_limits
-
-    asked = change_limits(limits, given) if given else limits
-    changes = {}
-    for name in type(limits).model_fields:
-        ours, theirs = getattr(limits, name), getattr(asked, name)
-        # Zero means no limit, so it cannot lift a limit that is set.
-        changes[name] = ours if ours and (not theirs or theirs > ours) else theirs
-    return limits.model_copy(update=changes)
 
 
 def _out_of_time() -> LimitExceeded:

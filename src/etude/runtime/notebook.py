@@ -35,6 +35,7 @@ from etude.events import (
 from etude.ids import new_id
 from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
 from etude.runtime.query import (
+    CELL,
     RunLog,
     RunStorage,
     error_key,
@@ -46,7 +47,6 @@ from etude.sessions.base import Cell, Output, let_go_of_displays
 from etude.sessions.policy import Policy, check_policy
 from etude.sessions.session import Session
 
-CELL = "application/vnd.etude.cell+json"
 HISTORY = 32
 """How many cells keep their value, displays and output. Older ones keep code, outcome and text."""
 COMPLETE_S = 2.0

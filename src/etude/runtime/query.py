@@ -38,6 +38,8 @@ from etude.store.base import Store
 from etude.store.objects import Objects
 
 PARQUET = "application/vnd.apache.parquet"
+CELL = "application/vnd.etude.cell+json"
+"""The artifact of a cell: its code, output and displays."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from etude.entities import Run
 from etude.errors import Invalid, NotFound
-from etude.sessions.base import Cell
+
+if TYPE_CHECKING:
+    from etude.sessions.base import Cell
 
 PREAMBLE = "import etude\n\ndb = etude.connect()\n"
 

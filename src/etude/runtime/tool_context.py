@@ -15,6 +15,7 @@ from etude.cancellation import Cancellation
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run
 from etude.errors import Cancelled, Invalid, NotFound
 from etude.events import ArtifactCreated
+from etude.limits import lower_limits
 from etude.result import Result, describe
 from etude.runtime.query import PARQUET, Query, RunLog, run_query, run_step
 from etude.sources.pool import ResultStream
@@ -169,7 +170,7 @@ class RecordedToolContext:
         if not allowed:
             return limits
         left = max(allowed - rows_read(run), 1)
-        return limits.model_copy(update={"rows": min(limits.rows, left) if limits.rows else left})
+        return lower_limits(limits, {"rows": left})
 
 
 class _CellFailed(Invalid):

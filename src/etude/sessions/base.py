@@ -12,11 +12,12 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from etude.addresses import parse_entry
 from etude.entities import SessionLimits
 from etude.errors import Invalid
 from etude.sessions import usage
 from etude.sessions.cgroups import Cgroup
-from etude.sessions.proxy import Proxy, parse_entry
+from etude.sessions.proxy import Proxy
 
 
 @dataclass(frozen=True)

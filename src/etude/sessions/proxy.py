@@ -17,17 +17,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from etude.errors import Invalid
+from etude.addresses import (
+    Address,
+    Resolve,
+    dial,
+    find_addresses,
+    loopback_addresses,
+    parse_entry,
+    parse_host_port,
+    resolve,
+)
+from etude.errors import Refused, Unavailable
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Resolve = Callable[[str, int], Iterable[str]]
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(r"[!-~]+")
-_LONGEST_NAME = 253
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_LOOPBACK = ("127.0.0.1", "::1")
-_TRIES = 4
 _PIECE = 1 << 16
 _READ, _WRITE = select.POLLIN, select.POLLOUT
 _LINGER_S = 1.0
@@ -69,62 +72,6 @@ class ProxyLimits:
     connections: int = 32
     connect_s: float = 10.0
     idle_s: float = 300.0
-
-
-def parse_entry(entry: str) -> tuple[str, int]:
-    """The host and port of `host:port`, as they are compared; `Invalid` for anything else."""
-    found = _parse_authority(entry) if isinstance(entry, str) else None
-    if found is None:
-        raise Invalid(
-            f"`{entry}` is no host and port.",
-            hint="Write each entry like `api.example.com:443`, `192.0.2.7:80` or `[2001:db8::7]:80`; there are no "
-            "wildcards.",
-            value=str(entry),
-        )
-    return found
-
-
-def _parse_authority(text: str, port: int = 0) -> tuple[str, int] | None:
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/?#\s]+)(?::([0-9]{1,5}))?", text, re.ASCII)
-    if match is None:
-        return None
-    host, number = _fold(match[1]), int(match[2] or port)
-    return (host, number) if host and 0 < number < 1 << 16 else None
-
-
-def _fold(host: str) -> str:
-    """A host as it is compared; empty where it is none."""
-    with contextlib.suppress(ValueError):
-        if host.startswith("["):
-            return str(ipaddress.IPv6Address(host[1:-1]))
-        host = host.removesuffix(".").encode("idna").decode("ascii").lower()
-        with contextlib.suppress(ValueError):
-            return str(ipaddress.IPv4Address(host))
-        labels = host.split(".")
-        # A name that ends in a number would be read as an address, in one of many old notations.
-        looks_like_address = re.fullmatch(r"[0-9]+|0x[0-9a-f]*", labels[-1])
-        if len(host) <= _LONGEST_NAME and not looks_like_address and all(map(_LABEL.fullmatch, labels)):
-            return host
-    return ""
-
-
-def is_public(address: Address) -> bool:
-    """Whether an address is one of the open internet, those inside it included where it wraps another."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.is_site_local or address.teredo:
-            return False
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-    return address.is_global and not (address.is_multicast or address.is_reserved)
-
-
-def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a name, as the host's resolver knows them."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class _Answer(Exception):
@@ -293,38 +240,33 @@ class Proxy:
     def _connect(self, request: _Request) -> socket.socket:
         if (request.host, request.port) not in self._allowed:
             raise _Answer(403, f"{request.host}:{request.port} is not on the list")
-        failure = "it has no address"
-        for address in self._addresses(request)[:_TRIES]:
-            family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-            target = socket.socket(family, socket.SOCK_STREAM)
-            with self._lock:
-                self._open.add(target)
-            try:
-                target.settimeout(self._limits.connect_s)
-                # To the address that was judged: asked a second time, a name could have another.
-                target.connect((str(address), request.port))
-                if self._closed:
-                    raise ConnectionAbortedError("the session ended")
-            except OSError as error:
-                self._forget(target)
-                failure = error.strerror or str(error) or type(error).__name__
-                continue
-            return target
-        raise _Answer(502, f"{request.host}:{request.port} cannot be reached: {failure}")
+        try:
+            target = dial(
+                self._addresses(request), request.port, self._limits.connect_s, hold=self._hold, drop=self._forget
+            )
+        except OSError as error:
+            failure = error.strerror or str(error) or type(error).__name__
+            raise _Answer(502, f"{request.host}:{request.port} cannot be reached: {failure}") from None
+        if self._closed:
+            self._forget(target)
+            raise _Answer(502, "the session ended")
+        return target
+
+    def _hold(self, target: socket.socket) -> None:
+        with self._lock:
+            self._open.add(target)
 
     def _addresses(self, request: _Request) -> list[Address]:
         with contextlib.suppress(ValueError):
             return [ipaddress.ip_address(request.host)]  # whoever wrote the list wrote this very address
         if request.host == "localhost":
-            return [ipaddress.ip_address(a) for a in _LOOPBACK]
+            return loopback_addresses()
         try:
-            found = [ipaddress.ip_address(a) for a in self._resolve(request.host, request.port)]
-        except (OSError, ValueError):
+            return find_addresses(request.host, request.port, resolve=self._resolve)
+        except Unavailable:
             raise _Answer(502, f"{request.host} has no address") from None
-        public = [a for a in found if is_public(a)]
-        if found and not public:
-            raise _Answer(403, f"{request.host} has an address that is not of the open internet")
-        return public
+        except Refused:
+            raise _Answer(403, f"{request.host} has no public address") from None
 
 
 def _parse_request(head: bytes) -> _Request:
@@ -336,13 +278,13 @@ def _parse_request(head: bytes) -> _Request:
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target) or version not in ("HTTP/1.0", "HTTP/1.1"):
         raise _Answer(400, "this is no request of HTTP/1")
     if method == "CONNECT":
-        found = _parse_authority(target)
+        found = parse_host_port(target)
         if found is None:
             raise _Answer(400, "CONNECT needs a host and a port")
         return _Request(*found, b"", None)
     scheme, _, place = target.partition("://")
     authority = re.split(r"[/?#]", place, maxsplit=1)[0]
-    found = _parse_authority(authority, 80)
+    found = parse_host_port(authority, 80)
     if scheme.lower() != "http" or found is None:
         raise _Answer(400, "only `http://host:port/` and CONNECT are understood")
     path = place[len(authority) :].partition("#")[0]

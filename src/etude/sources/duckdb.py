@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etude.errors import LimitExceeded, SourceError
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch, file_mark
 from etude.sources.guard_duckdb import GrantedNames, Guard, invalid_query
+from etude.sources.quoting import quote_identifier, quote_literal
 
 PREPARED = 256
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
@@ -33,7 +33,7 @@ class DuckdbDriver(Driver):
         self._hidden = f"hidden_{os.urandom(8).hex()}"
         for each in self._mounts:
             self._attach(each)
-        self._connection.execute(f"USE {quote(mount.name)}")
+        self._connection.execute(f"USE {quote_identifier(mount.name)}")
         self._guard = Guard(self._connection, self._names(), self._macros())
         self._row_counts = {t["name"]: t["row_count"] for t in self.catalog()["tables"]}
         self._harden(memory, threads, scratch)
@@ -41,23 +41,23 @@ class DuckdbDriver(Driver):
     def _attach(self, mount: Mount) -> None:
         import duckdb
 
-        run, name = self._connection.execute, quote(mount.name)
+        run, name = self._connection.execute, quote_identifier(mount.name)
         try:
             if mount.kind == "duckdb" and mount.tables is None:
-                run(f"ATTACH {literal(mount.url)} AS {name} (READ_ONLY)")
+                run(f"ATTACH {quote_literal(mount.url)} AS {name} (READ_ONLY)")
             elif mount.kind == "duckdb":
-                run(f"ATTACH {literal(mount.url)} AS {self._hidden} (READ_ONLY)")
+                run(f"ATTACH {quote_literal(mount.url)} AS {self._hidden} (READ_ONLY)")
                 run(f"ATTACH ':memory:' AS {name}")
                 self._view_granted(mount)
             else:
                 run(f"ATTACH ':memory:' AS {name}")
                 for file in mount.files:
                     schema, _, table = file["table"].rpartition(".")
-                    place = f"{name}.{quote(schema or 'main')}"
-                    paths = ", ".join(literal(p) for p in file["paths"])
+                    place = f"{name}.{quote_identifier(schema or 'main')}"
+                    paths = ", ".join(quote_literal(p) for p in file["paths"])
                     run(f"CREATE SCHEMA IF NOT EXISTS {place}")
                     union = ", union_by_name = true" if len(file["paths"]) > 1 else ""
-                    run(f"CREATE VIEW {place}.{quote(table)} AS FROM read_parquet([{paths}]{union})")
+                    run(f"CREATE VIEW {place}.{quote_identifier(table)} AS FROM read_parquet([{paths}]{union})")
         except duckdb.Error as error:
             raise _cannot_open(mount, error) from None
 
@@ -71,9 +71,13 @@ class DuckdbDriver(Driver):
         for schema, table in rows:
             if _shown(schema, table).lower() not in granted:
                 continue
-            inside = f"{quote(schema)}.{quote(table)}"
-            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(mount.name)}.{quote(schema)}")
-            self._connection.execute(f"CREATE VIEW {quote(mount.name)}.{inside} AS FROM {self._hidden}.{inside}")
+            inside = f"{quote_identifier(schema)}.{quote_identifier(table)}"
+            self._connection.execute(
+                f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(mount.name)}.{quote_identifier(schema)}"
+            )
+            self._connection.execute(
+                f"CREATE VIEW {quote_identifier(mount.name)}.{inside} AS FROM {self._hidden}.{inside}"
+            )
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
@@ -91,11 +95,11 @@ class DuckdbDriver(Driver):
         if threads:
             run(f"SET threads = {int(threads)}")
         if scratch:
-            run(f"SET temp_directory = {literal(scratch)}")
+            run(f"SET temp_directory = {quote_literal(scratch)}")
         else:
             run("SET max_temp_directory_size = '0KB'")
         paths = [p for m in self._mounts for f in m.files for p in f["paths"]]
-        run(f"SET allowed_paths = [{', '.join(literal(p) for p in paths)}]")
+        run(f"SET allowed_paths = [{', '.join(quote_literal(p) for p in paths)}]")
         # In this order: each of the two closes the door to what was set before it.
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
@@ -226,7 +230,7 @@ class _Facts:
         counts = {}
         for mount in self._mounts:
             for file in mount.files:
-                paths = ", ".join(literal(p) for p in file["paths"])
+                paths = ", ".join(quote_literal(p) for p in file["paths"])
                 rows = self._run(f"SELECT sum(num_rows) FROM parquet_file_metadata([{paths}])").fetchall()
                 counts[mount.name, file["table"]] = int(rows[0][0] or 0)
         return counts
@@ -357,11 +361,13 @@ def _as_carried(names: list[str], types: list[Any]) -> str:
         cell = f"#{position}"
         if kind.id == "union":
             # The first child is the tag.
-            members = [(quote(n), f"union_extract({cell}, {literal(n)})", k) for n, k in kind.children[1:]]
+            members = [
+                (quote_identifier(n), f"union_extract({cell}, {quote_literal(n)})", k) for n, k in kind.children[1:]
+            ]
             cell = f"struct_pack({', '.join(f'{n} := CAST({v} AS {_carried(k)})' for n, v, k in members)})"
         elif _must_change(kind):
             cell = f"CAST({cell} AS {_carried(kind)})"
-        parts.append(f"{cell} AS {quote(name)}")
+        parts.append(f"{cell} AS {quote_identifier(name)}")
     return ", ".join(parts)
 
 
@@ -380,7 +386,7 @@ def _carried(kind: Any) -> str:
         return "VARCHAR"
     if not _must_change(kind):
         return str(kind)
-    inner = [(quote(n), _carried(k)) for n, k in _inner(kind)]
+    inner = [(quote_identifier(n), _carried(k)) for n, k in _inner(kind)]
     if kind.id == "struct":
         return f"STRUCT({', '.join(f'{n} {k}' for n, k in inner)})"
     if kind.id == "list":
@@ -426,23 +432,3 @@ def _translate(error: Exception, sql: str) -> Exception:
     if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
         return invalid_query(error, sql)
     return SourceError(text, hint="This is DuckDB's own error; the query or the data caused it.")
-
-
-def file_mark(path: str) -> str:
-    """A fingerprint of a file from its size and time of change: other after every write, empty without a file."""
-    parts = []
-    for each in (path, f"{path}.wal"):
-        with contextlib.suppress(FileNotFoundError):
-            stat = os.stat(each)
-            parts.append(f"{stat.st_size:x}.{stat.st_mtime_ns:x}")
-    return "-".join(parts)
-
-
-def quote(name: str) -> str:
-    """An identifier, quoted."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A string literal."""
-    return "'" + text.replace("'", "''") + "'"

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
 from etude.sources.functions import allowed_functions
+from etude.sources.quoting import quote_identifier, quote_literal
 
 
 def _words(text: str) -> frozenset[str]:
@@ -102,9 +103,10 @@ def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Grant
 
 def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
     """A query that gives these rows: the answer comes from the catalog, so no system table need be read."""
-    quote = "`" if dialect == "mysql" else '"'
-    names = [f"{quote}{c}{quote}" for c in columns]
-    literals = [[_literal(value, dialect) for value in row] for row in rows or [("",) * len(columns)]]
+    names = [quote_identifier(column, dialect) for column in columns]
+    literals = [
+        [quote_literal(value.replace("\0", ""), dialect) for value in row] for row in rows or [("",) * len(columns)]
+    ]
     end = "" if rows else " WHERE 1 = 0"
     if dialect == "mysql":
         first = ", ".join(f"{value} AS {name}" for value, name in zip(literals[0], names))
@@ -113,11 +115,6 @@ def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, 
     values = ", ".join(f"({', '.join(row)})" for row in literals)
     shown = ", ".join(f"column{i} AS {name}" for i, name in enumerate(names, 1))
     return f"SELECT {shown} FROM (VALUES {values}) AS shown{end}"
-
-
-def _literal(value: str, dialect: str) -> str:
-    text = value.replace("\0", "").replace("'", "''")
-    return f"'{text.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{text}'"
 
 
 def _place(text: str, offset: int) -> dict[str, int]:
@@ -604,15 +601,13 @@ class _Walk:
             self._rewrite(node, name, rewritten, start, last["end"])
 
     def _rewrite(self, node: Any, name: str, target: tuple[str, ...], start: int, end: int) -> None:
-        written = ".".join(self._quote(part) for part in target)
+        written = ".".join(quote_identifier(part, self._dialect) for part in target)
         # Other parts of the query may qualify columns by the name as it was written.
         if not node.alias and _fold(_Part(node.name, node.this.quoted), self._dialect) != target[-1]:
-            written += f" AS {self._quote(_fold(_Part(node.name, node.this.quoted), self._dialect))}"
+            written += (
+                f" AS {quote_identifier(_fold(_Part(node.name, node.this.quoted), self._dialect), self._dialect)}"
+            )
         self.edits[start] = (end + 1, written)
-
-    def _quote(self, name: str) -> str:
-        quote = "`" if self._dialect == "mysql" else '"'
-        return quote + name.replace(quote, quote * 2) + quote
 
     def _is_dual(self, part: _Part) -> bool:
         return self._dialect == "mysql" and not part.quoted and part.text.lower() == "dual"

@@ -16,9 +16,8 @@ from typing import Any
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
 from etude.settings import read_reference
-from etude.sources.base import Mount, schema_mark
+from etude.sources.base import Mount, file_mark, schema_mark
 from etude.sources.cost import Size, correct_estimate
-from etude.sources.duckdb import file_mark
 from etude.sources.files.cache import load_files
 from etude.sources.pool import EngineClient, Key, Pool, ResultStream
 

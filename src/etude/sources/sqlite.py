@@ -16,6 +16,7 @@ from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Ref
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
+from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
 SMALL_FILE = 64 << 20
@@ -310,12 +311,8 @@ class SqliteDriver(Driver):
 _TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _count(connection: sqlite3.Connection, what: str, tables: Sequence[str]) -> dict[str, int]:
-    query = " UNION ALL ".join(f"SELECT {i}, {what} FROM {_quoted(n)}" for i, n in enumerate(tables))
+    query = " UNION ALL ".join(f"SELECT {i}, {what} FROM {quote_identifier(n, 'sqlite')}" for i, n in enumerate(tables))
     return {tables[i]: count for i, count in connection.execute(query)}
 
 
@@ -342,7 +339,9 @@ class _Schema:
             schemas=frozenset({"main", "temp"}),
             describe=self._describe,
         )
-        self._modules = {n.lower(): f"SELECT 1 FROM {_quoted(n)} LIMIT 1" for n in virtual & set(self.kinds)}
+        self._modules = {
+            n.lower(): f"SELECT 1 FROM {quote_identifier(n, 'sqlite')} LIMIT 1" for n in virtual & set(self.kinds)
+        }
         self._modules |= {n: f"SELECT 1 FROM {n}('[]')" for n in allowed_functions("sqlite_tables")}
 
     def connect_modules(self, connection: sqlite3.Connection, sql: str) -> None:
@@ -422,8 +421,7 @@ def _list_columns(connection: sqlite3.Connection, names: list[str]) -> list[tupl
     for name in names:
         with suppress(sqlite3.Error):
             query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo({})'
-            literal = "'" + name.replace("'", "''") + "'"
-            rows = connection.execute(query.format(literal)).fetchall()
+            rows = connection.execute(query.format(quote_literal(name, "sqlite"))).fetchall()
             found += [(name, *row[:4]) for row in rows if row[4] != 1]
     return found
 
@@ -440,7 +438,7 @@ def _reads(connection: sqlite3.Connection, view: str) -> frozenset[tuple[str, st
     connection.set_authorizer(record)
     try:
         with suppress(sqlite3.Error):
-            connection.execute(f"EXPLAIN SELECT * FROM {_quoted(view)}")
+            connection.execute(f"EXPLAIN SELECT * FROM {quote_identifier(view, 'sqlite')}")
     finally:
         connection.set_authorizer(None)
     return frozenset(seen)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from etude.entities import Entity
 from etude.errors import Conflict, Invalid
 from etude.ids import new_id
-from etude.settings import is_secret
+from etude.redaction import is_secret
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
 from etude.store.base import ALL, Page, check_limit
 from etude.store.queue import WAKE_URGENCY, Queue, no_agent

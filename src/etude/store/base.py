@@ -680,8 +680,9 @@ def _from_json(body: str, run_id: str) -> Event:
     try:
         return EVENT.validate_json(body)
     except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise Invalid(f"An event of run `{run_id}` is not valid as JSON at `{where}`.") from error
+        from etude.validation import explain
+
+        raise explain(error, f"an event of run `{run_id}`", model=Event) from error
 
 
 def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from etude.entities import Catalog, Entity
 from etude.errors import Invalid
 from etude.models.base import ToolSpec
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -96,8 +97,11 @@ def parse_arguments(tool: Tool, text: str) -> Entity:
     try:
         return tool.arguments.model_validate(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "arguments"
         known = ", ".join(tool.arguments.model_fields)
-        message = f"`{where}` of `{tool.name}`: {first['msg'].removeprefix('Value error, ')}."
-        raise Invalid(message, hint=f"Its arguments are: {known}.") from None
+        raise explain(
+            error,
+            f"the arguments of `{tool.name}`",
+            model=tool.arguments,
+            name=lambda field: f"`{field}` of `{tool.name}`",
+            hint=f"Its arguments are: {known}.",
+        ) from None

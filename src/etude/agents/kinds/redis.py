@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from etude.agents.address import connect
+from etude.addresses import connect
 from etude.agents.base import NOW, InboxItem, Next, StepContext, StepResult
 from etude.agents.delivery import AT_ONCE, Delivery, DeliveryConfig
 from etude.errors import Invalid, Unavailable

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.question import ask_aside, require
 from etude.agents.schedule import Schedule
-from etude.entities import Limits
 from etude.errors import LimitExceeded
+from etude.limits import lower_limits
 from etude.result import Result, to_json
 
 MOST_ROWS = 1000
@@ -59,8 +59,8 @@ class WatchAgent(Kind[WatchConfig]):
         )
 
     def _ask(self, ctx: StepContext) -> Any:
-        limits = ctx.app.settings.limits.model_copy(update={"rows": MOST_ROWS})
-        how: dict[str, Any] = {"limits": Limits(**limits.model_dump()), "on_progress": lambda _: ctx.check()}
+        limits = lower_limits(ctx.app.settings.limits, {"rows": MOST_ROWS})
+        how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
             answer = require(ask_aside(ctx, self.config.source, self.config.question, self.config.model))
@@ -72,9 +72,9 @@ class WatchAgent(Kind[WatchConfig]):
         else:
             result = ctx.app.plan(self.config.source, self.config.plan or {}, **how)
         ctx.check()
-        if result.truncated or result.row_count > MOST_ROWS:
+        if result.truncated or result.row_count > limits.rows:
             raise LimitExceeded(
-                f"An answer of more than {MOST_ROWS:,} rows cannot be watched.", hint="Ask for a summary."
+                f"An answer of more than {limits.rows:,} rows cannot be watched.", hint="Ask for a summary."
             )
         return to_json(result)["rows"]
 

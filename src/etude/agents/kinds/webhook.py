@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field, field_validator
 
-from etude.agents.address import connect
+from etude.addresses import connect
 from etude.agents.base import StepContext
 from etude.agents.delivery import Delivery, DeliveryConfig
 from etude.cancellation import Cancellation

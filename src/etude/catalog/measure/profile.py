@@ -25,6 +25,7 @@ from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfil
 from etude.database import Database
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, Interrupted, NotFound, UnknownTable
+from etude.sources.quoting import quote_identifier, quote_table
 
 EXACT_ROWS = {"duckdb": 50_000_000, "sqlite": 10_000_000, "postgres": 5_000_000, "mysql": 5_000_000}
 """Tables of up to so many rows are measured exactly; a server, which others use too, is spared earlier."""
@@ -99,7 +100,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
     unknown = [t for t in tables if t.name not in counts]
     for start in range(0, len(unknown), 50):
         part = unknown[start : start + 50]
-        named = [(i, statements.table_name(reader.dialect, t.name)) for i, t in enumerate(part)]
+        named = [(i, quote_table(t.name, reader.dialect)) for i, t in enumerate(part)]
         try:
             rows = reader.rows(statements.count_of(named))
         except (Cancelled, Interrupted):
@@ -111,7 +112,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
 
 
 def _begin(reader: Reader, table: Table, counts: Mapping[str, int]) -> TableDraft:
-    return make_draft(reader, table, statements.table_name(reader.dialect, table.name), counts.get(table.name))
+    return make_draft(reader, table, quote_table(table.name, reader.dialect), counts.get(table.name))
 
 
 def _profile_table(
@@ -123,7 +124,7 @@ def _profile_table(
             measure_table(reader, draft, rows, bounds)
         except UnknownTable:
             # A dot may be part of the name itself.
-            draft = make_draft(reader, table, statements.quote(reader.dialect, table.name), rows)
+            draft = make_draft(reader, table, quote_identifier(table.name, reader.dialect), rows)
             measure_table(reader, draft, rows, bounds)
         return draft, _finish(reader, draft, names)
     except (Cancelled, Interrupted):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from etude.catalog.model import Family
+from etude.sources.quoting import quote_identifier
 
 QUANTILES = 20
 """Steps between 0% and 100%: 21 quantiles."""
@@ -63,26 +64,9 @@ class Compared:
     """Count rows in the place of distinct values, which costs less: the other side must be unique."""
 
 
-def quote(dialect: str, name: str) -> str:
-    """An identifier in the dialect's quotes."""
-    mark = "`" if dialect == "mysql" else '"'
-    return mark + name.replace(mark, mark * 2) + mark
-
-
-def table_name(dialect: str, name: str) -> str:
-    """A table's name as the catalog gives it, quoted part by part."""
-    return ".".join(quote(dialect, part) for part in name.split("."))
-
-
-def text_literal(dialect: str, text: str) -> str:
-    """A string literal."""
-    escaped = text.replace("'", "''")
-    return f"'{escaped.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{escaped}'"
-
-
 def expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
     """How to read a column so that equal means equal in bytes, and the order is that of bytes or numbers."""
-    column = quote(dialect, name)
+    column = quote_identifier(name, dialect)
     if family in ("interval", "uuid", "json", "nested", "other", "time") or type_name.upper().startswith("ENUM"):
         column = _as_text(dialect, column)
     elif family == "float" and dialect in ("duckdb", "postgres"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from etude.catalog.model import NUMERIC, ColumnProfile, SourceProfile, TableProfile
+from etude.sources.quoting import quote_identifier
 
 
 def starter_queries(profile: SourceProfile, table: TableProfile) -> tuple[tuple[str, str], ...]:
@@ -47,10 +48,9 @@ class _Quoted:
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
-        self._mark = "`" if dialect == "mysql" else '"'
 
     def __call__(self, name: str) -> str:
-        return self._mark + name.replace(self._mark, self._mark * 2) + self._mark
+        return quote_identifier(name, self._dialect)
 
     def table(self, name: str) -> str:
         """A table of another schema is shown as `schema.table`."""

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.entities import Entity
 from etude.errors import Invalid
+from etude.validation import explain
 
 SUFFIX = ".etude.yaml"
 BYTES = 1 << 20
@@ -55,9 +56,7 @@ def parse_annotations(body: Any, place: str) -> Annotations:
     try:
         return Annotations.model_validate(body if body is not None else {})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise Invalid(f"{place}: `{where}`: {first['msg']}.", hint=_HINT) from None
+        raise explain(error, place, model=Annotations, hint=_HINT) from None
 
 
 def read_annotations(path: Path) -> Annotations | None:

@@ -29,6 +29,7 @@ from etude.store.objects import Objects, check_place
 T = TypeVar("T")
 Tell = Callable[[str], None]
 LATEST = "latest.json"
+CATALOG = "catalog.json"
 METRICS = "metrics.json"
 SCRIPTS = "_scripts"
 TENANTS = "tenants"

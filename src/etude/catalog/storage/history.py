@@ -13,24 +13,19 @@ from pydantic import TypeAdapter
 import etude
 from etude.catalog.drift.compare import Change, compare
 from etude.catalog.measure.profile import profile_source
-from etude.catalog.model import SourceProfile, TableProfile, from_json
+from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.storage.annotations import annotate
+from etude.catalog.storage.catalog_store import CATALOG
 from etude.database import Database
 from etude.errors import NotFound
 
-CATALOG = "catalog.json"
 EARLIER = "earlier.jsonl"
 CHANGES = "changes.json"
 PAGE = "catalog.html"
 SUMMARY = "recent_summary.html"
 CHANGE_LIST: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])
-
-
-def to_line(profile: SourceProfile) -> bytes:
-    """The profile as `catalog.json` holds it, with its time: one line."""
-    return profile.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
 def load_catalog(db: Database) -> SourceProfile:

@@ -11,21 +11,20 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from etude.catalog.measure.profile import Progress, profile_source
-from etude.catalog.model import SourceProfile, from_json
+from etude.catalog.model import SourceProfile, from_json, to_line
 from etude.catalog.storage.annotations import SUFFIX, Annotations, annotate, merge, parse_annotations, read_annotations
-from etude.catalog.storage.catalog_store import JSON, TENANTS, CatalogStore
-from etude.catalog.storage.history import CATALOG, to_line
+from etude.catalog.storage.catalog_store import CATALOG, JSON, TENANTS, CatalogStore
 from etude.database import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError, NotFound
-from etude.settings import change_limits
+from etude.limits import change_limits
 from etude.sources.cost import Size
 from etude.store.base import MAIN
 from etude.store.objects import Objects, write_whole
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.catalog.measure.profile import Progress
     from etude.result import Result
     from etude.sources.source import Source
 
@@ -58,6 +57,8 @@ def place_of(app: App, source: Source) -> str:
 
 def get_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
     """The profile of a source: the one known for its data as it is, or one made now, with what people say of it."""
+    from etude.catalog.measure.profile import profile_source
+
     known = find_profile(app, source)
     if known is not None:
         return known

@@ -8,8 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from etude.sources.files.parquet import literal, name, read_parquet, write
+from etude.sources.files.parquet import read_parquet, write
 from etude.sources.files.report import TypeNote
+from etude.sources.quoting import quote_identifier, quote_literal
 
 NULL_MARKERS = ("na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".")
 SAMPLE_ROWS = 20_000
@@ -17,7 +18,7 @@ COLUMNS_AT_ONCE = 50
 MIXED_SHARE = 0.8
 
 # Each test is SQL over the trimmed text `t`. A leading zero marks a code (a post code, an account), not a number.
-MARKER = f"lower(t) IN ({', '.join(map(literal, NULL_MARKERS))})"
+MARKER = f"lower(t) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
 NUMBER = r"regexp_full_match(t, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
 WHOLE = r"regexp_full_match(t, '[+-]?\d{1,18}')"
 CODE = r"regexp_matches(t, '^[+-]?0\d')"
@@ -66,7 +67,9 @@ def refine(con: Any, staged: Path, target: Path, leave: str = "") -> tuple[int, 
         if note:
             notes.append(note)
     if casts:
-        chosen = ", ".join(f"{casts[c[0]]} AS {name(c[0])}" if c[0] in casts else name(c[0]) for c in columns)
+        chosen = ", ".join(
+            f"{casts[c[0]]} AS {quote_identifier(c[0])}" if c[0] in casts else quote_identifier(c[0]) for c in columns
+        )
         write(con, f"SELECT {chosen} FROM {read_parquet(str(staged))}", target)
     else:
         os.replace(staged, target)
@@ -92,11 +95,11 @@ def _aggregate(
     found: dict[str, tuple[int, ...]] = {}
     source = read_parquet(str(staged))
     if step > 1:
-        source = f"read_parquet({literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
+        source = f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
         source += f" WHERE file_row_number % {step} = 0"
     for start in range(0, len(texts), COLUMNS_AT_ONCE):
         chunk = texts[start : start + COLUMNS_AT_ONCE]
-        trimmed = ", ".join(f"trim({name(c)}) AS t{i}" for i, c in enumerate(chunk))
+        trimmed = ", ".join(f"trim({quote_identifier(c)}) AS t{i}" for i, c in enumerate(chunk))
         measured = [measures(f"t{i}") for i in range(len(chunk))]
         row = con.execute(f"SELECT {', '.join(chain(*measured))} FROM (SELECT {trimmed} FROM {source})").fetchone()
         width = len(measured[0])
@@ -121,7 +124,7 @@ def _on(test: str, text: str) -> str:
 def _decide(con: Any, staged: Path, column: str, n: Counts) -> tuple[str, TypeNote | None]:
     """The SQL that types the column (empty to leave it), and what to say about it."""
     rest = n.values - n.marker
-    text, typed = f"trim({name(column)})", ""
+    text, typed = f"trim({quote_identifier(column)})", ""
     value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {text} END"
     if n.code == 0 and n.number == rest and n.marker:
         typed = "BIGINT" if n.whole == rest else "DOUBLE"
@@ -156,10 +159,10 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
 
 def _examples(con: Any, staged: Path, column: str, test: str) -> str:
     """The first few different values that pass the test, as they stand in the file."""
-    text = f"trim({name(column)})"
+    text = f"trim({quote_identifier(column)})"
     found = con.execute(
-        f"SELECT v FROM (SELECT left({name(column)}, 40) AS v, row_number() OVER () AS place "
-        f"FROM {read_parquet(str(staged))} WHERE {name(column)} IS NOT NULL AND {_on(test, text)}) "
+        f"SELECT v FROM (SELECT left({quote_identifier(column)}, 40) AS v, row_number() OVER () AS place "
+        f"FROM {read_parquet(str(staged))} WHERE {quote_identifier(column)} IS NOT NULL AND {_on(test, text)}) "
         "GROUP BY v ORDER BY min(place) LIMIT 4"
     ).fetchall()
     shown = ", ".join(repr(row[0]) for row in found[:3])

@@ -15,9 +15,10 @@ from urllib.parse import unquote
 from etude.errors import Invalid
 from etude.sources.files.column_types import refine
 from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
-from etude.sources.files.parquet import differing, literal, name, read_parquet, reraise_limit, write
+from etude.sources.files.parquet import differing, read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, merge
 from etude.sources.files.text import CHUNK, Survey, open_text, survey
+from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
 HUGE_FIELD = CHUNK
@@ -61,8 +62,8 @@ class CsvPart:
         if columns != self.columns:
             rows = _read_csv(self.path, self.options, columns)
         constants = dict(self.constants)
-        kept = [name(c.name) for c in self.columns if c.name and c.name not in constants]
-        return f"SELECT {', '.join(kept + [f'{v} AS {name(k)}' for k, v in self.constants])} FROM {rows}"
+        kept = [quote_identifier(c.name) for c in self.columns if c.name and c.name not in constants]
+        return f"SELECT {', '.join(kept + [f'{v} AS {quote_identifier(k)}' for k, v in self.constants])} FROM {rows}"
 
 
 def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
@@ -116,8 +117,9 @@ def _as_is(con: Any, path: str, found: Survey, dialect: CsvDialect, staged: Path
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
     options = (
-        f"delim={literal(sniffed.delimiter)}, quote={literal(sniffed.quote)}, escape={literal(sniffed.escape)}, "
-        f"new_line={literal(sniffed.new_line)}, header={sniffed.header}{line}{sniffed.formats}"
+        f"delim={quote_literal(sniffed.delimiter)}, quote={quote_literal(sniffed.quote)}, "
+        f"escape={quote_literal(sniffed.escape)}, new_line={quote_literal(sniffed.new_line)}, "
+        f"header={sniffed.header}{line}{sniffed.formats}"
     )
     write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     with open_text(path, found) as text:
@@ -154,13 +156,13 @@ def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
 
     extra = f", {options}" if options else ""
     try:
-        row = con.execute(f"SELECT * FROM sniff_csv({literal(path)}, sample_size=-1{extra})").fetchone()
+        row = con.execute(f"SELECT * FROM sniff_csv({quote_literal(path)}, sample_size=-1{extra})").fetchone()
     except duckdb.Error as error:
         reraise_limit(error)
         return None
     delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
     formats = "".join(
-        f", {key}={literal(value)}" for key, value in (("dateformat", dates), ("timestampformat", times)) if value
+        f", {key}={quote_literal(value)}" for key, value in (("dateformat", dates), ("timestampformat", times)) if value
     )
     return Sniffed(
         delimiter=_given(delimiter),
@@ -190,9 +192,9 @@ def _agree(sniffed: Sniffed, dialect: CsvDialect, found: Survey) -> bool:
 
 
 def _read_csv(path: str, options: str, columns: tuple[CsvColumn, ...]) -> str:
-    struct = ", ".join(f"{literal(c.name or UNNAMED)}: {literal(c.type)}" for c in columns)
+    struct = ", ".join(f"{quote_literal(c.name or UNNAMED)}: {quote_literal(c.type)}" for c in columns)
     return (
-        f"read_csv({literal(path)}, auto_detect=false, hive_partitioning=false, skip=0, comment='', {options}, "
+        f"read_csv({quote_literal(path)}, auto_detect=false, hive_partitioning=false, skip=0, comment='', {options}, "
         f"columns={{{struct}}})"
     )
 
@@ -210,7 +212,8 @@ def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int
     breaks = "0"
     if found.quotes and texts:
         breaks = " + ".join(
-            f"coalesce(sum(length({name(t)}) - length(replace({name(t)}, chr(10), ''))), 0)" for t in texts
+            f"coalesce(sum(length({quote_identifier(t)}) - length(replace({quote_identifier(t)}, chr(10), ''))), 0)"
+            for t in texts
         )
     rows, inside = con.execute(f"SELECT count(*), {breaks} FROM {read_parquet(str(staged))}").fetchone()
     inside += sum(c.name.count("\n") for c in sniffed.columns)
@@ -219,7 +222,7 @@ def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int
 
 def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
     texts = [c.name for c in columns if c.type == "VARCHAR"]
-    counts = " + ".join(f"count(*) FILTER (length({name(t)}) > {HUGE_FIELD})" for t in texts) or "0"
+    counts = " + ".join(f"count(*) FILTER (length({quote_identifier(t)}) > {HUGE_FIELD})" for t in texts) or "0"
     return int(con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()[0])
 
 
@@ -379,7 +382,7 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
     for candidate in candidates:
         try:
             rows = _read_csv(candidate.path, candidate.options, candidate.columns)
-            named = ", ".join(map(name, names_of(candidate)))
+            named = ", ".join(map(quote_identifier, names_of(candidate)))
             write(con, f"SELECT {named} FROM {rows}", Path(candidate.staged))
         except duckdb.Error as error:
             reraise_limit(error)
@@ -423,7 +426,7 @@ def _constants(path: str) -> tuple[tuple[str, str], ...]:
 def _constant(value: str) -> str:
     if value == "__HIVE_DEFAULT_PARTITION__":
         return "NULL"
-    return value if re.fullmatch(r"0|-?[1-9]\d{0,17}", value) else literal(value)
+    return value if re.fullmatch(r"0|-?[1-9]\d{0,17}", value) else quote_literal(value)
 
 
 def _common_types(parts: list[CsvPart]) -> dict[str, str]:

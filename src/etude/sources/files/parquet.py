@@ -6,26 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from etude.errors import Invalid
-
-
-def literal(text: str) -> str:
-    """The text as an SQL string."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def name(text: str) -> str:
-    """The text as an SQL identifier."""
-    return '"' + text.replace('"', '""') + '"'
+from etude.sources.quoting import quote_literal
 
 
 def read_parquet(path: str) -> str:
     """SQL that reads one file, and takes nothing from the names of its folders."""
-    return f"read_parquet({literal(path)}, hive_partitioning=false)"
+    return f"read_parquet({quote_literal(path)}, hive_partitioning=false)"
 
 
 def write(con: Any, query: str, path: Path) -> None:
     """Run the query into a new Parquet file."""
-    con.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+    con.execute(f"COPY ({query}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
 def reraise_limit(error: Exception) -> None:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from etude.errors import Invalid
 from etude.sources.files.delimited import STORED
-from etude.sources.files.parquet import literal, name, read_parquet, reraise_limit, write
+from etude.sources.files.parquet import read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, RowFaults, merge
 from etude.sources.files.text import Survey, open_text, survey
+from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
 SPACE = " \t\r\n"
@@ -77,7 +78,7 @@ def _plain(path: str, scratch: Path, index: int) -> JsonPart:
 
 
 def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
-    files = ", ".join(literal(p.path) for p in parts)
+    files = ", ".join(quote_literal(p.path) for p in parts)
     largest = max(OBJECT_BYTES, *(2 * p.found.longest for p in parts))
     options = f"sample_size=-1, format='{layout}', maximum_object_size={min(largest, 1 << 31)}{columns}"
     if len(parts) > 1:
@@ -92,8 +93,12 @@ def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: 
 def _stored(column: str, kind: str) -> str:
     """The column as Parquet can hold it."""
     if kind.strip('"') == "NULL":
-        return f"CAST({name(column)} AS VARCHAR) AS {name(column)}"
-    return f"CAST({name(column)} AS {STORED[kind]}) AS {name(column)}" if kind in STORED else name(column)
+        return f"CAST({quote_identifier(column)} AS VARCHAR) AS {quote_identifier(column)}"
+    return (
+        f"CAST({quote_identifier(column)} AS {STORED[kind]}) AS {quote_identifier(column)}"
+        if kind in STORED
+        else quote_identifier(column)
+    )
 
 
 def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -19,11 +18,12 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypeAliasType
 
 from etude.entities import Entity
 from etude.errors import Invalid
+from etude.validation import Problem, find_problem, show_value
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32
@@ -499,16 +499,6 @@ class QueryPlan(Node):
         return self
 
 
-_MODELS: dict[str, type[BaseModel]] = {
-    f"<{model.__name__}>": model
-    for model in (
-        ColumnRef, Value, Arithmetic, DatePart, TimeGrain, Case, DaysBetween, Single, Window, Compare, Match, InList,
-        Member, Between, NullTest, And, Or, Not, TableRef, PlanRef, Join, JoinPlan, Named, Order,
-    )
-} | {"case": When, "aggregate": Aggregate, "top": Top, "plan": QueryPlan}  # fmt: skip
-"""By the last step of an error's path that says which model was meant."""
-
-
 def plan_schema() -> Json:
     """The JSON Schema of a plan."""
     schema = QueryPlan.model_json_schema(by_alias=True)
@@ -542,7 +532,9 @@ def _load(text_or_dict: str | bytes | Json) -> Json:
     except TypeError as error:
         raise Invalid(f"The plan is not JSON: {error}.", hint="Use text, numbers, true, false and lists.") from None
     if not isinstance(data, dict):
-        raise Invalid(f"The plan is {_show(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.')
+        raise Invalid(
+            f"The plan is {show_value(data)}, not an object.", hint='Write an object, such as {"from": "orders"}.'
+        )
     _check_depth(data)
     return data
 
@@ -574,63 +566,25 @@ def _check_depth(root: Any) -> None:
 
 
 def _explain(error: ValidationError) -> Invalid:
-    # A misspelt field is also a missing one; the spelling is the better news.
-    first = min(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
-    path = _path(first)
-    message, hint = _words(first, path)
-    return Invalid(message, hint=hint, path=path or None)
+    problem = find_problem(error, QueryPlan)
+    where = f"`{problem.field}`" if problem.field else "The plan"
+    message, hint = _words(problem, where)
+    return Invalid(message, hint=hint, path=problem.field or None)
 
 
-def _path(error: ErrorDetails) -> str:
-    text = ""
-    for step in error["loc"]:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif not step.startswith("<") and step not in ("str", "bool", "int", "float"):
-            text += f".{step}" if text else step
-    return text
-
-
-def _words(error: ErrorDetails, path: str) -> tuple[str, str]:
-    where, value = f"`{path}`" if path else "The plan", _show(error["input"])
-    match error["type"]:
+def _words(problem: Problem, where: str) -> tuple[str, str]:
+    """What is wrong, and in the hint what to write instead: models correct a plan by it."""
+    listed = ", ".join(f"`{name}`" for name in problem.known)
+    match problem.type:
         case "missing":
-            return f"{where} is missing.", f"Add it; allowed here: {_fields(error)}."
+            return f"{where} is missing.", f"Add it; allowed here: {listed}."
         case "extra_forbidden":
-            return f"{where} is not a field of a plan.", _nearest_field(error)
-        case "literal_error" if error["loc"][-2:] == ("<Compare>", "op"):
-            return f"{where} is {value}.", f"Write one of {', '.join(f'`{op}`' for op in _FILTER_OPS)}."
-        case "literal_error":
-            return f"{where} is {value}.", f"Write one of {error['ctx']['expected']}."
+            near = f"Did you mean `{problem.near}`?" if problem.near else f"Allowed here: {listed}."
+            return f"{where} is not a field of a plan.", near
+        case "literal_error" if problem.loc[-2:] == ("<Compare>", "op"):
+            return f"{where} is {problem.value}.", f"Write one of {', '.join(f'`{op}`' for op in _FILTER_OPS)}."
         case "too_short":
             return f"{where} is empty.", "Give at least one item, or leave the field out."
-        case "too_long":
-            limit = error["ctx"]["max_length"]
-            return f"{where} has too many items.", f"At most {limit} are allowed."
-        case "tuple_type":
-            return f"{where} is {value}.", "Write a list: [...]."
         case "choice" | "scalar" | "name" | "plan" | "join" | "operand":
-            return f"{where} cannot be {value}.", error["msg"]
-    return f"{where} cannot be {value}.", f"{error['msg'].replace('Input should', 'It should')}."
-
-
-def _show(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
-    return f"`{text[:77]}...`" if len(text) > 80 else f"`{text}`"
-
-
-def _model_of(error: ErrorDetails) -> type[BaseModel]:
-    return next((_MODELS[s] for s in reversed(error["loc"][:-1]) if s in _MODELS), QueryPlan)
-
-
-def _field_names(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _fields(error: ErrorDetails) -> str:
-    return ", ".join(f"`{name}`" for name in _field_names(_model_of(error)))
-
-
-def _nearest_field(error: ErrorDetails) -> str:
-    near = get_close_matches(str(error["loc"][-1]), _field_names(_model_of(error)), n=1)
-    return f"Did you mean `{near[0]}`?" if near else f"Allowed here: {_fields(error)}."
+            return f"{where} cannot be {problem.value}.", f"{problem.reason}."
+    return f"{where} cannot be {problem.value}.", f"{problem.reason[:1].upper()}{problem.reason[1:]}."
