@@ -68,7 +68,7 @@ def test_declared_ones_come_with_what_the_data_says(
     assert found.cardinality == "many-to-one"
     assert composites(from_json(to_json(profile))) == composites(profile)
     page = render_catalog(profile)
-    assert "<code>of_order</code>" in page and "75% of the other side used" in page
+    assert "<code>of_order</code>" in page and "75% of the other side is referenced" in page
 
 
 def test_one_that_names_no_columns_is_to_the_key(app: App, tmp_path: Path) -> None:
