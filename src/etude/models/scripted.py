@@ -119,7 +119,8 @@ class Scripted(Model):
             turns, start = self._find_scene(request)
         played = sum(isinstance(u, AssistantMessage) for u in request.conversation[start:])
         if played >= len(turns):
-            message = f"The script has only {len(turns)} turn{'' if len(turns) == 1 else 's'}, but turn {played + 1} was requested."
+            count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
+            message = f"The script has only {count}, but turn {played + 1} was requested."
             raise ModelError(message, hint="Add a turn to the script.", model=self.name)
         return played, turns[played]
 

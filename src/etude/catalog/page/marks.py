@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.catalog.measure.axis import epoch, place
+from etude.catalog.measure.axis import epoch, position
 from etude.catalog.model import Freshness, Provenance, Scalar, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
@@ -61,7 +61,7 @@ def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
     """Render the newest timestamp of a table and, if the time of the run is known, its age at that time."""
     if fresh is None:
         return Markup("")
-    newest = place(fresh.newest)
+    newest = position(fresh.newest)
     made = profile.made_at
     age = None
     if newest is not None and made is not None:

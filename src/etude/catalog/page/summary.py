@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from etude.catalog.drift.change import Change
-from etude.catalog.measure.axis import epoch, place
+from etude.catalog.measure.axis import epoch, position
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.changes import render_changes
@@ -59,7 +59,7 @@ def _line(context: PageContext, change: Change) -> Markup:
     if change.kind in ("nulls", "emptied", "filled"):
         return svg.sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
     if change.kind in ("shift", "scale", "sign", "spread"):
-        middles = [place(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
+        middles = [position(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
         return svg.sparkline(middles, "median over the runs")
     if change.kind in ("cardinality", "constant", "duplicates", "key-broken", "new-value", "vanished-value"):
         return svg.sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
@@ -126,7 +126,7 @@ def _nulls(table: TableProfile) -> float | None:
 
 
 def _age(run: SourceProfile, table: TableProfile) -> float | None:
-    newest = place(table.freshness.newest) if table.freshness else None
+    newest = position(table.freshness.newest) if table.freshness else None
     if newest is None or run.made_at is None:
         return None
     return epoch(run.made_at) - newest
@@ -164,7 +164,7 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
 
 def _volume(column: ColumnProfile) -> tuple[Markup, str]:
     """Return a chart of rows over time, and a sentence that compares the latest rate with the average."""
-    edges = [e for q in column.quantiles if (e := place(q)) is not None]
+    edges = [e for q in column.quantiles if (e := position(q)) is not None]
     rows = (column.rows or 0) - (column.nulls or 0)
     if len(edges) != 21 or edges[20] <= edges[0] or not rows:
         return Markup(""), ""

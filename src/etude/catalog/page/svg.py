@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from etude.catalog.measure.axis import place
+from etude.catalog.measure.axis import position
 from etude.catalog.model import ColumnProfile
 from etude.catalog.page.markup import Markup, fill, join
 
@@ -19,12 +19,12 @@ NEIGHBOURS = 9
 
 def distribution(column: ColumnProfile) -> Markup:
     """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side."""
-    places = [place(v) for v in column.quantiles]
+    places = [position(v) for v in column.quantiles]
     known = [p for p in places if p is not None]
     few = column.distinct is not None and column.distinct == len(column.top) and len(column.top) <= 10
     if len(known) == len(places) == 21 and known[20] > known[0] and column.family not in ("text", "boolean"):
         if few:
-            return _bars([(place(t.value), t.share) for t in column.top])
+            return _bars([(position(t.value), t.share) for t in column.top])
         return _steps(known, min(BINS, max(4, column.distinct or BINS)))
     if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique:
         return shares([t.share for t in column.top])
