@@ -340,7 +340,7 @@ etude.save("catalog.html", "<script>evil</script>")"""
     ]
     model = Scripted(turns, name="liar")
     made = app.cataloger.run(str(shop), store=place, model=model)
-    assert "not what it should be" in shown_to(model.seen[2])
+    assert "is not valid" in shown_to(model.seen[2])
     assert made.profile.source == "shop" and made.profile.fingerprint != "x"
     assert b"evil" not in read(made, "catalog.html")
 

@@ -93,7 +93,7 @@ def test_without_a_pointer_the_runs_themselves_are_looked_at(
 def test_a_file_that_was_changed_is_not_taken(catalog_store: CatalogStore, objects: Objects) -> None:
     run = publish(catalog_store)
     objects.write(f"{catalog_store.prefix}/{run.name}/catalog_script.py", b"import os", "text/x-python")
-    with pytest.raises(Invalid, match="not what its run wrote"):
+    with pytest.raises(Invalid, match="was changed after its run wrote it"):
         catalog_store.read(run, "catalog_script.py")
     with pytest.raises(NotFound):
         catalog_store.read(run, "other.json")

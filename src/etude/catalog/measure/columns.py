@@ -95,7 +95,7 @@ def profile_column(
 
 
 def unmeasured_column(column: Column, family: Family, notes: Sequence[str] = ()) -> ColumnProfile:
-    """Build the profile of a column of which only the declaration is known."""
+    """Build the profile of a column that was not measured: only its declaration."""
     return ColumnProfile(
         name=column.name,
         type=column.type,
