@@ -124,7 +124,7 @@ def test_the_model_sees_why_a_call_failed_and_mends_it(app: App, shop: Path):
     ("call", "complaint"),
     [
         (ScriptedCall(name="drop_everything"), "There is no tool `drop_everything`"),
-        (ScriptedCall(name="execute_sql", arguments="{bad"), "no JSON"),
+        (ScriptedCall(name="execute_sql", arguments="{bad"), "not valid JSON"),
         (ScriptedCall(name="execute_sql", arguments={"dataset": "shop"}), "`query`"),
         (ScriptedCall(name="execute_sql", arguments={"dataset": "hr", "query": "SELECT 1"}), "no dataset `hr`"),
         (ScriptedCall(name="execute_sql", arguments={"dataset": "shop", "query": "DROP TABLE orders"}), "failed"),

@@ -9,13 +9,12 @@ from typing import Any
 
 from etude.entities import Entity
 from etude.errors import Invalid
+from etude.untrusted_yaml import parse_yaml
 
 _PARTS = re.compile(r"\A---[ \t]*\n(.*?)^---[ \t]*(?:\n(.*))?\Z", re.DOTALL | re.MULTILINE)
 _HINT = "Begin the file with `---`, `name: NAME`, `description: WHEN TO USE IT` and `---`; quote a value that has `: `."
 LARGEST = 1 << 20
 """The largest file that is read, in bytes."""
-LARGEST_HEAD = 64 << 10
-"""The longest front matter that is parsed, in characters."""
 
 
 class Playbook(Entity):
@@ -53,7 +52,7 @@ def parse_playbook(text: str) -> Playbook:
     return Playbook(name=name, description=description, text=(parts[2] or "").strip())
 
 
-def _read_text(fields: dict[Any, Any], key: str) -> str:
+def _read_text(fields: dict[str, Any], key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
         raise Invalid(f"`{key}` is {value!r}, not a text.", hint=_HINT)
@@ -65,21 +64,8 @@ def _read_text(fields: dict[Any, Any], key: str) -> str:
     return value.strip()
 
 
-def _parse_head(head: str) -> dict[Any, Any]:
-    import yaml  # type: ignore[import-untyped]
-
-    if len(head) > LARGEST_HEAD:
-        raise Invalid(f"Its front matter is longer than {LARGEST_HEAD:,} characters.", hint=_HINT)
-    try:
-        for token in yaml.scan(head, Loader=yaml.BaseLoader):
-            # A few lines of aliases to aliases can grow to gigabytes.
-            if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
-                raise Invalid(f"Its front matter has the anchor or alias `{token.value}`.", hint="Write the value out.")
-        # The loader that constructs nothing but texts, lists and mappings: a playbook may be named `2024` or `on`.
-        fields = yaml.load(head, Loader=yaml.BaseLoader)  # noqa: S506
-    except (yaml.YAMLError, RecursionError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise Invalid(f"Its front matter is not valid YAML: {why}.", hint=_HINT) from None
+def _parse_head(head: str) -> dict[str, Any]:
+    fields = parse_yaml(head.encode("utf-8", "surrogatepass"), "Its front matter", _HINT)
     if not isinstance(fields, dict):
         raise Invalid("Its front matter is not a list of `key: value` lines.", hint=_HINT)
     return fields

@@ -77,7 +77,7 @@ class HasErrors(Protocol):
 
 
 @dataclass(frozen=True)
-class Problem:
+class FieldError:
     """What is wrong with one field."""
 
     kind: Literal["missing", "unknown", "wrong"]
@@ -136,7 +136,7 @@ def explain(
     objects and lists must not be shown, because they may hold a secret under any name. `hint` says what to do if the
     problem itself does not.
     """
-    problem = find_problem(error, model, containers)
+    problem = find_field_error(error, model, containers)
     if not problem.field:
         where = whole[:1].upper() + whole[1:]
     else:
@@ -144,7 +144,7 @@ def explain(
     return Invalid(problem.say(where), hint=problem.advise(hint), **details)
 
 
-def find_problem(error: HasErrors, model: Any = None, containers: bool = True) -> Problem:
+def find_field_error(error: HasErrors, model: Any = None, containers: bool = True) -> FieldError:
     """The problem to speak of first."""
     # A misspelt field is also a missing one; the spelling is the better news.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
@@ -152,11 +152,11 @@ def find_problem(error: HasErrors, model: Any = None, containers: bool = True) -
     path, holders = _walk(model, loc)
     match kind:
         case "missing":
-            return Problem("missing", path, "", "it is missing", _field_names(holders), loc, kind)
+            return FieldError("missing", path, "", "it is missing", _field_names(holders), loc, kind)
         case "extra_forbidden" | "unexpected_keyword_argument":
-            return Problem("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
+            return FieldError("unknown", path, "", "it is not known", _field_names(holders), loc, kind)
     value = "" if _may_hide(kind, first.get("input"), containers) else _show(first.get("input"), loc, model)
-    return Problem("wrong", path, value, _reason(first), (), loc, kind)
+    return FieldError("wrong", path, value, _reason(first), (), loc, kind)
 
 
 def show_value(value: Any) -> str:

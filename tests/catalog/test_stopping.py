@@ -40,7 +40,7 @@ def test_a_pause_ends_it_before_the_next_table_and_leaves_nothing(tmp_path: Path
             if line.startswith("2/9"):
                 control.pause()
 
-        with pytest.raises(Cancelled, match="nothing of it is kept"):
+        with pytest.raises(Cancelled, match="nothing of it is stored"):
             app.cataloger.run(url, store=str(tmp_path / "shelf"), on_progress=pause_at_third, control=control)
         assert last_run(app).status == "cancelled"
         assert not any(line.startswith("9/9") for line in told)

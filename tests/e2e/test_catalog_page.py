@@ -87,7 +87,7 @@ def test_the_summary_is_accessible_and_leads_with_the_changes(
 ) -> None:
     page = open_page(render_summary(runs[1], compare(runs[0], runs[1]), runs[:1]), scheme=scheme).page
     assert violations(page) == []
-    expect(page.locator("h2").first).to_have_text("What changed")
+    expect(page.locator("h2").first).to_have_text("Changes")
     expect(page.locator("#changes li").first).to_contain_text("products")
 
 
@@ -98,7 +98,7 @@ def test_the_open_search_is_accessible(catalog: str, open_page: Open, scheme: st
     expect(page.locator("#hits")).to_be_visible()
     assert violations(page) == []
     page.fill("#q", "no such thing anywhere")
-    expect(page.locator("#hits li")).to_contain_text("Nothing found")
+    expect(page.locator("#hits li")).to_contain_text("No match")
     assert violations(page) == []
 
 

@@ -93,7 +93,7 @@ def test_cancel_holds_for_what_is_played(recorded: Path) -> None:
 
 
 def test_a_cassette_that_is_missing_or_broken_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="no cassette"):
+    with pytest.raises(Invalid, match="does not exist"):
         open_model(f"cassette:{tmp_path}/none", load_settings({}))
     with pytest.raises(Invalid, match="cannot be used"):
         Cassette(tmp_path / "no" / "folder", Scripted([Line(text="x")]))

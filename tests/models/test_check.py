@@ -44,7 +44,7 @@ def test_a_provider_that_keeps_its_promises_passes() -> None:
         model.close()
         assert failed(model) == set()
         model.close()
-    assert results["parallel calls"] == "2 calls in a turn"
+    assert results["parallel calls"] == "2 calls in one turn"
     assert "then: The sum is 42." in results["tool call"]
 
 
@@ -66,4 +66,4 @@ def test_the_command_prints_each_result(
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [r["name"] for r in printed] == list(CHECKS)
     assert run(["check", "model"]) == 2
-    assert "`offline` is no model" in capsys.readouterr().err
+    assert "`offline` is not a model" in capsys.readouterr().err

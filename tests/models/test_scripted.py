@@ -99,7 +99,7 @@ def test_what_is_expected_and_not_shown_is_named() -> None:
 
 def test_a_script_that_is_over_says_so() -> None:
     model = Scripted([Line(text="only one")])
-    with pytest.raises(ModelError, match="has 1 turns, and turn 2"):
+    with pytest.raises(ModelError, match="has only 1 turn, but turn 2"):
         respond(model, [*asked(), AssistantMessage(turn=Turn(text="only one")), UserMessage(text="more")])
 
 
@@ -124,7 +124,12 @@ def test_usage_is_the_length_unless_the_script_says_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [('[{"txt": "typo"}]', "txt"), ("[{}", "no JSON"), (None, "cannot be read"), ('{"text": "x"}', "must be a list")],
+    [
+        ('[{"txt": "typo"}]', "txt"),
+        ("[{}", "not valid JSON"),
+        (None, "cannot be read"),
+        ('{"text": "x"}', "must be a list"),
+    ],
 )
 def test_a_script_that_cannot_be_read_says_why(content: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "script.json"

@@ -97,7 +97,7 @@ def test_it_is_opened_by_name(tmp_path: Path) -> None:
         ("sim:much?tasks={path}", "could not convert"),
         ("sim:2?tasks={path}", "between 0 and 1"),
         ("sim:0.5?tasks={path}&sed=1", "`sed` is not known"),
-        ("sim:0.5?tasks={bad}", "places in the code"),
+        ("sim:0.5?tasks={bad}", "placeholders in the code"),
     ],
 )
 def test_a_name_that_cannot_be_opened_says_why(name: str, said: str, tmp_path: Path) -> None:

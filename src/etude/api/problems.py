@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from etude.errors import EtudeError, Invalid, problem
-from etude.validation import explain, find_problem
+from etude.validation import explain, find_field_error
 
 MEDIA = "application/problem+json"
 _TITLES = {
@@ -101,7 +101,7 @@ def respond(error: BaseException, request_id: str | None = None, path: str = "")
 
 def explain_request(error: RequestValidationError, route: object = None) -> EtudeError:
     """The problem with a request to a route, in one sentence that names the place."""
-    if find_problem(error).type == "json_invalid":
+    if find_field_error(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
     body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)
     return explain(

@@ -1,1 +1,1 @@
-"""The catalog: what a source holds, told by its own data."""
+"""The catalog: a profile of every table of a source, computed from its data."""

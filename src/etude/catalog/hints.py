@@ -1,4 +1,4 @@
-"""What a profile adds to a schema for whoever writes queries: keys that were found, and the values a column takes."""
+"""Add facts from a profile to a schema to help write queries: inferred keys, and the values of a column."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.entities import Catalog, Column, ForeignKey, Table
 
 FEW = 12
-"""Values of a column that are told; more of them are no list to choose from."""
+"""The values of a column are listed only if there are at most this many."""
 VALUE_CHARS = 40
 
 
 def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
-    """The schema with what its data told; what the source declares stays as it is."""
+    """Return the schema with descriptions, inferred keys and listed values; declared keys take precedence."""
     known = {table.name: table for table in profile.tables}
     tables = tuple(_hinted(table, known[table.name]) if table.name in known else table for table in catalog.tables)
     return catalog.model_copy(update={"tables": tables})
@@ -33,9 +33,9 @@ def _hinted(table: Table, profile: TableProfile) -> Table:
 def _with_values(column: Column, profile: ColumnProfile | None) -> Column:
     if profile is None:
         return column
-    said = [profile.description or column.comment or ""]
+    parts = [profile.description or column.comment or ""]
     if profile.family == "text" and not profile.masked and profile.distinct and profile.distinct <= FEW:
         values = [str(top.value)[:VALUE_CHARS] for top in profile.top]
         more = ", ..." if len(values) < profile.distinct else ""
-        said.append(f"values: {', '.join(map(repr, values))}{more}")
-    return column.model_copy(update={"comment": "; ".join(filter(None, said)) or None})
+        parts.append(f"values: {', '.join(map(repr, values))}{more}")
+    return column.model_copy(update={"comment": "; ".join(filter(None, parts)) or None})

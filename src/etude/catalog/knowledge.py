@@ -1,7 +1,7 @@
-"""What a profile tells the rules that read questions, so that they need not look at the data for it.
+"""Facts from a profile for the offline rules, so that they need not query the data.
 
-A profile holds only for the data that it was made of. Whoever found it compared the fingerprints of the tables with
-what they are now; a table without one may have changed since, and is left to be looked at.
+A profile is valid only for the data it was made from. The caller has already compared the fingerprints of the tables;
+a table without a fingerprint may have changed and is left out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from etude.offline.vocabulary import RANGED, KnownColumn, KnownTable, kind_of_va
 
 
 def known_tables(catalog: Catalog, profile: SourceProfile) -> dict[str, KnownTable]:
-    """The tables whose data is known to be that of the profile, as the rules know them; all figures are exact.
+    """Return the tables whose data the profile describes exactly.
 
-    Masked values are left out: the rules ask the source itself for those.
+    Masked values are left out: the rules query the source for them.
     """
     found, by_name = {}, {table.name: table for table in profile.tables}
     for table in catalog.tables:
@@ -28,7 +28,7 @@ def known_tables(catalog: Catalog, profile: SourceProfile) -> dict[str, KnownTab
 
 
 def _known(table: str, column: Column, profile: ColumnProfile | None) -> KnownColumn | None:
-    """A column as far as the profile knows it exactly; None where it must be counted."""
+    """Return what the profile knows exactly about a column; None if the rules must count it."""
     if profile is None or profile.nulls is None or profile.provenance.counts.method != "exact":
         return None
     kind = kind_of_value(column.type)
@@ -39,7 +39,7 @@ def _known(table: str, column: Column, profile: ColumnProfile | None) -> KnownCo
         return None
     ranged = (profile.min, profile.max) if kind in RANGED else (None, None)
     low, high = (number(value) if kind == "number" and isinstance(value, str) else value for value in ranged)
-    told = kind == "text" and not profile.masked and profile.provenance.top == EXACT
-    values = tuple(sorted(str(top.value) for top in profile.top)) if told else ()
+    listed = kind == "text" and not profile.masked and profile.provenance.top == EXACT
+    values = tuple(sorted(str(top.value) for top in profile.top)) if listed else ()
     counted = distinct or 0 if kind != "other" else 0
     return KnownColumn(table, column.name, kind, counted, profile.nulls, low, high, values)

@@ -1,8 +1,8 @@
-"""The profile of a source as frozen models: what every reader of a catalog (page, drift, agent, API) stands on.
+"""The profile of a source as frozen models, the base of every use of a catalog: pages, drift, agents, API.
 
-Values of the data are `Scalar`: an integer or a float where JSON can carry it, else text (a decimal as its digits, a
-date in ISO form, `NaN` and `Infinity` as these words, bytes in hexadecimal, nested values as JSON). `number` and
-`moment` read them back.
+Values of the data are `Scalar`: an integer or a float if JSON can represent it, else text (a decimal as its digits, a
+date in ISO format, `NaN` and `Infinity` as words, bytes in hexadecimal, nested values as JSON). `number` and `moment`
+parse them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from etude.entities import Entity
 
 FORMAT = 1
-"""The version of this model. Fields are only ever added; a change of meaning is a new number."""
+"""The version of this model. Fields are only ever added; a change of meaning gets a new number."""
 
 Scalar = bool | int | float | str | None
 Family = Literal[
@@ -41,13 +41,13 @@ Origin = Literal["declared", "inferred"]
 
 
 class Provenance(Entity):
-    """How a group of statistics was obtained, and how far it may be off."""
+    """How a group of statistics was obtained, and its error bound."""
 
     method: Method = "exact"
     rows: int | None = None
-    """Rows of the sample, where one was taken."""
+    """Rows of the sample, if one was taken."""
     error: float | None = None
-    """The stated bound: a share of the rows for quantiles and counts, a relative error for distinct."""
+    """The error bound: a share of the rows for quantiles and counts, a relative error for distinct."""
     detail: str | None = None
     """The bound in words."""
 
@@ -93,28 +93,28 @@ class Outliers(Entity):
 
 
 class Pattern(Entity):
-    """A form that the text values take: `kind` names it, `form` tells it more exactly (a date format, a mask)."""
+    """A pattern that text values follow: `kind` names it, `form` is more specific (a date format, a mask)."""
 
     kind: str
     """email, url, uuid, date, timestamp, time, number, integer, boolean, phone, ip, json, code, hex, iban, card ..."""
     share: float
-    """Of the values looked at that are not empty."""
+    """The share of the examined values that are not empty."""
     form: str | None = None
-    """`%Y-%m-%d` for a date, `AA-9999` for a code (A a letter, 9 a digit)."""
+    """`%Y-%m-%d` for a date, `AA-9999` for a code (A is a letter, 9 a digit)."""
 
 
 class PiiHint(Entity):
-    """Personal data suspected, and why. A column with a hint shows masked values only."""
+    """Suspected personal data, with the reason. A column with a hint shows only masked values."""
 
     kind: str
     """email, phone, person name, address, birth date, ip address, payment card, bank account, national id ..."""
     confidence: float
     reason: str
-    """In words: `98% of the values look like email addresses`."""
+    """A sentence such as `98% of the values look like email addresses`."""
 
 
 class ColumnProvenance(Entity):
-    """How each group of a column's statistics was obtained; None where the group is absent."""
+    """How each group of a column's statistics was obtained; None if the group is absent."""
 
     counts: Provenance = EXACT
     """Nulls, min, max, zeros, negatives, NaN, lengths."""
@@ -128,28 +128,28 @@ class ColumnProvenance(Entity):
 
 
 class ColumnProfile(Entity):
-    """One column. Fields that make no sense for its type are None or empty."""
+    """One column. Fields that do not apply to its type are None or empty."""
 
     name: str
     type: str
-    """As the source's own engine names it."""
+    """The type as the source's engine names it."""
     family: Family
     nullable: bool = True
     comment: str | None = None
-    """As the source keeps it."""
+    """The comment in the source."""
     description: str | None = None
-    """As people gave it."""
+    """The description from annotations."""
     tags: tuple[str, ...] = ()
     rows: int | None = None
     nulls: int | None = None
     distinct: int | None = None
     """Distinct values that are not null."""
     unique: bool | None = None
-    """No value occurs twice. None where only an approximate count is known and it could be."""
+    """Whether no value occurs twice; None if the distinct count is approximate and does not decide it."""
     constant: bool = False
-    """One value in all rows, no null."""
+    """The same value in every row, without nulls."""
     empty: bool = False
-    """Only nulls (or empty text), in at least one row."""
+    """Only nulls or empty text, and at least one row."""
     min: Scalar = None
     max: Scalar = None
     mean: float | None = None
@@ -161,25 +161,25 @@ class ColumnProfile(Entity):
     infinities: int | None = None
     """NaN and infinities are left out of mean, stddev, quantiles and outliers; they count in distinct and top."""
     quantiles: tuple[Scalar, ...] = ()
-    """21 of them: the smallest value with at least 0%, 5%, ... 100% of the values at or below it."""
+    """21 quantiles: the smallest value with at least 0%, 5%, ... 100% of the values at or below it."""
     histogram: Histogram | None = None
     outliers: Outliers | None = None
     top: tuple[TopValue, ...] = ()
-    """The 10 most frequent, ties in the order of the values."""
+    """The 10 most frequent values; ties are in the order of the values."""
     lengths: Lengths | None = None
     patterns: tuple[Pattern, ...] = ()
     pii: tuple[PiiHint, ...] = ()
     masked: bool = False
     """Values shown here (min, max, top, samples) are masked."""
     typical_gap_s: float | None = None
-    """Of a date column: seconds between successive distinct values, the median of the newest 50; of a column of many
-    values the mean of the newer half."""
+    """For a date column, the typical seconds between successive distinct values: the median of the newest 50, or the
+    mean of the newer half if the column has many values."""
     provenance: ColumnProvenance = ColumnProvenance()
     notes: tuple[str, ...] = ()
 
     @property
     def null_share(self) -> float | None:
-        """Nulls per row, or None without rows."""
+        """The share of rows that are null, or None without rows."""
         return self.nulls / self.rows if self.rows and self.nulls is not None else None
 
 
@@ -189,16 +189,16 @@ class KeyEvidence(Entity):
     columns: tuple[str, ...]
     origin: Origin
     primary: bool = True
-    """The one to use; False for a further unique key."""
+    """True for the key to use; False for an alternative key."""
     unique: bool | None = None
-    """Seen in the data; False for a declared key that the data breaks; None where not checked."""
+    """Whether the data confirms it: False for a declared key that the data violates; None if not checked."""
     not_null: bool | None = None
     score: float = 1.0
     reasons: tuple[str, ...] = ()
 
 
 class ForeignKeyEvidence(Entity):
-    """Columns that refer to another table's."""
+    """Columns that refer to columns of another table."""
 
     columns: tuple[str, ...]
     to_table: str
@@ -211,7 +211,7 @@ class ForeignKeyEvidence(Entity):
     values: int | None = None
     """Distinct values compared."""
     missing: int | None = None
-    """Distinct values without a partner."""
+    """Distinct values without a match."""
     name_similarity: float | None = None
     cardinality: Literal["one-to-one", "many-to-one"] | None = None
     score: float = 1.0
@@ -232,11 +232,11 @@ class Dependency(Entity):
 
 
 class Freshness(Entity):
-    """The newest moment of a table, and the column that tells it."""
+    """The newest timestamp of a table, and the column that holds it."""
 
     column: str
     newest: str
-    """A date or time in ISO form."""
+    """A date or time in ISO format."""
     oldest: str
     typical_gap_s: float | None = None
 
@@ -255,12 +255,12 @@ class TableProfile(Entity):
     kind: Literal["table", "view"] = "table"
     comment: str | None = None
     description: str | None = None
-    """As people gave it."""
+    """The description from annotations."""
     owner: str | None = None
     tags: tuple[str, ...] = ()
     plan: Literal["exact", "light", "sampled", "failed"] = "exact"
-    """`sampled` where columns of many values were too large to measure whole; `failed` has columns without statistics.
-    No plan of today is `light`."""
+    """`sampled` if large columns of many values were measured from a sample; `failed` if columns have no statistics.
+    `light` is no longer produced."""
     rows: int | None = None
     rows_provenance: Provenance = EXACT
     bytes: int | None = None
@@ -276,7 +276,7 @@ class TableProfile(Entity):
     """What could not be read, and why."""
 
     def column(self, name: str) -> ColumnProfile | None:
-        """The column of that name, or None."""
+        """Return the column of that name, or None."""
         return next((c for c in self.columns if c.name == name), None)
 
     @property
@@ -286,28 +286,28 @@ class TableProfile(Entity):
 
 
 class SourceProfile(Entity):
-    """What a source holds, by its own data. The same data gives the same bytes (`to_json`)."""
+    """The profile of a source. Equal data gives equal bytes (`to_json`)."""
 
     format: int = FORMAT
     source: str
     kind: str
     dialect: str
     fingerprint: str
-    """Of tables, columns and types."""
+    """A hash of tables, columns and types."""
     tables: tuple[TableProfile, ...] = ()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = {}
     made_at: datetime | None = None
-    """When; left out of `to_json`."""
+    """When the profile was made; not part of `to_json`."""
 
     def table(self, name: str) -> TableProfile | None:
-        """The table of that name, case-insensitively, or None."""
+        """Return the table of that name, ignoring case, or None."""
         wanted = name.lower()
         return next((t for t in self.tables if t.name.lower() == wanted), None)
 
 
 def to_json(profile: SourceProfile) -> bytes:
-    """The profile as JSON, without the time it was made: equal for equal data. Defaults are left out."""
+    """Encode the profile as JSON without defaults and without its time: equal for equal data."""
     return profile.model_dump_json(exclude={"made_at"}, exclude_defaults=True).encode()
 
 
@@ -317,12 +317,12 @@ def to_line(profile: SourceProfile) -> bytes:
 
 
 def from_json(data: bytes | str) -> SourceProfile:
-    """The profile that `to_json` wrote."""
+    """Decode a profile that `to_json` wrote."""
     return SourceProfile.model_validate_json(data)
 
 
 def number(value: Scalar) -> float | None:
-    """A value as a finite float, or None where it is no number."""
+    """Parse a value as a finite float; None if it is not a number."""
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -333,7 +333,7 @@ def number(value: Scalar) -> float | None:
 
 
 def moment(value: Scalar) -> datetime | None:
-    """A date or timestamp in ISO form as a datetime (without a zone unless it has one), or None."""
+    """Parse a date or timestamp in ISO format as a datetime, naive unless it has a time zone; else None."""
     if not isinstance(value, str):
         return None
     try:

@@ -4,24 +4,24 @@
   const one = (selector, from = document) => from.querySelector(selector);
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-  // The theme: the system's, until a person chooses.
+  // The theme follows the system until the reader chooses one.
   const themes = ["auto", "light", "dark"];
-  const kept = () => { try { return localStorage.getItem("etude-theme"); } catch { return null; } };
-  let theme = themes.includes(kept()) ? kept() : "auto";
+  const stored = () => { try { return localStorage.getItem("etude-theme"); } catch { return null; } };
+  let theme = themes.includes(stored()) ? stored() : "auto";
   const button = one("#theme");
-  const dress = () => {
+  const applyTheme = () => {
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
     button.textContent = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
     button.setAttribute("aria-label", `Theme: ${theme}. Change it.`);
   };
   button.addEventListener("click", () => {
     theme = themes[(themes.indexOf(theme) + 1) % themes.length];
-    try { localStorage.setItem("etude-theme", theme); } catch { /* Private windows may refuse. */ }
-    dress();
+    try { localStorage.setItem("etude-theme", theme); } catch { /* Private windows may not allow storage. */ }
+    applyTheme();
   });
-  dress();
+  applyTheme();
 
-  // Packed text: base64 of raw deflate.
+  // Packed text is raw deflate as base64.
   const unpack = async (text) => {
     const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
@@ -29,9 +29,9 @@
   };
   const packs = new Map();
   const unfold = async (section) => {
-    const place = section?.dataset.packed;
-    if (!place) return;
-    const [pack, at] = place.split(".");
+    const position = section?.dataset.packed;
+    if (!position) return;
+    const [pack, at] = position.split(".");
     if (!packs.has(pack)) packs.set(pack, unpack(one(`#pack${pack}`).textContent).then(JSON.parse));
     const markup = (await packs.get(pack))[at];
     if (!section.dataset.packed) return;
@@ -46,32 +46,32 @@
     for (const section of sections) watch.observe(section);
   }
 
-  // Going to a table or a column: its section is unpacked, its details opened.
-  let goal = null, travelling = 0;
+  // Go to a table or a column: unpack its section and open its details.
+  let goal = null, scrolling = 0;
   const visit = async (fragment, focus) => {
     const [kind, table] = fragment.split(".");
     if (kind !== "t" || !table) return;
     const section = document.getElementById(`t.${table}`);
     if (!section) return;
     goal = section;
-    travelling++;
+    scrolling++;
     await unfold(section);
     const target = document.getElementById(fragment) || section;
     for (const hit of all(".hit")) hit.classList.remove("hit");
     if (target.tagName === "DETAILS") { target.open = true; target.classList.add("hit"); }
-    // Sections out of sight have an estimated height: what is measured on the way moves the target, so aim again.
+    // Sections out of view have an estimated height; rendering them moves the target, so scroll again.
     for (let i = 0; i < 3; i++) {
       target.scrollIntoView({ block: "start", behavior: "instant" });
       await new Promise((done) => requestAnimationFrame(done));
     }
-    travelling--;
+    scrolling--;
     if (focus) (one("summary", target) && target !== section ? one("summary", target) : target).focus({ preventScroll: true });
   };
   const arrive = () => visit(decodeURIComponent(location.hash.slice(1)), true);
   addEventListener("hashchange", arrive);
   if (location.hash) arrive();
 
-  // Where the reader is, in the list of tables.
+  // Highlight the current table in the list of tables.
   const entries = new Map(all("nav a").map((a) => [a.getAttribute("href").slice(1), a.parentElement]));
   let here = null;
   const mark = () => {
@@ -98,21 +98,21 @@
       requestAnimationFrame(() => { waiting = false; mark(); });
     }, { passive: true });
   }
-  const inSight = (section) => {
+  const inView = (section) => {
     const { top, bottom } = section.getBoundingClientRect();
     return bottom > 0 && top < innerHeight;
   };
   addEventListener("keydown", (event) => {
     if (!event.altKey || !["ArrowDown", "ArrowUp"].includes(event.key) || !sections.length) return;
     event.preventDefault();
-    // Keys come faster than the page scrolls, and the last tables cannot come to the top: the goal counts while it is in sight.
-    const at = sections.indexOf(goal && (travelling || inSight(goal)) ? goal : here);
+    // Key presses may outrun scrolling, and the last tables cannot reach the top: use the goal while it is in view.
+    const at = sections.indexOf(goal && (scrolling || inView(goal)) ? goal : here);
     const next = sections[Math.max(0, Math.min(sections.length - 1, at + (event.key === "ArrowDown" ? 1 : -1)))];
     visit(next.id, true);
     location.hash = next.id;
   });
 
-  // Search over names and values.
+  // Search names and values.
   const field = one("#q");
   if (field) {
     const list = one("#hits");
@@ -209,12 +209,12 @@
         li.setAttribute("role", "option");
         li.setAttribute("aria-disabled", "true");
         li.setAttribute("aria-selected", "false");
-        li.textContent = "Nothing found among the names and the values shown here.";
+        li.textContent = "No match in the names and values on this page.";
         list.append(li);
       }
       list.hidden = false;
       field.setAttribute("aria-expanded", "true");
-      say.textContent = hits.length ? `${found.length} results` : "Nothing found";
+      say.textContent = hits.length ? `${found.length} results` : "No match";
       if (hits.length) choose(0);
     };
     field.addEventListener("input", show);
@@ -237,7 +237,7 @@
     });
   }
 
-  // Copying a query.
+  // Copy a query.
   addEventListener("click", async (event) => {
     const copy = event.target.closest?.(".copy");
     if (!copy) return;
@@ -245,7 +245,7 @@
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // Pages opened as files may have no clipboard: select the text instead, for the person to copy.
+      // Pages opened as files may have no clipboard access: select the text instead, so that the reader can copy it.
       getSelection().selectAllChildren(one("pre", copy.closest("figure")));
       copy.textContent = "Selected";
       return;
@@ -254,7 +254,7 @@
     setTimeout(() => { copy.textContent = "Copy"; }, 1500);
   });
 
-  // Sorting the overview.
+  // Sort the overview.
   for (const head of all(".sortable thead th")) {
     const press = one("button", head);
     if (!press) continue;
@@ -274,7 +274,7 @@
     });
   }
 
-  // On paper everything is open.
+  // Open all details for printing.
   addEventListener("beforeprint", () => {
     for (const details of all("details:not([open])")) { details.open = true; details.dataset.shut = ""; }
   });

@@ -1,6 +1,6 @@
-"""Scripts of catalogs: etude's own for each kind of database, and what is done to those that worked before.
+"""The scripts that make catalogs: etude's default script for each SQL dialect, and edits of earlier scripts.
 
-A script is cells, each begun by a line `# %%`. It runs in a session, a cell at a time, or alone.
+A script consists of cells, each starting with a line `# %%`. It runs in a session, one cell at a time, or standalone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from etude.runtime.script import PREAMBLE
 CATALOG_SCRIPT = "catalog_script.py"
 SUMMARY_SCRIPT = "summary_script.py"
 ALIKE = 0.6
-"""Share of columns that two tables have in common where one is taken for the like of the other."""
+"""Two tables are alike if they share at least this part of their columns."""
 PATTERN_CHARS = 2_000
 _CELL = re.compile(r"^# %%.*$", re.MULTILINE)
 
@@ -30,7 +30,7 @@ import etude
 
 db = etude.connect()
 
-# %% what to look at
+# %% options
 TABLES = None
 EXACT_ROWS = {exact_rows}
 
@@ -44,20 +44,20 @@ def show(done, total, name):
 
 profile = profile_source(db, TABLES, on_progress=show, exact_rows=EXACT_ROWS)
 
-# %% what people say of it
+# %% add descriptions
 from etude.catalog.storage.annotations import annotate
 
 profile = annotate(profile, db.annotations())
 
-# %% hand out
+# %% save
 from etude.catalog.storage.history import save_catalog
 
 save_catalog(profile)
 '''
 
-_SUMMARY = '''"""What is recent in a {dialect} source: recent_summary.html.
+_SUMMARY = '''"""The recent changes of a {dialect} source: recent_summary.html.
 
-ETUDE_SOURCE=... python summary_script.py, in the folder of catalog.json, with earlier ones in earlier.jsonl
+ETUDE_SOURCE=... python summary_script.py, in the folder of catalog.json, with earlier catalogs in earlier.jsonl
 """
 
 import etude
@@ -75,7 +75,7 @@ from etude.catalog.storage.history import find_changes
 
 changes = list(find_changes(profile, history))
 
-# %% hand out
+# %% save
 from etude.catalog.storage.history import save_summary
 
 save_summary(profile, changes, history)
@@ -83,7 +83,7 @@ save_summary(profile, changes, history)
 
 
 def make_script(name: str, dialect: str) -> str:
-    """etude's own script for a kind of database."""
+    """Return etude's default script for a SQL dialect."""
     if name == SUMMARY_SCRIPT:
         return _SUMMARY.format(dialect=dialect)
     exact_rows = EXACT_ROWS.get(dialect, EXACT_ROWS["postgres"])
@@ -91,29 +91,29 @@ def make_script(name: str, dialect: str) -> str:
 
 
 def split_cells(script: str) -> list[str]:
-    """The cells of a script, without the lines that say only how to begin."""
+    """Return the cells of a script that contain code."""
     marks = [m.start() for m in _CELL.finditer(script)]
     parts = (script[a:b].strip("\n") for a, b in zip([0, *marks], [*marks, len(script)]))
-    return [part for part in parts if _says_something(part)]
+    return [part for part in parts if _has_code(part)]
 
 
-def _says_something(cell: str) -> bool:
+def _has_code(cell: str) -> bool:
     try:
         return bool(ast.parse(cell).body)
     except SyntaxError:
-        return True  # whoever runs it is told
+        return True  # running the cell reports the error
 
 
 def tidy(script: str) -> str:
-    """A script taken from a session as one to keep: it begins once, and not with what only opens a session."""
-    beginning = PREAMBLE.strip("\n")
-    rest = script.strip("\n").removeprefix(beginning).strip("\n")
-    text = rest if beginning in rest else f"{beginning}\n\n{rest}"
+    """Prepare the script of a session for storage: it contains the preamble exactly once."""
+    preamble = PREAMBLE.strip("\n")
+    rest = script.strip("\n").removeprefix(preamble).strip("\n")
+    text = rest if preamble in rest else f"{preamble}\n\n{rest}"
     return text.rstrip("\n") + "\n"
 
 
 def set_tables(script: str, tables: Sequence[str] | None) -> str:
-    """The script for other tables: its assignment to `TABLES` is changed, where it has one."""
+    """Return the script for other tables: its assignment to `TABLES`, if it has one, is replaced."""
     try:
         statements = ast.parse(script).body
     except SyntaxError:
@@ -131,7 +131,7 @@ def set_tables(script: str, tables: Sequence[str] | None) -> str:
 
 
 def generalise(script: str, tables: Sequence[str]) -> str:
-    """The script for other databases of the kind: all tables, and no cell that is about one of this database."""
+    """Return the script for other databases: it covers all tables and leaves out cells that name one of `tables`."""
     cells = split_cells(set_tables(script, None))
     kept = [cell for cell in cells if not any(_names(cell, table) for table in tables)]
     return "\n\n".join(kept) + "\n"
@@ -143,7 +143,7 @@ def _names(cell: str, table: str) -> bool:
 
 @dataclass(frozen=True)
 class TablePattern:
-    """Code that worked for a table, offered for another that looks like it."""
+    """Code that worked for the table `like`, offered for the similar table `table`."""
 
     table: str
     like: str
@@ -151,7 +151,7 @@ class TablePattern:
 
 
 def find_patterns(script: str, known: SourceProfile, wanted: Sequence[TableProfile]) -> list[TablePattern]:
-    """For each table that needs work, the cells that name the table it resembles most."""
+    """Find, for each wanted table, the cells that name the table most similar to it."""
     return [p for table in wanted for p in _patterns_for(script, known, table)]
 
 
@@ -167,6 +167,6 @@ def _patterns_for(script: str, known: SourceProfile, table: TableProfile) -> Ite
 
 
 def likeness(one: TableProfile, other: TableProfile) -> float:
-    """Share of the columns that two tables have in common, by name and kind."""
+    """Return the share of columns that two tables have in common, by name and kind."""
     a, b = ({(c.name.lower(), c.family) for c in t.columns} for t in (one, other))
     return len(a & b) / len(a | b) if a | b else 0.0

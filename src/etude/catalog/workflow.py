@@ -1,7 +1,7 @@
-"""The flow of a catalog: find what worked before, play it in a session, improve what failed or changed, keep it all.
+"""Make a catalog: find the earlier script, run it in a session, improve what failed or changed, store the result.
 
-Scripts are played in the sandbox alone, whoever wrote them, and what they hand out is checked: `catalog.json` must be
-a profile of this source, and the pages that are kept are made of it here.
+Scripts run only in the sandbox, no matter who wrote them, and their output is checked: `catalog.json` must be a
+profile of this source. The host renders the stored pages from it.
 """
 
 from __future__ import annotations
@@ -72,27 +72,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Tell = Callable[[str], None]
 AT_ONCE = 4
-"""How many catalogs are made in the background at once."""
+"""The maximum number of catalogs made in the background at the same time."""
 EARLIER_BYTES = 64 << 20
-"""Bytes of earlier catalogs that a script is given; the oldest are left out."""
+"""The maximum size of the earlier catalogs passed to a script; the oldest are left out."""
 
 
 class Lineage(Entity):
-    """Where a script comes from."""
+    """The origin of a script."""
 
     origin: Literal["run", "dialect", "generator"]
-    """An earlier run of this catalog, another database of the kind, or etude's own."""
+    """An earlier run of this catalog, another database of the same dialect, or etude's default script."""
     previous: str | None = None
-    """The earlier run, by its name on the shelf."""
+    """The name of the earlier run in the catalog store."""
     previous_sha256: str | None = None
-    """Of the script that was played first."""
+    """The hash of the script that ran first."""
     improved_by: str | None = None
-    """The model that changed it."""
+    """The model that changed the script."""
     agent_run: str | None = None
 
 
 class CatalogMetrics(Entity):
-    """What a run took and gave: `metrics.json`."""
+    """The cost and the result of a run: `metrics.json`."""
 
     stored: StoredCatalog
     started_at: datetime
@@ -105,22 +105,22 @@ class CatalogMetrics(Entity):
     cells: int
     queries: int
     rows_read: int
-    """Rows that came to the session."""
+    """Rows that the session received."""
     tables: int
     changes: int
     errors: tuple[str, ...]
     lineage: dict[str, Lineage]
-    """By script."""
+    """The origin of each script."""
     versions: dict[str, str]
 
 
 @dataclass(frozen=True)
 class CatalogResult:
-    """A catalog that was made."""
+    """A finished catalog."""
 
     run_id: str
     url: str
-    """Where its files are."""
+    """The location of its files."""
     profile: SourceProfile
     changes: tuple[Change, ...]
     metrics: CatalogMetrics
@@ -128,11 +128,11 @@ class CatalogResult:
 
 @dataclass(frozen=True)
 class _Job:
-    """One run of the flow."""
+    """One run of the workflow."""
 
     source: Source
     catalog: Catalog
-    """What the source held when the run began."""
+    """The schema of the source when the run started."""
     tables: tuple[str, ...] | None
     catalog_store: CatalogStore
     model: Model | None
@@ -140,9 +140,9 @@ class _Job:
     control: Control
     tell: Tell
     note: Tell
-    """Tell something that a reader of the run should know too."""
+    """Report progress and also record it with the run."""
     borrowed: bool
-    """Whether the model is the caller's, to be left open."""
+    """Whether the caller owns the model, so that it must stay open."""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     clock: float = field(default_factory=time.monotonic)
     errors: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Before:
-    """What is known from earlier."""
+    """The results of earlier runs."""
 
     latest: StoredCatalog | None
     lines: bytes
@@ -159,18 +159,18 @@ class _Before:
 
 @dataclass(frozen=True)
 class _Part(Generic[T]):
-    """One of the two scripts: its name, what it hands out, and how that is read."""
+    """One of the two scripts: its name, its output, and how to read that."""
 
     script: str
     output: str
     read: Callable[[bytes], T]
     task: Callable[[T, str], ScriptTask | None]
-    """What a model has to do, given what the script made; None where there is nothing."""
+    """Return the task for a model, given the output of the script; None if there is nothing to do."""
 
 
 @dataclass(frozen=True)
 class _Made(Generic[T]):
-    """What came of a part."""
+    """The result of one script."""
 
     script: str
     value: T
@@ -178,7 +178,7 @@ class _Made(Generic[T]):
 
 
 class Cataloger:
-    """Makes catalogs for an app, in the caller's thread or in its own."""
+    """Makes catalogs for an app, in the caller's thread or in the background."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -195,12 +195,12 @@ class Cataloger:
         on_progress: Tell | None = None,
         control: Control | None = None,
     ) -> CatalogResult:
-        """Make the catalog of a source and keep it; `on_progress` is told what is being done.
+        """Make the catalog of a source and store it; `on_progress` receives a line for each step.
 
-        A catalog has no place to go on from: a request of `control` to pause ends it before the next table.
+        A catalog cannot be resumed: a request of `control` to pause ends it before the next table.
 
-        It is kept below `prefix` in the object store `store`; by default in that of the app, below `catalogs/` and
-        the name of the source, to which one that is not registered has a mark of its address added.
+        The catalog is stored below `prefix` in the object store `store`. The default is the app's store, below
+        `catalogs/` and the name of the source; for a source that is not registered, a hash of its URL is appended.
         """
         job = self._begin(source, tables, store, prefix, model, on_progress, control)
         return self._work(job)
@@ -213,9 +213,11 @@ class Cataloger:
         prefix: str = "",
         model: str | None = None,
     ) -> str:
-        """Make a catalog in a thread of its own; the id of its run."""
+        """Make a catalog in a background thread; return the id of its run."""
         if not self._room.acquire(blocking=False):
-            raise Unavailable(f"{AT_ONCE} catalogs are being made.", hint="Wait for one to end.", retry_after_s=10)
+            raise Unavailable(
+                f"{AT_ONCE} catalogs are already being made.", hint="Wait until one is done.", retry_after_s=10
+            )
         try:
             job = self._begin(source, tables, "", prefix, model)
         except BaseException:
@@ -225,14 +227,14 @@ class Cataloger:
         return job.log.run_id
 
     def resume(self, run: Run) -> CatalogResult:
-        """Make the catalog of a run that is still queued, because the process that began it has ended."""
+        """Make the catalog of a run that is still queued because the process that started it has ended."""
         log = RunLog(RunStorage(self._app.store, self._app.objects), run)
         asked, model = run.params, None if run.model == "offline" else run.model
         try:
             source = self._app.source(run.location or run.source or "")
             job = self._prepare(log, source, asked["tables"], asked["store"], asked["prefix"], model)
         except EtudeError:
-            with log.closing():  # puts the reason on record
+            with log.closing():  # records the reason
                 log.claim(RunStarted(worker=self._app.store.worker_id))
                 raise
         return self._work(job)
@@ -317,7 +319,7 @@ class Cataloger:
             self._room.release()
 
     def _work(self, job: _Job) -> CatalogResult:
-        """The whole flow; its end is on record, whatever it is."""
+        """Run the whole workflow; the run records how it ended."""
         with self._working(job), job.log.closing():
             job.log.claim(RunStarted(worker=self._app.store.worker_id))
             job.log.commit()
@@ -348,10 +350,10 @@ class Cataloger:
             if job.model is not None and not job.borrowed:
                 job.model.close()
 
-    # Looking back.
+    # Earlier runs.
 
     def _look_back(self, job: _Job) -> _Before:
-        """The newest complete run and the catalogs before this one, as far as they asked for the same tables."""
+        """Find the latest complete run, and the earlier catalogs if they cover the same tables."""
         latest = job.catalog_store.latest()
         if latest is None or latest.tables != job.tables:
             return _Before(latest, b"", [])
@@ -365,7 +367,7 @@ class Cataloger:
         return _Before(latest, joined, read_history(joined))
 
     def _scripts(self, job: _Job, before: _Before, name: str) -> Iterator[tuple[str, Lineage]]:
-        """Scripts to try, the best first: what worked here, what worked for the kind, etude's own."""
+        """Yield the scripts to try, best first: the earlier one, the one for the dialect, etude's default."""
         dialect = job.catalog.dialect
         found = self._previous_script(job, before, name)
         if found is not None:
@@ -379,7 +381,7 @@ class Cataloger:
         yield set_tables(own, job.tables), Lineage(origin="generator")
 
     def _previous_script(self, job: _Job, before: _Before, name: str) -> tuple[str, str] | None:
-        """The script of the latest run, or of one of the last ten where that one cannot be read."""
+        """Return the script of the latest run, or of one of the last ten if that one cannot be read."""
         if before.latest is None:
             return None
         for run in _first_then(before.latest, job.catalog_store.recent):
@@ -397,7 +399,7 @@ class Cataloger:
         return self._app.open_session(job.source, alone=True, record=True, keep=False, query_limits=limits)
 
     def _make(self, job: _Job, notebook: Notebook, before: _Before, part: _Part[T]) -> _Made[T]:
-        """Play the scripts until one gives what it should; where a model is there, have it improve the first."""
+        """Run the scripts until one succeeds; if there is a model, let it improve the first one."""
         failure = ""
         for number, (script, lineage) in enumerate(self._scripts(job, before, part.script)):
             try:
@@ -413,10 +415,10 @@ class Cataloger:
                 if better is not None:
                     return better
             notebook.reset()
-        raise Invalid(failure, hint="Look at the steps of the run.")
+        raise Invalid(failure, hint="See the steps of the run.")
 
     def _play(self, job: _Job, notebook: Notebook, part: _Part[T], script: str) -> T:
-        """Run a script, a cell at a time: what it handed out, or `Invalid` that says why it did not."""
+        """Run a script cell by cell and return its output; raises `Invalid` if it fails."""
         notebook.files.pop(part.output, None)
         for code in scripts.split_cells(script):
             cell = self._execute(job, notebook, code)
@@ -429,13 +431,13 @@ class Cataloger:
             for line in output.text.splitlines():
                 job.tell(line)
             if job.control.request == "pause":
-                notebook.interrupt()  # a line is said between two tables
+                notebook.interrupt()  # the script prints a line between two tables
 
         with job.control.step.stopping(notebook.interrupt):
             cell = notebook.execute(code, wall_s=self._app.settings.catalog.wall_s, on_output=show, log=job.log)
             job.log.commit()
         if job.control.request == "pause":
-            raise Cancelled("The catalog was stopped; nothing of it is kept.", hint="Make it again.")
+            raise Cancelled("The catalog was stopped; nothing of it is stored.", hint="Make it again.")
         if cell.outcome == "interrupted" or job.control.request == "cancel":
             raise Cancelled("The catalog was cancelled.")
         return cell
@@ -443,7 +445,7 @@ class Cataloger:
     def _output(self, notebook: Notebook, part: _Part[T]) -> T:
         data = notebook.files.get(part.output)
         if data is None:
-            raise Invalid(f"`{part.script}` did not hand out `{part.output}`.", hint="etude.save(name, data)")
+            raise Invalid(f"`{part.script}` did not save `{part.output}`.", hint="Call `etude.save(name, data)`.")
         try:
             return part.read(data)
         except ValidationError as error:
@@ -454,9 +456,9 @@ class Cataloger:
     def _improve(
         self, job: _Job, notebook: Notebook, part: _Part[T], task: ScriptTask, lineage: Lineage
     ) -> _Made[T] | None:
-        """Have the model improve the script; what it made is taken once it has run from its beginning."""
-        assert job.model is not None  # noqa: S101 - the caller looked
-        job.tell(f"{job.model.name} works at {part.script}")
+        """Let the model improve the script; its version counts only if it runs from the start."""
+        assert job.model is not None  # noqa: S101 - the caller checked
+        job.tell(f"{job.model.name} improves {part.script}")
 
         def complaint() -> str | None:
             try:
@@ -468,26 +470,26 @@ class Cataloger:
         run = improve(self._app, job.source, job.model, notebook, task, job.log.run_id, job.control, complaint)
         if run.status == "cancelled":
             raise Cancelled("The catalog was cancelled.")
-        # What the model used is on this run's account too.
+        # The model's usage also counts for this run.
         step = new_id("step")
         job.log.add(
             StepStarted(step_id=step, kind="model", code=job.model.name, params={"run": run.id, "script": part.script}),
             StepFinished(step_id=step, outcome="ok" if run.status == "succeeded" else "error", usage=run.usage),
         )
         if run.status != "succeeded":
-            job.errors.append(f"{part.script}: the model did not help: {(run.error or {}).get('detail', run.status)}")
+            job.errors.append(f"{part.script}: the model failed: {(run.error or {}).get('detail', run.status)}")
             return None
         script = scripts.tidy(notebook.script())
         notebook.reset()
         try:
             value = self._play(job, notebook, part, script)
         except Invalid as error:
-            job.errors.append(f"{part.script}: the model's script does not run alone: {error.message}")
+            job.errors.append(f"{part.script}: the model's script fails in a new session: {error.message}")
             return None
         by = {"improved_by": job.model.name, "agent_run": run.id}
         return _Made(script, value, lineage.model_copy(update=by))
 
-    # The two parts.
+    # The two scripts.
 
     def _catalog_part(self, job: _Job, before: _Before) -> _Part[SourceProfile]:
         def read(data: bytes) -> SourceProfile:
@@ -495,7 +497,7 @@ class Cataloger:
             wanted = job.tables or [t.name for t in job.catalog.tables]
             missing = {name for name in wanted if profile.table(name) is None}
             if missing:
-                # One that was dropped since the run began is not missed.
+                # Ignore tables that were dropped since the run started.
                 missing &= {t.name for t in self._app.catalog(job.source).tables}
             if missing:
                 raise ValueError(f"`{min(missing)}` is missing")
@@ -504,7 +506,7 @@ class Cataloger:
         return _Part(CATALOG_SCRIPT, CATALOG, read, lambda profile, script: _catalog_task(profile, script, before))
 
     def _checked(self, job: _Job, profile: SourceProfile) -> SourceProfile:
-        """The profile under the names of this source: what a script says of those is not taken."""
+        """Return the profile with the identity of this source; a script's own values for it are ignored."""
         catalog = job.catalog
         known = {t.name for t in catalog.tables}
         update = {
@@ -521,7 +523,7 @@ class Cataloger:
     def _summarise(
         self, job: _Job, notebook: Notebook, before: _Before, profile: SourceProfile
     ) -> _Made[tuple[Change, ...]]:
-        """What changed; where no script can tell, etude itself does."""
+        """Find the changes; if every script fails, etude compares the profiles itself."""
 
         def task(changes: tuple[Change, ...], script: str) -> ScriptTask | None:
             if not changes:
@@ -533,11 +535,11 @@ class Cataloger:
         try:
             return self._make(job, notebook, before, part)
         except (Invalid, SandboxError) as error:
-            job.note(f"The summary is etude's own: {error.message}")
+            job.note(f"The summary script failed, so etude's default is used: {error.message}")
             script = make_script(SUMMARY_SCRIPT, profile.dialect)
             return _Made(script, find_changes(profile, before.history), Lineage(origin="generator"))
 
-    # Keeping.
+    # Storing.
 
     def _keep(
         self,
@@ -547,7 +549,7 @@ class Cataloger:
         profile: SourceProfile,
         summary: _Made[tuple[Change, ...]],
     ) -> CatalogResult:
-        """Write the run to the shelf: its files, its metrics, then the pointer to it."""
+        """Write the run to the catalog store: its files, its metrics, then the pointer to it."""
         name = run_name(job.started, before.latest)
         made = {CATALOG_SCRIPT: catalog.lineage, SUMMARY_SCRIPT: summary.lineage}
         about = {"run": job.log.run_id, "script": f"{name}/{CATALOG_SCRIPT}", "from": catalog.lineage.origin}
@@ -589,13 +591,13 @@ class Cataloger:
     def _keep_for_others(
         self, job: _Job, catalog: _Made[SourceProfile], summary: _Made[Any], profile: SourceProfile
     ) -> None:
-        """Keep the scripts for other databases of the kind, and the profile for those who ask for it."""
+        """Store the scripts for other databases of the dialect, and the profile for answering questions."""
         try:
             for name, script in ((CATALOG_SCRIPT, catalog.script), (SUMMARY_SCRIPT, summary.script)):
                 job.catalog_store.keep_script(
                     profile.dialect, name, generalise(script, [t.name for t in job.catalog.tables])
                 )
-        except Unavailable as error:  # the run itself is kept
+        except Unavailable as error:  # the run itself is already stored
             job.note(error.message)
         if job.tables is None:
             keep_profile(self._app, job.source, job.catalog, profile)
@@ -630,7 +632,7 @@ class Cataloger:
 
 
 def check_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The tables as the source calls them, in the order given; `NotFound` that names one that is not there."""
+    """Return the tables as the source spells them, in the given order; raises `NotFound` for an unknown one."""
     if tables is None:
         return None
     found = []
@@ -638,22 +640,22 @@ def check_tables(catalog: Catalog, tables: Sequence[str] | None) -> tuple[str, .
         table = catalog.table(name)
         if table is None:
             known = ", ".join(f"`{t.name}`" for t in catalog.tables[:8])
-            raise NotFound(f"There is no table `{name}`.", hint=f"There are: {known}.")
+            raise NotFound(f"There is no table `{name}`.", hint=f"Tables: {known}.")
         found.append(table.name)
     return tuple(found)
 
 
 def _catalog_task(profile: SourceProfile, script: str, before: _Before) -> ScriptTask | None:
-    """What a model should do about the catalog: what fails anew, what is new; None where all is as it was."""
+    """Return the task for a model: tables that newly fail or are new; None if there are none."""
     last = before.history[-1] if before.history else None
-    # What a model could not mend before, it is not asked for again.
+    # Do not ask again for a table that a model already failed to fix.
     known = before.latest.failed if before.latest and before.latest.tried_by else {}
     failed = [t for t in profile.tables if t.plan == "failed" and known.get(t.name) != (t.error or "")]
     new = [t for t in profile.tables if last is None or _columns(last.table(t.name)) != _columns(t)]
     if not failed and not new:
         return None
     lines = [f"- `{t.name}` could not be profiled: {t.error}" for t in failed]
-    said = "is there for the first time, or has other columns than before"
+    said = "is new, or its columns changed"
     lines += [f"- `{t.name}` {said}" for t in new[:200] if t not in failed]
     patterns: Sequence[TablePattern] = find_patterns(script, last or profile, [*failed, *new][:50])
     return ScriptTask(CATALOG_SCRIPT, script, "", "\n".join(lines), tuple(patterns))

@@ -1,1 +1,1 @@
-"""Models: what answers a conversation, with text or with tools to call."""
+"""Models answer a conversation with text or with tool calls."""

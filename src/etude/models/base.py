@@ -1,4 +1,4 @@
-"""What every model gives: the next turn of a conversation, streamed, with what it cost."""
+"""The interface of every model: the next turn of a conversation, streamed, with its usage and cost."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from etude.entities import Entity, ToolCall, Turn, Usage
 
 
 class SystemMessage(Entity):
-    """What the model is told before all else, by etude alone: never text from data or from users."""
+    """The system prompt. etude alone writes it; it never contains text from data or from users."""
 
     role: Literal["system"] = "system"
     text: str
 
 
 class UserMessage(Entity):
-    """What a person, or etude on its behalf, says."""
+    """A message from a person, or from etude on a person's behalf."""
 
     role: Literal["user"] = "user"
     text: str
@@ -36,7 +36,7 @@ class AssistantMessage(Entity):
 
 
 class ToolResult(Entity):
-    """What came of a tool call."""
+    """The result of a tool call, or its error."""
 
     role: Literal["tool"] = "tool"
     call_id: str
@@ -60,21 +60,21 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """What a model is asked: a conversation that ends with a user or a tool, and the tools it may call."""
+    """One request to a model: a conversation that ends with a user message or a tool result, and the tools it may call.
+
+    If a stream breaks off after some text, the model starts over and calls `on_restart`: the caller must discard the
+    text that `on_text` received. Without `on_restart`, a stream that breaks off after some text is an error.
+    """
 
     conversation: Sequence[ConversationMessage]
     tools: Sequence[ToolSpec] = ()
     max_tokens: int = 4096
     on_restart: Callable[[], None] | None = field(default=None, compare=False)
-    """Called where a stream broke off after text and the model starts anew: what `on_text` was given is void.
-
-    A caller that cannot take text back leaves it out; then a stream that breaks off after text is an error.
-    """
 
 
 @dataclass(frozen=True)
 class ModelReply:
-    """The model's turn and what it cost. `usage.cost_usd` is 0 where the price is not known."""
+    """The model's turn and its usage. `usage.cost_usd` is 0 if the price is not known."""
 
     turn: Turn
     usage: Usage
@@ -82,26 +82,26 @@ class ModelReply:
 
 
 class Model(ABC):
-    """A model by its name, such as `openai:gpt-5`. Thread-safe: one object serves many runs."""
+    """A model with a name such as `openai:gpt-5`. Thread-safe: one object serves many runs."""
 
     name: str
 
     @abstractmethod
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """The next turn. Text goes to `on_text` as it arrives.
+        """Return the next turn, passing text to `on_text` as it arrives.
 
-        Raises `ModelError` where the provider fails for good, `Cancelled` soon after `cancel` is asked for.
+        Raises `ModelError` if the provider still fails after all retries, and `Cancelled` soon after a cancel.
         """
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027 - most models hold nothing to close
+        """Close connections."""
 
 
 def measure(request: ModelRequest, turn: Turn) -> Usage:
-    """The usage of a turn by the length of its texts, for models that do not count: four characters are a token."""
-    said = [u.turn.model_dump_json() if isinstance(u, AssistantMessage) else u.text for u in request.conversation]
-    told = [t.name + t.description + json.dumps(t.parameters) for t in request.tools]
-    read = sum(map(len, said)) + sum(map(len, told))
+    """Estimate the usage of a turn as one token per four characters, for models that report no usage."""
+    messages = [m.turn.model_dump_json() if isinstance(m, AssistantMessage) else m.text for m in request.conversation]
+    tools = [t.name + t.description + json.dumps(t.parameters) for t in request.tools]
+    read = sum(map(len, messages)) + sum(map(len, tools))
     written = len(turn.text) + sum(len(c.name) + len(c.arguments) for c in turn.calls)
     return Usage(tokens_in=-(-read // 4), tokens_out=-(-written // 4), model_calls=1)
 

@@ -1,4 +1,4 @@
-"""A model whose turns were recorded: the traffic of a real one, played again without it."""
+"""A model that records the turns of another model and replays them without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etude.settings import Settings
 
 
 class Recorded(Entity):
-    """A line of a cassette. Of the request it holds a digest alone: no question, no data and no key."""
+    """A line of a cassette. It stores only a digest of the request: no question, no data and no API key."""
 
     key: str
     model: str
@@ -31,7 +31,7 @@ class Recorded(Entity):
 
 
 def open_cassette(name: str, settings: Settings) -> Model:
-    """The model `cassette:PATH`, which plays, or `cassette:PATH?model=NAME`, which records what it does not hold."""
+    """Open `cassette:PATH`, which replays, or `cassette:PATH?model=NAME`, which also records missing turns."""
     from etude.models.open import open_model
 
     path, _, recorded = name.removeprefix("cassette:").partition("?model=")
@@ -39,7 +39,7 @@ def open_cassette(name: str, settings: Settings) -> Model:
 
 
 class Cassette(Model):
-    """Plays what was recorded for the same conversation and tools; with a model, asks it for the rest and keeps it."""
+    """Replays the turn recorded for the same conversation and tools; with a model, asks it for the rest and records."""
 
     def __init__(self, path: Path, model: Model | None = None) -> None:
         self.name = f"cassette:{path}"
@@ -47,7 +47,7 @@ class Cassette(Model):
         self._model = model
         self._lock = threading.Lock()
         if model is None and not path.is_file():
-            raise Invalid(f"There is no cassette `{path}`.", hint=f"Record one with `{self.name}?model=NAME`.")
+            raise Invalid(f"The cassette `{path}` does not exist.", hint=f"Record one with `{self.name}?model=NAME`.")
         try:
             if model is not None:
                 path.open("ab").close()
@@ -56,7 +56,7 @@ class Cassette(Model):
             raise Invalid(f"The cassette `{path}` cannot be used: {error.strerror}.", hint="Check the path.") from None
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """The recorded turn; raises `ModelError` with the reason `not_recorded` where there is none."""
+        """Return the recorded turn; raises `ModelError` with the reason `not_recorded` if there is none."""
         cancel.check()
         key = digest(request)
         found = self._recorded.get(key)
@@ -65,13 +65,13 @@ class Cassette(Model):
                 on_text(piece)
             return ModelReply(found.turn, found.usage, found.price_known)
         if self._model is None:
-            message = f"The cassette `{self._path}` holds no answer to this conversation."
-            hint = "The conversation or the tools differ from what was recorded; record it anew with `?model=NAME`."
+            message = f"The cassette `{self._path}` has no recorded turn for this conversation."
+            hint = "The conversation or the tools differ from the recording. Record it again with `?model=NAME`."
             raise ModelError(message, hint=hint, model=self.name, reason="not_recorded")
         return self._record(key, self._model, request, on_text, cancel)
 
     def close(self) -> None:
-        """Close the model that is recorded."""
+        """Close the model that is being recorded."""
         if self._model is not None:
             self._model.close()
 
@@ -89,8 +89,8 @@ class Cassette(Model):
             if request.on_restart is not None:
                 request.on_restart()
 
-        heard = replace(request, on_restart=restart if request.on_restart is not None else None)
-        reply = model.respond(heard, listen, cancel)
+        recorded = replace(request, on_restart=restart if request.on_restart is not None else None)
+        reply = model.respond(recorded, listen, cancel)
         line = Recorded(
             key=key,
             model=model.name,
@@ -106,7 +106,7 @@ class Cassette(Model):
 
 
 def digest(request: ModelRequest) -> str:
-    """What a turn depends on, in 64 digits: the conversation, the tools and the length allowed."""
+    """Return the SHA-256 of everything a turn depends on: the conversation, the tools and `max_tokens`."""
     content = {
         "conversation": [u.model_dump() for u in request.conversation],
         "tools": [[t.name, t.description, t.parameters] for t in request.tools],
@@ -121,7 +121,7 @@ def _read(path: Path) -> dict[str, Recorded]:
         try:
             entry = Recorded.model_validate_json(line)
         except ValidationError:
-            message = f"Line {number} of the cassette `{path}` is no recorded turn."
-            raise Invalid(message, hint="Delete the line, or record anew.") from None
+            message = f"Line {number} of the cassette `{path}` is not a recorded turn."
+            raise Invalid(message, hint="Delete the line, or record the cassette again.") from None
         recorded[entry.key] = entry
     return recorded

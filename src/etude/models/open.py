@@ -1,4 +1,4 @@
-"""From a name to a model."""
+"""Open a model by its name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from etude.settings import Settings
 
 
 def open_model(name: str, settings: Settings) -> Model:
-    """The model of that name: `scripted:PATH`, `cassette:PATH`, `sim:SKILL`, `local:NAME`, or `provider:name`.
+    """Open a model by its name: `scripted:PATH`, `cassette:PATH`, `sim:SKILL`, `local:NAME`, or `provider:name`.
 
-    A package adds a kind by the entry-point group `etude.model`: a function of the whole name and the settings.
+    A package adds a kind with an entry point in the group `etude.model`: a function of the full name and the settings.
     """
     if name == "offline":
-        raise Invalid("`offline` is no model.", hint="Name one, such as `openai:gpt-5`.")
+        raise Invalid("`offline` is not a model.", hint="Name one, such as `openai:gpt-5`.")
     kind, _, rest = name.partition(":")
     if kind in PROVIDERS or find_settings(name, settings) is not None:
         return open_provider(name, settings)
@@ -24,6 +24,6 @@ def open_model(name: str, settings: Settings) -> Model:
     if kind not in others:
         raise unknown_provider(name, *others)
     if not rest:
-        raise Invalid(f"`{name}` is not whole.", hint=f"Write `{kind}:...`; `docs/models.md` tells what follows.")
+        raise Invalid(f"`{name}` is not complete.", hint=f"Write `{kind}:...`; see `docs/models.md` for the rest.")
     model: Model = plugins.load("model", kind)(name, settings)
     return model

@@ -1,4 +1,4 @@
-"""Models behind an API, by `provider:name`: the turn is streamed, tried again on trouble, and priced."""
+"""Models behind an API, named `provider:name`: turns are streamed, retried on failure, and priced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etude.entities import Turn, Usage
 from etude.errors import Cancelled
 from etude.models.base import Model, ModelReply, ModelRequest, measure
 from etude.models.client import find_settings, open_client, read_key
-from etude.models.provider_failure import BrokenOff, explain, read_trouble
+from etude.models.provider_failure import BrokenOff, explain, read_failure
 from etude.models.transcript import read_turn, write_messages, write_tools
 from etude.settings import ModelSettings, Settings
 
@@ -34,12 +34,12 @@ _REMEMBERED = 512
 
 
 def open_provider(name: str, settings: Settings) -> Model:
-    """The model `provider:name`, reached as the settings say."""
+    """Open the model `provider:name` with the provider's settings."""
     return ProviderModel(name, find_settings(name, settings) or ModelSettings())
 
 
 class ProviderModel(Model):
-    """A model behind an API. Its connections live on a thread of their own, which `close` ends."""
+    """A model behind an API. Its connections live on their own thread, which `close` ends."""
 
     def __init__(self, name: str, settings: ModelSettings) -> None:
         self.name = name
@@ -47,20 +47,20 @@ class ProviderModel(Model):
         self._key = read_key(name, settings)
         self._client = open_client(name, settings, self._key)
         self._loop = _Loop(self._client)
-        # Providers want their own signed reasoning back beside the calls that came of it. It has no place in the
-        # record of a run, so it is remembered while this object lives, and left out after a restart.
+        # Providers expect their signed reasoning back together with the calls that followed from it. The record of a
+        # run does not store it, so it is kept in memory only and left out after a restart.
         self._originals: OrderedDict[Turn, ModelResponse] = OrderedDict()
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """The next turn; tried again where the provider has trouble, as the settings allow."""
+        """Return the next turn, retrying as often as the settings allow if the provider fails."""
         todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         with cancel.stopping(lambda: todo.put(None)):
             task = self._loop.start(self._converse(request, lambda text: todo.put(partial(on_text, text)), todo.put))
             task.add_done_callback(lambda _: todo.put(None))
             try:
-                # What the caller gave is called in its own thread, and never after it has left.
-                while (act := todo.get()) is not None:
-                    act()
+                # The caller's callbacks run in the caller's thread, and never after this method returned.
+                while (callback := todo.get()) is not None:
+                    callback()
                 cancel.check()
                 return task.result()
             except CancelledError:
@@ -69,46 +69,46 @@ class ProviderModel(Model):
                 task.cancel()
 
     def close(self) -> None:
-        """Close connections; what still runs is cancelled."""
+        """Close connections and cancel requests that are still running."""
         self._loop.close()
 
     async def _converse(
-        self, request: ModelRequest, say: Callable[[str], None], do: Callable[[Callable[[], None]], None]
+        self, request: ModelRequest, on_text: Callable[[str], None], do: Callable[[Callable[[], None]], None]
     ) -> ModelReply:
-        """Try until a turn is whole, or the settings allow no more."""
-        waited, spoken = 0.0, 0
+        """Try until a turn is complete or the retries are used up."""
+        waited, streamed = 0.0, 0
         wanted = {"max_tokens": request.max_tokens, "timeout": self._settings.timeout_s, "max_retries": 0}
         wanted |= {k: _plain(v) for k, v in self._settings.options.items()}
         options: Any = {k: v for k, v in wanted.items() if k not in self._client.unsupported_settings}
         messages, tools = write_messages(request.conversation, self._originals.get), write_tools(request.tools)
 
         def count(text: str) -> None:
-            nonlocal spoken
-            spoken += len(text)
-            say(text)
+            nonlocal streamed
+            streamed += len(text)
+            on_text(text)
 
         for tried in range(1, self._settings.tries + 1):
             try:
                 response = await self._try(self._client.request_stream(messages, options, tools), count)
             except Exception as error:
-                trouble = read_trouble(error)
-                wait = trouble.after if trouble.after is not None else _backoff(tried)
-                final = spoken and request.on_restart is None
+                failure = read_failure(error)
+                wait = failure.after if failure.after is not None else _backoff(tried)
+                cannot_restart = streamed and request.on_restart is None
                 last = tried == self._settings.tries or waited + wait > self._settings.wait_s
-                if last or final or not trouble.retry:
-                    # The library's error quotes request and answer: it must not be shown as the cause of ours.
-                    raise explain(trouble, self.name, self._settings, request, self._key, tried) from None
+                if last or cannot_restart or not failure.retry:
+                    # `from None`: the library's error quotes the request and the answer, and a traceback would show it.
+                    raise explain(failure, self.name, self._settings, request, self._key, tried) from None
             else:
                 return self._reply(request, response, tried)
-            if spoken and request.on_restart is not None:
+            if streamed and request.on_restart is not None:
                 do(request.on_restart)
-                spoken = 0
+                streamed = 0
             waited += wait
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
     async def _try(
-        self, opening: AbstractAsyncContextManager[StreamedResponse], say: Callable[[str], None]
+        self, opening: AbstractAsyncContextManager[StreamedResponse], on_text: Callable[[str], None]
     ) -> ModelResponse:
         from pydantic_ai import messages
 
@@ -116,9 +116,9 @@ class ProviderModel(Model):
             async for event in stream:
                 match event:
                     case messages.PartStartEvent(part=messages.TextPart(content=text)) if text:
-                        say(text)
+                        on_text(text)
                     case messages.PartDeltaEvent(delta=messages.TextPartDelta(content_delta=text)) if text:
-                        say(text)
+                        on_text(text)
             response = stream.get()
         if not self._is_whole(response):
             raise BrokenOff
@@ -127,11 +127,12 @@ class ProviderModel(Model):
     def _is_whole(self, response: ModelResponse) -> bool:
         if response.finish_reason == "error" or response.state == "incomplete":
             return False
-        told = (response.provider_details or {}).get("finish_reason") or response.finish_reason
+        finished = (response.provider_details or {}).get("finish_reason") or response.finish_reason
         if any(cls.__name__ == "OpenAIChatModel" for cls in type(self._client).__mro__):
-            # There the library takes a stream that just ends for one that is finished; a proxy may have cut it.
-            told = (response.provider_details or {}).get("finish_reason") or response.finish_reason == "content_filter"
-        return bool(told)
+            # For this client the library treats any stream that ends as complete, even if a proxy cut it short.
+            details = response.provider_details or {}
+            finished = details.get("finish_reason") or response.finish_reason == "content_filter"
+        return bool(finished)
 
     def _reply(self, request: ModelRequest, response: ModelResponse, tried: int) -> ModelReply:
         turn = read_turn(response)
@@ -142,7 +143,7 @@ class ProviderModel(Model):
         spent = response.usage
         usage = Usage(tokens_in=spent.input_tokens, tokens_out=spent.output_tokens)
         if not spent.has_values() or spent.unmeasured_requests:
-            # Some servers do not count; a budget of tokens must hold all the same.
+            # Some servers report no usage, but a token budget must hold for them too.
             usage = measure(request, turn)
         cost = _price(response, usage, self._settings)
         usage = usage.model_copy(update={"model_calls": tried, "cost_usd": cost or 0.0})
@@ -150,7 +151,7 @@ class ProviderModel(Model):
 
 
 class _Loop:
-    """An event loop on a daemon thread, begun at first use, in which the client's connections live."""
+    """An event loop on a daemon thread that holds the client's connections; started at first use."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -184,13 +185,13 @@ class _Loop:
 
 
 def _backoff(tried: int) -> float:
-    # Spread, so that many who failed together do not come back together.
+    # Jitter, so that clients that failed together do not retry together.
     longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (tried - 1))
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
 def _plain(value: Any) -> Any:
-    # An option from a variable is text; providers want a number to be a number.
+    # An option set by an environment variable is text, but providers want numbers as numbers.
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

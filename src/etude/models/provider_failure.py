@@ -1,4 +1,4 @@
-"""What went wrong with a provider, told to a user: what to do, whether to try again, and no secret in it."""
+"""Turn a provider's failure into an error for the user: what to do, whether to retry, and no secrets."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from etude.redaction import redact
 from etude.settings import ModelSettings
 
 _QUOTED = 16
-"""So many characters in a row that also stand in the conversation count as a quotation of it."""
+"""A provider's message that shares this many characters in a row with the conversation counts as quoting it."""
 
 
 class BrokenOff(Exception):
-    """A stream ended before its end."""
+    """A stream ended before the turn was complete."""
 
 
 @dataclass(frozen=True)
 class ProviderFailure:
-    """A failed try. `reason` is one of a fixed set of words; `after` is how long the provider asks to wait."""
+    """A failed attempt. `reason` is one of a fixed set of words; `after` is how many seconds the provider asks to wait.
+
+    `words` is the provider's own message, or empty.
+    """
 
     reason: str
     status: int | None
     retry: bool
     after: float | None
     words: str
-    """The provider's own message, where there is one."""
     suggestion: str = ""
 
 
-def read_trouble(error: Exception) -> ProviderFailure:
-    """What kind of failure this is."""
+def read_failure(error: Exception) -> ProviderFailure:
+    """Classify an exception from the provider library."""
     from pydantic_ai import exceptions as known
 
     kinds: tuple[tuple[type[Exception], str, bool], ...] = (
@@ -52,7 +54,7 @@ def read_trouble(error: Exception) -> ProviderFailure:
         (known.ModelAPIError, "provider", True),
         (known.UserError, "rejected", False),
     )
-    # What no class is made for is an answer that could not be read: proxies send pages, and streams break in places.
+    # Any other exception means that the answer could not be parsed: a proxy sent HTML, or a stream broke mid-event.
     reason, retry = next(((r, again) for cls, r, again in kinds if isinstance(error, cls)), ("unreadable", True))
     status = error.status_code if isinstance(error, known.ModelHTTPError) else None
     if reason == "rejected" and status in (408, 409, 425):
@@ -70,30 +72,33 @@ def read_trouble(error: Exception) -> ProviderFailure:
 
 
 def explain(
-    trouble: ProviderFailure, name: str, settings: ModelSettings, request: ModelRequest, key: str, tries: int
+    failure: ProviderFailure, name: str, settings: ModelSettings, request: ModelRequest, key: str, tries: int
 ) -> ModelError:
-    """The error for the user. The provider's words are given only where they hold nothing of what it was sent."""
+    """Return the error for the user. It includes the provider's message only if that quotes nothing of the request."""
     provider, _, model = name.partition(":")
     setting = f"models.{provider}"
     what, hint = {
         "context": (
             f"The conversation is too long for the model `{name}`",
-            "Ask for less at once, or take a model with a larger context.",
+            "Ask for less at once, or use a model with a larger context.",
         ),
-        "key": (f"The provider `{provider}` does not accept the key for `{model}`", key_hint(provider)),
+        "key": (f"The provider `{provider}` does not accept the API key for `{model}`", key_hint(provider)),
         "unknown_model": (
             f"The provider `{provider}` has no model `{model}`",
-            f"Did you mean `{trouble.suggestion}`?"
-            if trouble.suggestion
+            f"Did you mean `{failure.suggestion}`?"
+            if failure.suggestion
             else f"Check the name of the model and `{setting}.base_url`.",
         ),
-        "quota": (f"The account at `{provider}` has nothing left for `{model}`", "Check its billing and limits."),
+        "quota": (f"The account at `{provider}` has no quota left for `{model}`", "Check its billing and limits."),
         "rejected": (f"The provider `{provider}` rejected the request to `{model}`", f"Check `{setting}.options`."),
         "rate": (
-            f"The provider `{provider}` limits the requests to `{model}`",
+            f"The provider `{provider}` limits the rate of requests to `{model}`",
             f"Try later, or let etude wait longer with `{setting}.tries` and `{setting}.wait_s`.",
         ),
-        "provider": (f"The provider `{provider}` failed to answer for `{model}`", "Try later; the fault is theirs."),
+        "provider": (
+            f"The provider `{provider}` failed to answer for `{model}`",
+            "Try later; the failure is on the provider's side.",
+        ),
         "timeout": (
             f"The provider `{provider}` sent nothing for `{model}` within {settings.timeout_s:g} s",
             f"Try later, or raise `{setting}.timeout_s`.",
@@ -103,29 +108,30 @@ def explain(
             + (f" at `{redact(settings.base_url)}`" if settings.base_url else ""),
             f"Check the network and `{setting}.base_url`.",
         ),
-        "broken_off": (f"The answer of the model `{name}` broke off before its end", "Ask again."),
+        "broken_off": (f"The answer of the model `{name}` broke off before it was complete", "Ask again."),
         "unreadable": (
-            f"The provider `{provider}` sent for `{model}` what is no answer of a model",
+            f"The provider `{provider}` sent a response for `{model}` that cannot be read",
             f"Check `{setting}.base_url`: it must be the address of an API, such as `https://host/v1`.",
         ),
-    }[trouble.reason]
-    status = f" (HTTP {trouble.status})" if trouble.status else ""
+    }[failure.reason]
+    status = f" (HTTP {failure.status})" if failure.status else ""
     tried = f", tried {tries} times" if tries > 1 else ""
-    words = "" if trouble.reason == "key" else _unquoted(trouble.words, request, key)
+    words = "" if failure.reason == "key" else _unquoted(failure.words, request, key)
     message = f"{what}{status}{tried}" + (f": {words}" if words else ".")
     return ModelError(
-        message, hint=hint, provider=provider, model=model, reason=trouble.reason, http_status=trouble.status
+        message, hint=hint, provider=provider, model=model, reason=failure.reason, http_status=failure.status
     )
 
 
 def _words(body: object) -> str:
-    """The message in the body of an error, as the usual providers write it."""
+    """Return the message in the body of an error, in the format that most providers use."""
     found = body.get("error", body) if isinstance(body, dict) else None
     words = found.get("message") if isinstance(found, dict) else found
     return re.sub(r"\s+", " ", words).strip()[:300] if isinstance(words, str) else ""
 
 
 def _unquoted(words: str, request: ModelRequest, key: str) -> str:
+    """Return the message, or nothing if it quotes the conversation or the API key."""
     if not words or (key and key in words):
         return ""
     shown = [

@@ -1,7 +1,7 @@
-"""A simulated model of limited skill: it writes real code, right where it knows enough, and errs as models do.
+"""A simulated model of limited skill: it writes real code, correct if it knows enough, and makes typical mistakes.
 
-For measuring what learning brings without a provider. What it knows is drawn once from its seed, so the true effect
-of every lesson is known, and two runs with the same seed differ by what they were shown alone.
+It measures the effect of lessons without a provider. The seed decides which facts the model knows, so the true effect
+of every lesson is known, and two runs with the same seed differ only by what the model was shown.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ _ERRORS: dict[str, Callable[[str], str]] = {
     "dialect": lambda right: f"{right.partition('(')[0]}_OF({right.partition('(')[2]}",
     "fault": lambda _: "",
 }
-"""What a model writes that does not know: a name it makes up, a condition it leaves out, a unit it overlooks."""
+"""The mistake for each kind of unknown fact: an invented name, a missing condition, an overlooked unit."""
 
 
 class Need(Entity):
-    """Something that must be known to get a task right."""
+    """A fact that the model must know to solve a task."""
 
     name: str
-    """Its place in the code, written `${name}`."""
+    """The placeholder in the code, written `${name}`."""
     kind: Literal["table", "column", "join", "filter", "unit", "dialect", "fault"]
     fact: str
-    """What is known or not; tasks that need the same fact share it."""
+    """The identity of the fact; tasks that need the same fact share it."""
     right: str
     wrong: tuple[str, ...] = ()
-    """What is written where it is not known; by default a typical error of the kind."""
+    """What the model writes if it does not know the fact; by default a typical mistake of the kind."""
     told: tuple[str, ...] = ()
-    """Texts that tell it: one of them in the conversation is enough. By default `right` itself."""
+    """Texts that teach the fact: one of them in the conversation is enough. By default `right` itself."""
     lures: dict[str, str] = Field(default_factory=dict)
-    """Texts of wrong lessons, and what an obedient model then writes."""
+    """Texts of wrong lessons, each with what an obedient model then writes."""
 
 
 class SimTask(Entity):
-    """A question, the code that answers it, and what must be known for it."""
+    """A question, the code that answers it, and the facts that the code needs."""
 
     asked: str
-    """Part of the question, by which it is recognised."""
+    """The part of the question that identifies the task."""
     code: str
     needs: tuple[Need, ...] = ()
     tool: str = "execute_sql"
@@ -65,21 +65,21 @@ class SimTask(Entity):
     @model_validator(mode="after")
     def _fits(self) -> SimTask:
         if not Template(self.code).is_valid():
-            raise ValueError("a `$` in the code that is no place must be written `$$`")
+            raise ValueError("a `$` in the code that is not a placeholder must be written `$$`")
         if sorted(set(Template(self.code).get_identifiers())) != sorted(n.name for n in self.needs):
-            raise ValueError("the places in the code are not the needs of the task")
+            raise ValueError("the placeholders in the code differ from the needs of the task")
         return self
 
 
 def open_sim(name: str, settings: Settings) -> Model:
-    """The model `sim:SKILL?tasks=PATH`, with `&seed=N` and `&obedience=P` where they matter."""
+    """Open the model `sim:SKILL?tasks=PATH`, with the optional `&seed=N` and `&obedience=P`."""
     skill, _, rest = name.removeprefix("sim:").partition("?")
     options = dict(parse_qsl(rest))
     path = Path(options.pop("tasks", "")).expanduser()
     unknown = sorted(set(options) - {"seed", "obedience"})
     try:
         if unknown:
-            raise ValueError(f"`{unknown[0]}` is not known")
+            raise ValueError(f"the option `{unknown[0]}` is not known")
         tasks = TypeAdapter(tuple[SimTask, ...]).validate_json(path.read_bytes())
         return SimModel(tasks, float(skill), int(options.get("seed", 0)), float(options.get("obedience", 0.5)))
     except OSError as error:
@@ -90,27 +90,27 @@ def open_sim(name: str, settings: Settings) -> Model:
         raise Invalid(f"`{name}` cannot be read: {error}.", hint=_HINT) from None
 
 
-_HINT = "Write `sim:0.5?tasks=PATH`, with `&seed=1` and `&obedience=0.5` where they matter."
+_HINT = "Write `sim:0.5?tasks=PATH`; `&seed=1` and `&obedience=0.5` are optional."
 
 
 class SimModel(Model):
-    """Knows a fact where a hash of seed, model and fact lies below its skill; an unknown one it must be shown."""
+    """Knows a fact if a hash of seed, label and fact is below its skill; any other fact it must be shown."""
 
     def __init__(
         self, tasks: Sequence[SimTask], skill: float, seed: int = 0, obedience: float = 0.5, label: str = "sim"
     ) -> None:
         if not (0 <= skill <= 1 and 0 <= obedience <= 1):
-            raise ValueError("skill and obedience lie between 0 and 1")
+            raise ValueError("skill and obedience must be between 0 and 1")
         self.name = f"sim:{skill:g}"
         self._tasks = tasks
         self._skill, self._seed, self._obedience, self._label = skill, seed, obedience, label
 
     def knows(self, fact: str) -> bool:
-        """Whether the model knows it without being told."""
+        """Return whether the model knows the fact without being shown it."""
         return self._draw("fact", fact) < self._skill
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """Code for the question; other code where what came back told more; else what came back."""
+        """Return a call with code for the question, or the last result if that code was already tried."""
         cancel.check()
         turn = self._turn(request)
         if turn.text:
@@ -134,10 +134,10 @@ class SimModel(Model):
 
     def _find(self, request: ModelRequest) -> tuple[SimTask | None, int]:
         for n in range(len(request.conversation) - 1, -1, -1):
-            said = request.conversation[n]
-            if isinstance(said, UserMessage):
+            message = request.conversation[n]
+            if isinstance(message, UserMessage):
                 for task in self._tasks:
-                    if task.asked.lower() in said.text.lower():
+                    if task.asked.lower() in message.text.lower():
                         return task, n
         return None, 0
 

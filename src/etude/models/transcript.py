@@ -1,4 +1,4 @@
-"""A conversation as the library of providers writes it, and its answer as ours."""
+"""Translate conversations and turns between etude and pydantic-ai."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def write_messages(
     conversation: Sequence[ConversationMessage], original: Callable[[Turn], messages.ModelResponse | None]
 ) -> list[messages.ModelMessage]:
-    """The conversation for the library; `original` gives a turn as the provider sent it, where it is still known."""
+    """Convert a conversation; `original` returns a turn as the provider sent it, or None if it is no longer known."""
     from pydantic_ai import messages
 
     written: list[messages.ModelMessage] = []
-    for said in conversation:
-        if isinstance(said, AssistantMessage):
-            written.append(original(said.turn) or messages.ModelResponse(parts=_said_parts(said.turn)))
+    for message in conversation:
+        if isinstance(message, AssistantMessage):
+            written.append(original(message.turn) or messages.ModelResponse(parts=_response_parts(message.turn)))
             continue
         if not written or not isinstance(written[-1], messages.ModelRequest):
             written.append(messages.ModelRequest(parts=[]))
-        written[-1].parts = [*written[-1].parts, _heard_part(said)]
+        written[-1].parts = [*written[-1].parts, _request_part(message)]
     return written
 
 
 def write_tools(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
-    """The tools for the library."""
+    """Convert the tools."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
@@ -42,7 +42,7 @@ def write_tools(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
 
 
 def read_turn(response: messages.ModelResponse) -> Turn:
-    """What the model said. Arguments stay the text that it wrote."""
+    """Convert a response to a turn. The arguments of calls stay the text that the model wrote."""
     from pydantic_ai import messages
 
     text = "".join(p.content for p in response.parts if isinstance(p, messages.TextPart))
@@ -64,20 +64,20 @@ def read_turn(response: messages.ModelResponse) -> Turn:
             return Turn(text=text, calls=calls, stop="calls" if calls else "end")
 
 
-def _said_parts(turn: Turn) -> list[messages.ModelResponsePart]:
+def _response_parts(turn: Turn) -> list[messages.ModelResponsePart]:
     from pydantic_ai import messages
 
     text = [messages.TextPart(turn.text)] if turn.text else []
     return [*text, *(messages.ToolCallPart(c.name, c.arguments, tool_call_id=c.id) for c in turn.calls)]
 
 
-def _heard_part(said: SystemMessage | UserMessage | ToolResult) -> messages.ModelRequestPart:
+def _request_part(message: SystemMessage | UserMessage | ToolResult) -> messages.ModelRequestPart:
     from pydantic_ai import messages
 
-    match said:
+    match message:
         case SystemMessage():
-            return messages.SystemPromptPart(said.text)
+            return messages.SystemPromptPart(message.text)
         case UserMessage():
-            return messages.UserPromptPart(said.text)
+            return messages.UserPromptPart(message.text)
         case ToolResult():
-            return messages.ToolReturnPart(said.name, said.text, tool_call_id=said.call_id)
+            return messages.ToolReturnPart(message.name, message.text, tool_call_id=message.call_id)

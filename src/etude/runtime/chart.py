@@ -1,4 +1,4 @@
-"""A chart for a result: chosen by the kinds of its columns, written as Vega-Lite without data."""
+"""Choose a chart for a result by the kinds of its columns, as a Vega-Lite specification without data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BARS = 40
-"""More bars than this show nothing."""
+"""A chart with more bars is not readable."""
 SERIES = 8
 ROWS = 5_000
 CHART_BYTES = 1 << 18
@@ -22,7 +22,7 @@ Kind = Literal["number", "time", "label", "other"]
 
 
 def choose_chart(result: Result) -> dict[str, Any] | None:
-    """A line over time, bars over labels, points of two numbers; None where a table tells more."""
+    """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more."""
     rows = list(itertools.islice(result.iter_rows(), ROWS))
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
@@ -46,20 +46,20 @@ def choose_chart(result: Result) -> dict[str, Any] | None:
 
 
 def read_chart(body: bytes) -> dict[str, Any] | None:
-    """The chart that a cell drew, with its own data; None where it is none, or would fetch something from elsewhere."""
+    """Read the chart that a cell drew, with its own data; None if it is invalid, too large or loads a URL."""
     try:
         chart = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(chart, dict) or len(body) > CHART_BYTES or _reaches_out(chart):
+    if not isinstance(chart, dict) or len(body) > CHART_BYTES or _has_url(chart):
         return None
     return chart
 
 
-def _reaches_out(part: Any) -> bool:
+def _has_url(part: Any) -> bool:
     if isinstance(part, dict):
-        return any(key in ("url", "href") or _reaches_out(value) for key, value in part.items())
-    return isinstance(part, list) and any(map(_reaches_out, part))
+        return any(key in ("url", "href") or _has_url(value) for key, value in part.items())
+    return isinstance(part, list) and any(map(_has_url, part))
 
 
 def _lines(time: str, number: str, labels: list[str], names: list[str], rows: list[Any]) -> dict[str, Any] | None:
@@ -84,7 +84,7 @@ def _axis(name: str, kind: str) -> dict[str, Any]:
 
 
 def _field(name: str) -> str:
-    # In a field name Vega reads dots and brackets as a path into the value.
+    # Vega reads dots and brackets in a field name as a path into the value.
     return "".join(f"\\{c}" if c in ".[]\\" else c for c in name)
 
 

@@ -1,10 +1,9 @@
-"""The number gate: every number in an answer's prose is looked for in what was computed.
+"""The number gate: check every number in an answer's text against the computed results.
 
-A number counts as verified when it is, at the precision it is written with, a value of a result, or follows from values
-by a step that the sentence itself names: a share, a change, a difference, a ratio, a sum, a count. Any two values of a
-large result have some ratio, so that nearly every percentage is the ratio of something. Derivations are therefore made
-from narrow sets first (what the sentence names), then wider ones, and a match is no evidence where so many candidates
-lie around the number that one would have matched by chance.
+A number is verified if it equals a value of a result at the precision it is written with, or follows from values by a
+step that the sentence itself names: a share, a change, a difference, a ratio, a sum, a count. In a large result nearly
+every percentage is the ratio of some two values. The gate therefore derives numbers from the values that the sentence
+names first, then from wider sets, and rejects a match if one was likely by chance alone.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from dataclasses import dataclass
 
 from etude.runtime.gate.derived import find_derived, find_thresholds
 from etude.runtime.gate.evidence import Evidence, tables_of
-from etude.runtime.gate.mentions import MARK, Mention, find_numbers, settle_readings
-from etude.runtime.gate.stated import find_given, find_stated, note_cells
-from etude.runtime.gate.surroundings import Ground
+from etude.runtime.gate.mentions import MARK, Mention, find_numbers, resolve_readings
+from etude.runtime.gate.stated import find_given, find_stated, record_cells
+from etude.runtime.gate.surroundings import GateContext
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
 
 
 @dataclass(frozen=True)
 class CheckedNumber:
-    """A mention with its verdict. `because` says where the number comes from, or why it was not found."""
+    """A mentioned number with its verdict. `because` says where the number comes from, or why it was not found."""
 
     mention: Mention
     verified: bool
@@ -32,7 +31,7 @@ class CheckedNumber:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check of one text found, number by number."""
+    """The result of checking one text, number by number."""
 
     text: str
     mentions: tuple[CheckedNumber, ...]
@@ -49,58 +48,58 @@ class Verdict:
 
 
 def check_numbers(text: str, results: Sequence[Evidence], question: str = "", context: Sequence[str] = ()) -> Verdict:
-    """Looks for each number of `text` in `results`, and in what the user wrote: `question` and `context`.
+    """Look for each number of `text` in `results`, in the question and in `context`.
 
-    `context` holds other texts whose numbers may be repeated, such as the queries that were run.
+    `context` holds other texts whose numbers an answer may repeat, such as the queries that were run.
     """
     written = find_numbers(text)
     if not written:
         return Verdict(text, ())
     bare = text.replace(MARK, "")
-    mentions = settle_readings(find_numbers(bare))
-    ground = Ground(bare, mentions, [table for result in results for table in tables_of(result)], question, context)
+    mentions = resolve_readings(find_numbers(bare))
+    gate = GateContext(bare, mentions, [table for result in results for table in tables_of(result)], question, context)
     found: dict[int, str] = {}
-    # What stands in the results comes first: it tells which values the derived numbers around it speak of.
+    # Numbers that the results contain come first: they show which values the derived numbers nearby refer to.
     for find in (find_given, find_stated, find_derived):
         for i, mention in enumerate(mentions):
-            if i not in found and (because := find(ground, mention)):
+            if i not in found and (because := find(gate, mention)):
                 found[i] = because
-                note_cells(ground, mention, because)
-    found |= find_thresholds(ground, found)
+                record_cells(gate, mention, because)
+    found |= find_thresholds(gate, found)
     checked = (CheckedNumber(mention, i in found, found.get(i, _NOT_FOUND)) for i, mention in enumerate(written))
     return Verdict(text, tuple(checked))
 
 
 def mark_unverified(text: str, verdict: Verdict) -> str:
-    """The text with a mark behind each number that was not found; a number that has its mark gets no second."""
+    """Return the text with a mark after each number that was not found; numbers already marked stay as they are."""
     marked = _mark(verdict)
     if text not in (verdict.text, marked):
-        raise ValueError("the verdict is of another text")
+        raise ValueError("the verdict belongs to another text")
     return marked
 
 
 def explain(verdict: Verdict) -> str:
-    """What to tell a model whose answer holds numbers that were not found; empty where there are none."""
+    """Return the instructions for a model whose answer has unverified numbers; empty if it has none."""
     if verdict.ok:
         return ""
-    lines = ["These numbers of your answer are in no computed result, nor do they follow from one:"]
-    # The numbers alone: what stands around them may come from data, and this is said in the person's place.
+    lines = ["These numbers in your answer are not in any computed result and do not follow from one:"]
+    # Only the numbers: the text around them may come from data, and this message has the role of the user.
     lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`" for checked in verdict.unverified)))
     lines.append(
-        "Write the answer again. Use the values of the results as they are, rounded correctly. If you need a value "
-        "that was not computed, compute it with a tool first. Otherwise leave the number out. Do not estimate."
+        "Write the answer again. Use the values of the results, rounded correctly. If you need a value that was not "
+        "computed, compute it with a tool first. Otherwise leave the number out. Do not estimate."
     )
     return "\n".join(lines)
 
 
-_NOT_FOUND = "in no computed result"
+_NOT_FOUND = "not in any computed result"
 
 
 def _mark(verdict: Verdict) -> str:
     pieces, at = [], 0
     for checked in verdict.unverified:
         end = checked.mention.end
-        if verdict.text[end : end + 1] == "`":  # Inside code the mark would be part of the value.
+        if verdict.text[end : end + 1] == "`":  # Inside backticks the mark would become part of the value.
             end += 1
         pieces.append(verdict.text[at:end])
         if not verdict.text.startswith(MARK, end):

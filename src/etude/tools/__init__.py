@@ -1,1 +1,1 @@
-"""Tools: what a model may call. The name of a tool is the name of its file."""
+"""The tools that a model may call. The name of a tool is the name of its file."""

@@ -1,4 +1,4 @@
-"""`ask_user`: one question to the person; the run waits for the answer, also across restarts."""
+"""`ask_user`: ask the person one question; the run waits for the answer, even across restarts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from etude.tools.base import Tool, ToolContext, Waiting
 
 
 class Arguments(Entity):
-    """What to ask."""
+    """The question to ask."""
 
     question: str = Field(min_length=1)
-    choices: tuple[str, ...] = Field(default=(), description="answers to choose from, where there are few")
+    choices: tuple[str, ...] = Field(default=(), description="answers to choose from, if there are only a few")
 
 
 class AskUser(Tool):
-    """Waits for a person."""
+    """Waits until a person answers."""
 
     name = "ask_user"
-    description = "Ask the person one precise question when the data cannot decide what is meant. Use it rarely."
+    description = "Ask the person one precise question if the data cannot show what is meant. Use it rarely."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """The answer; where there is none yet, the run waits."""
+        """Return the answer; if there is none yet, raise `Waiting`, which suspends the run."""
         if context.reply is None:
             raise Waiting(arguments.question, arguments.choices)
         return context.reply

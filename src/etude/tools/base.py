@@ -1,4 +1,4 @@
-"""What every tool gives, and what it is given: typed arguments in, text for the model out."""
+"""The interface of every tool: typed arguments in, text for the model out."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class Waiting(Exception):
-    """The run has to wait until a person answers."""
+    """The run must wait until a person answers."""
 
     def __init__(self, question: str, choices: tuple[str, ...] = ()) -> None:
         super().__init__(question)
         self.question = question
         self.choices = choices
         self.step_id = ""
-        """The step that waits; the loop knows it."""
+        """The step that waits; set by the loop."""
 
 
 class ToolContext(Protocol):
-    """Where a tool works: the datasets of its run, through the guard, the limits and the record."""
+    """The access of a tool to its run: every call passes the guard and the limits, and is recorded."""
 
     def sources(self) -> Sequence[str]:
-        """The names of those that the run may use."""
+        """Return the names of the sources that the run may use. Models call them datasets."""
         ...
 
     def catalog(self, source: str) -> Catalog:
-        """What a dataset holds."""
+        """Return the tables and columns of a source."""
         ...
 
     def sql(self, source: str, query: str) -> Result:
@@ -55,17 +55,17 @@ class ToolContext(Protocol):
         ...
 
     def quote(self, text: str) -> str:
-        """Text that comes from data, marked so that the model takes it for nothing else."""
+        """Mark text that comes from data, so that the model does not take it for instructions."""
         ...
 
     @property
     def question(self) -> str:
-        """What the run is to answer."""
+        """The question that the run answers."""
         ...
 
     @property
     def reply(self) -> str | None:
-        """What a person answered to the question of this call; None where none was asked yet."""
+        """The person's answer to the question of this call; None before it was asked."""
         ...
 
 
@@ -78,21 +78,21 @@ class Tool(ABC):
 
     @abstractmethod
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """Do it; what the model is shown of it. Errors that the model can mend are raised."""
+        """Run the tool and return the text that the model sees. Raises errors that the model can correct."""
 
 
 @cache
 def describe_tool(kind: type[Tool]) -> ToolSpec:
-    """The tool as a model sees it; made once, for a schema takes its time."""
+    """Return the tool as a model sees it; cached, because generating a schema is slow."""
     return ToolSpec(kind.name, kind.description, kind.arguments.model_json_schema())
 
 
 def parse_arguments(tool: Tool, text: str) -> Entity:
-    """The arguments that a model wrote, or `Invalid` that tells it what is wrong with them."""
+    """Parse the arguments that a model wrote; raises `Invalid` with what is wrong."""
     try:
         body = json.loads(text or "{}")
     except ValueError as error:
-        message = f"The arguments of `{tool.name}` are no JSON: {error}."
+        message = f"The arguments of `{tool.name}` are not valid JSON: {error}."
         raise Invalid(message, hint="Write one JSON object.") from None
     try:
         return tool.arguments.model_validate(body)

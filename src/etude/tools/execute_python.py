@@ -1,4 +1,4 @@
-"""`execute_python`: a cell in the session that the thread keeps."""
+"""`execute_python`: run a cell in the session of the thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.tools.shown import show_cell
 
 
 class Arguments(Entity):
-    """What to run."""
+    """The code to run."""
 
     code: str = Field(description="Python; the value of the last expression is shown, as in a notebook")
 
@@ -22,11 +22,11 @@ class ExecutePython(Tool):
 
     name = "execute_python"
     description = (
-        "Run Python in a persistent sandbox without network or files. Variables stay. `db` is the dataset: "
-        "`db.sql('SELECT ...').df()` gives a DataFrame. pandas, numpy, pyarrow and duckdb are there."
+        "Run Python in a persistent sandbox without network or files. Variables are kept between calls. `db` is the "
+        "dataset: `db.sql('SELECT ...').df()` returns a DataFrame. pandas, numpy, pyarrow and duckdb are installed."
     )
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """What the cell printed and returned, cut."""
+        """Return what the cell printed and its value, shortened."""
         return show_cell(context.python(arguments.code), context)

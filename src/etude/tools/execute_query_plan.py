@@ -1,4 +1,4 @@
-"""`execute_query_plan`: a query as typed data, compiled to the dataset's dialect."""
+"""`execute_query_plan`: run a QueryPlan, a query as typed data, compiled to the dataset's SQL dialect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etude.entities import Entity
 from etude.tools.base import Tool, ToolContext
 from etude.tools.shown import show_result
 
-# The whole JSON schema is ten times as long, and is sent with every turn; what a plan gets wrong is told when it runs.
+# The full JSON schema is ten times as long and would be sent with every turn; a wrong plan fails with an error anyway.
 SHAPE = """{"from": table, "joins": [table along its foreign key, or {"table": t, "on": [["a.x", "t.y"]]}],
 "where": [{"column": c, "op": "= != < <= > >= in between like contains is null", "value": v}], "group_by": [column or
 {"grain": "month", "of": date column}], "aggregate": [{"fn": "count sum avg min max median", "of": column, "distinct":
@@ -19,7 +19,7 @@ true}], "limit": n}; only "from" is required"""
 
 
 class Arguments(Entity):
-    """What to run."""
+    """The plan to run."""
 
     dataset: str
     plan: dict[str, Any] = Field(description=SHAPE)
@@ -29,9 +29,9 @@ class ExecuteQueryPlan(Tool):
     """Runs a QueryPlan."""
 
     name = "execute_query_plan"
-    description = "Run a QueryPlan, a query as JSON that is the same for every SQL dialect, on a dataset."
+    description = "Run a QueryPlan on a dataset: a query as JSON, the same for every SQL dialect."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """The result, cut."""
+        """Return the shape of the result and its first rows."""
         return show_result(context.plan(arguments.dataset, arguments.plan), context)

@@ -1,4 +1,4 @@
-"""`execute_sql`: one query in the dataset's own dialect."""
+"""`execute_sql`: run one query in the dataset's own SQL dialect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.tools.shown import show_result
 
 
 class Arguments(Entity):
-    """What to run."""
+    """The query to run."""
 
     dataset: str
     query: str = Field(description="one SELECT in the dialect of the dataset")
@@ -26,5 +26,5 @@ class ExecuteSql(Tool):
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """The result, cut."""
+        """Return the shape of the result and its first rows."""
         return show_result(context.sql(arguments.dataset, arguments.query), context)

@@ -1,4 +1,4 @@
-"""`get_dataset_schema`: the tables of a dataset, those asked for or those that fit some words."""
+"""`get_dataset_schema`: show the tables of a dataset by name, or those that best match a search."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from etude.tools.shown import CHARS, show_table
 
 
 class Arguments(Entity):
-    """Which tables."""
+    """The tables to show."""
 
     dataset: str
     tables: tuple[str, ...] = Field(default=(), description="exact names; all their columns are shown")
-    search: str = Field(default="", description="words; the tables that fit them best are shown")
+    search: str = Field(default="", description="words; the tables that match them best are shown")
 
 
 class GetDatasetSchema(Tool):
@@ -25,19 +25,19 @@ class GetDatasetSchema(Tool):
 
     name = "get_dataset_schema"
     description = (
-        "Show tables of a dataset with columns, types, keys and comments: those named in `tables`, "
-        "or those that fit the words in `search` best."
+        "Show tables of a dataset with columns, types, keys and comments: the tables named in `tables`, "
+        "or those that best match the words in `search`."
     )
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """The tables in full while they fit; the others by name."""
+        """Return as many tables in full as fit, and the names of the others."""
         catalog = context.catalog(arguments.dataset)
         if arguments.tables:
             wanted = [catalog.table(name) for name in arguments.tables]
             missing = [name for name, table in zip(arguments.tables, wanted) if table is None]
             tables = [table for table in wanted if table is not None]
-            note = f"\nThere is no table {', '.join(f'`{m}`' for m in missing)}." if missing else ""
+            note = f"\nNot in this dataset: {', '.join(f'`{m}`' for m in missing)}." if missing else ""
         else:
             tables = rank_tables(catalog, f"{arguments.search} {context.question}")
             note = ""

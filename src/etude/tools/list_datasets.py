@@ -1,4 +1,4 @@
-"""`list_datasets`: what there is to ask."""
+"""`list_datasets`: list the datasets that can be queried."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from etude.tools.base import Tool, ToolContext
 
 
 class Arguments(Entity):
-    """None."""
+    """No arguments."""
 
 
 class ListDatasets(Tool):
-    """The datasets of a run with their sizes."""
+    """Lists the datasets of a run with their sizes."""
 
     name = "list_datasets"
-    description = "List the datasets that can be queried, with how many tables each has."
+    description = "List the datasets that can be queried, with the number of tables in each."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:
-        """Their names, dialects and table counts."""
+        """Return the names, dialects and table counts."""
         lines = []
         for name in context.sources():
             catalog = context.catalog(name)
             lines.append(f"{name}: {len(catalog.tables)} tables, SQL dialect {catalog.dialect}")
-        return context.quote("\n".join(lines)) if lines else "There is no dataset."
+        return context.quote("\n".join(lines)) if lines else "No datasets are available."

@@ -1,4 +1,4 @@
-"""Which tables a question is about, by the words they share: BM25 over names, columns and comments."""
+"""Rank tables by how well they match a question: BM25 over table names, column names and comments."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _STOP = frozenset(
 
 
 def words(text: str) -> list[str]:
-    """The words of a text or name, in lower case, cut to a stem that plural and singular share."""
+    """Return the words of a text or name, in lower case and without plural endings."""
     return [_stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in _STOP]
 
 
 def rank_tables(catalog: Catalog, question: str) -> list[Table]:
-    """The tables, those first that share most with the question; neighbours by key follow what they belong to."""
+    """Sort the tables by how well they match the question; a foreign key passes on part of a table's score."""
     documents = {t.name: _document(t) for t in catalog.tables}
     average = sum(map(len, documents.values())) / max(len(documents), 1)
     seen_in = Counter(word for document in documents.values() for word in set(document))
     asked = set(words(question))
     scores = {name: _score(asked, doc, seen_in, len(documents), average) for name, doc in documents.items()}
-    # A table that joins two good ones is needed though no word names it.
+    # A table that joins two good ones is needed even if no word of the question names it.
     for table in catalog.tables:
         for key in table.foreign_keys:
             near, far = scores.get(table.name, 0.0), scores.get(key.to_table, 0.0)

@@ -1,4 +1,4 @@
-"""How results look to a model: compact, cut with a word on what was cut, and marked as data."""
+"""How results look to a model: compact, marked as data, and with a note on everything left out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from etude.tools.base import ToolContext
 
 ROWS = 50
-"""Rows of a result that a model sees; all of them stay in the record."""
+"""Rows of a result that a model sees; the record keeps all of them."""
 CHARS = 6_000
-"""Characters of one outcome that a model sees."""
+"""Characters of one tool result that a model sees."""
 VALUE_CHARS = 200
 
 
 def cut(text: str, chars: int = CHARS) -> str:
-    """The text, or its beginning and end with a word on what is missing between."""
+    """Return the text, or its beginning and end with a note on how much is missing in between."""
     if len(text) <= chars:
         return text
     head, tail = text[: chars * 3 // 4], text[-chars // 4 :]
@@ -30,7 +30,7 @@ def cut(text: str, chars: int = CHARS) -> str:
 
 
 def show_result(result: Result, context: ToolContext) -> str:
-    """The shape of a result, and its first rows as lines of JSON."""
+    """Return the shape of a result and its first rows as lines of JSON."""
     rows = list(itertools.islice(result.iter_rows(), ROWS))
     columns = ", ".join(f"{c.name} {c.type}" for c in result.columns)
     lines = [context.quote(columns)]
@@ -43,7 +43,7 @@ def show_result(result: Result, context: ToolContext) -> str:
         used += len(line)
     counted = f"{result.row_count:,} row{'' if result.row_count == 1 else 's'}"
     if len(body) < result.row_count:
-        counted += f", the first {len(body)} shown; compute on the rest with a tool, do not guess it"
+        counted += f", the first {len(body)} shown; use a tool to compute on the rest, do not guess"
     lines.append(counted)
     if body:
         lines.append(context.quote("\n".join(body)))
@@ -53,7 +53,7 @@ def show_result(result: Result, context: ToolContext) -> str:
 
 
 def show_cell(cell: Cell, context: ToolContext) -> str:
-    """What a cell printed and its value."""
+    """Return what a cell printed, its value and its notes."""
     parts = []
     if cell.stdout:
         parts.append(f"printed:\n{context.quote(cut(cell.stdout))}")
@@ -70,7 +70,7 @@ def show_cell(cell: Cell, context: ToolContext) -> str:
 
 
 def show_table(table: Table) -> str:
-    """A table of a catalog: name, columns with types and keys, comments."""
+    """Return a table of a catalog as text: name, columns with types and keys, comments."""
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: f"{fk.to_table}.{fk.to_columns[0]}" for fk in table.foreign_keys if len(fk.columns) == 1}
     columns = []

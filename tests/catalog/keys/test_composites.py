@@ -68,7 +68,7 @@ def test_declared_ones_come_with_what_the_data_says(
     assert found.cardinality == "many-to-one"
     assert composites(from_json(to_json(profile))) == composites(profile)
     page = render_catalog(profile)
-    assert "<code>of_order</code>" in page and "75% of the other side used" in page
+    assert "<code>of_order</code>" in page and "75% of the other side is referenced" in page
 
 
 def test_one_that_names_no_columns_is_to_the_key(app: App, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_one_that_names_no_columns_is_to_the_key(app: App, tmp_path: Path) -> No
     db = etude.connect(tmp_path / "data.sqlite", app=app)
     (found,) = composites(profile_source(db)).values()
     assert (found.to_columns, found.missing) == (("order_no", "pos"), 1)
-    assert "1 values have no partner" in found.reasons
+    assert "values without a match: 1" in found.reasons
     items = db.catalog().table("items")
     assert items is not None and "-> items.id" in show_table(items)
 
@@ -104,7 +104,7 @@ def test_a_number_within_an_order_is_referred_to_with_the_order(make: Make) -> N
         "returns": (("original_order_id", "original_line_number"), "order_lines", ("order_id", "line_number")),
     }
     assert found["parcels"].score > found["returns"].score
-    assert "`line_number` counts within the rest of the key" in found["parcels"].reasons
+    assert "`line_number` is a number within the rest of the key" in found["parcels"].reasons
     singles = {(t.name, k.columns[0]) for t in profile.tables for k in t.foreign_keys if len(k.columns) == 1}
     assert ("parcels", "order_id") in singles, "what a column refers to alone is told too"
 
@@ -136,7 +136,7 @@ def test_of_a_large_table_the_rows_are_counted(make: Make, monkeypatch: pytest.M
     monkeypatch.setattr("etude.catalog.keys.composites._LARGE", 50)
     found = composites(profile_source(make(*STOCK, OFFERS, SALES, VISITS)))
     assert {k: f.to_table for k, f in found.items()} == {"sales": "offers"}
-    assert found["sales"].reasons[0] == "all 90 rows are found there"
+    assert found["sales"].reasons[0] == "all 90 rows match"
     assert (found["sales"].containment, found["sales"].values, found["sales"].coverage) == (1.0, None, None)
 
 

@@ -193,15 +193,15 @@ def reading(page: str) -> Reading:
     [
         "People who bought something.", "sales", "core",  # purpose, owner, tags
         "200 rows", "52 kB", "2026-02-28", "18 hours old",  # sizes, freshness
-        "`amount` is about 100 times larger.".replace("`", ""), "What changed since the last run",  # changes
+        "`amount` is about 100 times larger.".replace("`", ""), "Changes since the last run",  # changes
         "DECIMAL(10,2)", "nulls 10%", "812 distinct≈",  # strips
         "DE12060%", "1 distinct",  # frequent values
         "median46", "5%10", "mean48.2", "7 above 180",  # quantiles, outliers
         "email98%", "8 to 31, mean 17.5",  # patterns, lengths
         "98% look like email addresses", "Values are masked.",  # personal data
-        "99.4% of the values found (1 without a partner)", "inferred, 93% sure",  # keys with evidence
-        "Diagram of the neighbours", "Sample rows", "Suspected personal data is masked.",
-        "Queries to begin with", 'JOIN "customers" AS b',
+        "99.4% of the values have a match (1 without a match)", "inferred, 93% confidence",  # keys with evidence
+        "Diagram of related tables", "Sample rows", "Suspected personal data is masked.",
+        "Example queries", 'JOIN "customers" AS b',
         "quantiles sampled (500 rows, within 2%)", "distinct approximate (within 3%)", "run_42", "f00d",  # provenance
         "permission denied", "customer_id determines currency", "Where they live.",
     ],
@@ -262,13 +262,11 @@ def test_packed_and_plain_pages_say_the_same(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_an_empty_source_has_a_page() -> None:
     empty = make_shop().model_copy(update={"tables": ()})
-    assert "There are none." in Reading(render_catalog(empty)).text
+    assert "No tables." in Reading(render_catalog(empty)).text
 
 
 def test_a_calm_run_says_so() -> None:
-    assert "Nothing beyond what chance explains." in render_catalog(
-        make_shop(), (), [make_shop(made_at=NOW - timedelta(1))]
-    )
+    assert "No significant changes." in render_catalog(make_shop(), (), [make_shop(made_at=NOW - timedelta(1))])
 
 
 # Nothing in the data can become part of the page.
@@ -409,7 +407,7 @@ def test_numbers_are_short(made: str, expected: str) -> None:
     assert made == expected
 
 
-# Queries to begin with.
+# Example queries.
 
 
 def test_starter_queries_use_the_keys_and_the_dialect() -> None:

@@ -49,7 +49,7 @@ def text_of(page: str) -> str:
 
 def test_the_changes_lead_ranked(page: str) -> None:
     titles = re.findall(r"<h2>([^<]*)</h2>", page)
-    assert titles == ["What changed", "Over 7 runs", "What is recent"]
+    assert titles == ["Changes", "Over 7 runs", "Rows over time"]
     text = text_of(page)
     assert text.index("Nulls in note went from 0% to 40.0%") < text.index("Over 7 runs")
     assert "fell from 1,050 to 500" in text
@@ -64,7 +64,7 @@ def test_each_change_has_its_line_over_the_runs(page: str) -> None:
 
 
 def test_runs_show_rows_nulls_and_freshness(page: str) -> None:
-    runs = page[page.index("Over 7 runs") : page.index("What is recent")]
+    runs = page[page.index("Over 7 runs") : page.index("Rows over time")]
     for label in ("rows of orders", "nulls of orders", "age of the newest row of orders"):
         assert f'aria-label="{label}"' in runs
     assert "-550" in runs
@@ -72,7 +72,7 @@ def test_runs_show_rows_nulls_and_freshness(page: str) -> None:
 
 def test_what_is_recent_is_told_from_the_quantiles(page: str) -> None:
     text = text_of(page)
-    assert "The last twentieth of the rows came in 10 days: 2.5 a day; 2.5 a day in all." in text
+    assert "The latest 5% of the rows span 10 days: 2.5 per day; 2.5 per day on average." in text
     assert 'class="volume"' in page
 
 
@@ -81,12 +81,12 @@ def test_changes_lead_to_the_catalog_beside_it(page: str) -> None:
 
 
 def test_a_first_run_says_when_changes_are_told() -> None:
-    assert "Changes are told from the next run on." in render_summary(RUNS[0], (), ())
+    assert "Changes appear from the second run on." in render_summary(RUNS[0], (), ())
 
 
 def test_an_uneventful_run_says_so() -> None:
     page = render_summary(RUNS[1], compare(RUNS[0], RUNS[1]), RUNS[:1])
-    assert "Nothing beyond what chance explains." in page
+    assert "No significant changes." in page
 
 
 @settings(max_examples=30)

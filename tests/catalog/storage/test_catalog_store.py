@@ -203,7 +203,7 @@ def test_trouble_of_the_store_is_told_and_tried_again(s3_server: Any) -> None:
     told: list[str] = []
     with proxy_to(s3_server.options["endpoint"]) as proxy:
         objects = Objects(s3_server.url, **(s3_server.options | {"endpoint": proxy.url}))
-        catalog_store = CatalogStore(objects, f"trouble/{uuid4().hex}", tell=told.append)
+        catalog_store = CatalogStore(objects, f"trouble/{uuid4().hex}", report=told.append)
         proxy.failing = 6  # the client itself tries four times
         assert catalog_store.latest() is None
         assert len(told) == 1 and "Trying again" in told[0]

@@ -1,1 +1,1 @@
-"""Comparing two profiles of a source: which changes are more than chance."""
+"""Compare two profiles of a source and find the changes that are not due to chance."""

@@ -1,4 +1,4 @@
-"""A change between two profiles: its kind, its weight, its sentence."""
+"""A change between two profiles: its kind, its score, its sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kind = Literal[
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low"]
 
-# What a change of each kind weighs, from the slightest to the strongest of its kind.
+# The score of each kind of change, from its weakest to its strongest form.
 WEIGHTS: dict[str, tuple[int, int]] = {
     "table-removed": (95, 95), "table-emptied": (95, 95), "table-failed": (90, 90), "key-broken": (88, 95),
     "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
@@ -32,12 +32,12 @@ WEIGHTS: dict[str, tuple[int, int]] = {
     "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28), "nullable": (18, 24),
 }  # fmt: skip
 SMALL = 0.05
-"""A shift below this share of the rows is not told, however certain it is."""
+"""A shift below this share of the rows is not reported, no matter how certain it is."""
 SPACE = 60
 
 
 class Change(Entity):
-    """One difference between two runs, in plain words, with what it was and what it is."""
+    """One difference between two runs, with a sentence and the values before and after."""
 
     kind: Kind
     table: str
@@ -45,15 +45,15 @@ class Change(Entity):
     before: Scalar = None
     after: Scalar = None
     score: float
-    """How much it matters, 0 to 100."""
+    """Importance, 0 to 100."""
     severity: Severity
     text: str
-    """A sentence. Names and values stand in it as they are in the data: escape it where it is shown."""
+    """A sentence with names and values from the data: escape it before showing it."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A column before and after, and what the checks need to know about it."""
+    """A column before and after, and its context for the checks."""
 
     table: str
     before: ColumnProfile
@@ -66,18 +66,18 @@ class Pair:
     def change(
         self, kind: Kind, text: str, strength: float = 1.0, before: Scalar = None, after: Scalar = None
     ) -> Change:
-        """A change of this column."""
+        """Make a change of this column."""
         strength += 0.15 if self.role else 0.0
         return make_change(kind, self.table, text, strength, self.after.name, before, after)
 
     def values(self, side: ColumnProfile, group: Provenance | None = None) -> int:
-        """Values that are not null behind a statistic: those of the sample, where it was sampled."""
-        there = (side.rows or 0) - (side.nulls or 0)
-        return min(there, group.rows) if group is not None and group.rows is not None else there
+        """Return the number of values behind a statistic, without nulls; of the sample if it was sampled."""
+        filled = (side.rows or 0) - (side.nulls or 0)
+        return min(filled, group.rows) if group is not None and group.rows is not None else filled
 
     @property
     def readable(self) -> bool:
-        """Values may be compared and quoted: they are not masked."""
+        """Whether values may be compared and quoted, because they are not masked."""
         return not (self.before.masked or self.after.masked)
 
 
@@ -90,7 +90,7 @@ def make_change(
     before: Scalar = None,
     after: Scalar = None,
 ) -> Change:
-    """A change with its score: the weight of its kind, scaled by a strength of 0 to 1."""
+    """Make a change; a strength from 0 to 1 picks its score in the range of its kind."""
     low, high = WEIGHTS[kind]
     score = round(low + (high - low) * min(1.0, max(0.0, strength)), 1)
     severity: Severity = "high" if score >= 70 else "medium" if score >= 45 else "low"
@@ -100,14 +100,14 @@ def make_change(
 
 
 def percent(share: float) -> str:
-    """A share in a sentence, never rounded to nothing or all."""
+    """Format a share for a sentence; only exactly 0 and 1 show as 0% and 100%."""
     if share in (0, 1):
         return f"{share:.0%}"
     return f"{share:.1%}" if 0.001 <= share < 0.9995 else ("under 0.1%" if share < 0.5 else "nearly 100%")
 
 
 def show(value: Scalar) -> str:
-    """A value in a sentence: a number in its shortest form, text in quotes and cut."""
+    """Format a value for a sentence: a number in its shortest form, text in quotes and shortened."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, int | float):

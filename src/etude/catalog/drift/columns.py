@@ -1,4 +1,4 @@
-"""What changed in one column between two profiles: each check asks for more than chance before it speaks."""
+"""Find the changes in one column between two profiles; each check reports only what chance cannot explain."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from etude.catalog.drift import noise
 from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
 from etude.catalog.drift.numbers import (
-    apart,
     compare_counts,
     compare_ends,
     compare_numbers,
     compare_outliers,
     compare_precision,
+    significant_distance,
 )
-from etude.catalog.measure.axis import axis, epoch, place
+from etude.catalog.measure.axis import axis, epoch, position
 from etude.catalog.model import DATED, ColumnProfile, Scalar
 
 UNSEEN = 0.5
-"""The share that a form may have though the profile does not tell it: a form is tried where a few values show it."""
+"""The share that a pattern may have without being in the profile, which tests only patterns that a few values fit."""
 
 
 def compare_column(pair: Pair) -> list[Change]:
-    """All that changed in a column; what only follows from another change is left out."""
+    """Return the changes in a column, without those that another change implies."""
     if pair.before == pair.after:
         return []
     found = [*_declared(pair)]
@@ -33,12 +33,12 @@ def compare_column(pair: Pair) -> list[Change]:
         return [*found, whole]
     for check in _PARTS:
         found.extend(check(pair))
-    return _without_echoes(found)
+    return _without_implied(found)
 
 
-# Of the changes of one column, what is only the echo of another: `shift` says nothing new beside `scale`. In order:
-# what is silenced silences nothing.
-_ECHOES: dict[str, frozenset[str]] = {
+# The kinds of change that each kind implies: next to `scale`, `shift` says nothing new. The order matters: a kind that
+# is left out does not leave out others.
+_IMPLIED: dict[str, frozenset[str]] = {
     "scale": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "precision"})
     | frozenset({"cardinality", "negative"}),
     "sign": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "negative"}),
@@ -60,13 +60,13 @@ _ECHOES: dict[str, frozenset[str]] = {
 }
 
 
-def _without_echoes(found: Sequence[Change]) -> list[Change]:
+def _without_implied(found: Sequence[Change]) -> list[Change]:
     kinds = {c.kind for c in found}
-    silenced: set[str] = set()
-    for kind, echoes in _ECHOES.items():
-        if kind in kinds and kind not in silenced:
-            silenced |= echoes
-    return [c for c in found if c.kind not in silenced]
+    left_out: set[str] = set()
+    for kind, implied in _IMPLIED.items():
+        if kind in kinds and kind not in left_out:
+            left_out |= implied
+    return [c for c in found if c.kind not in left_out]
 
 
 def _declared(pair: Pair) -> Iterator[Change]:
@@ -77,8 +77,8 @@ def _declared(pair: Pair) -> Iterator[Change]:
             "type", f"`{name}` changed its type from {before.type} to {after.type}.", strength, before.type, after.type
         )
     if before.nullable != after.nullable:
-        now = "may now be null" if after.nullable else "may no longer be null"
-        yield pair.change("nullable", f"`{name}` {now} by its declaration.", 1.0 if after.nullable else 0.0)
+        now = "nullable" if after.nullable else "not nullable"
+        yield pair.change("nullable", f"`{name}` is now declared {now}.", 1.0 if after.nullable else 0.0)
     if not before.pii and after.pii and after.pii[0].confidence >= 0.6 and pair.values(before) >= 20:
         hint = after.pii[0]
         yield pair.change(
@@ -93,7 +93,7 @@ def _emptied(pair: Pair) -> Iterator[Change]:
     share = before.null_share or 0.0
     if -after.rows * math.log(max(share, 1e-12)) > pair.needed:
         yield pair.change(
-            "emptied", f"`{name}` has no values any more; {percent(1 - share)} of the rows had one.", before=1 - share
+            "emptied", f"`{name}` is now empty; {percent(1 - share)} of the rows had a value.", before=1 - share
         )
 
 
@@ -111,7 +111,7 @@ def _constant(pair: Pair) -> Iterator[Change]:
     shown = f" ({show(after.min)})" if pair.readable and after.min is not None else ""
     yield pair.change(
         "constant",
-        f"`{after.name}` has the same value in all rows{shown}; it had {before.distinct:,} different ones.",
+        f"`{after.name}` now has the same value in every row{shown}; it had {before.distinct:,} distinct values.",
         before=before.distinct,
         after=1,
     )
@@ -138,9 +138,9 @@ def _duplicates(pair: Pair) -> Iterator[Change]:
         return
     rows, later = pair.values(before), pair.values(after)
     twice = later - after.distinct
-    # Values can be unique by luck. Then pairs of equal ones come with the square of the rows.
-    luck = twice * -math.log(later**2 / (rows**2 + later**2)) if rows and twice > 0 else 0.0
-    if pair.role != "key" and luck <= pair.needed:
+    # Values can be unique by chance; the expected number of equal pairs then grows with the square of the rows.
+    evidence = twice * -math.log(later**2 / (rows**2 + later**2)) if rows and twice > 0 else 0.0
+    if pair.role != "key" and evidence <= pair.needed:
         return
     kind: Kind = "key-broken" if pair.role == "key" else "duplicates"
     text = f"`{after.name}` was unique and now has {twice:,} repeated value{'s' if twice != 1 else ''}."
@@ -148,7 +148,7 @@ def _duplicates(pair: Pair) -> Iterator[Change]:
 
 
 def _times(pair: Pair) -> Iterator[Change]:
-    """Moments that all moved by the same hours, or lie in the future."""
+    """Find timestamps that all moved by the same number of hours, or that are in the future."""
     if pair.before.family not in DATED or pair.after.family not in DATED:
         return
     before, after, name = axis(pair.before), axis(pair.after), pair.after.name
@@ -158,21 +158,21 @@ def _times(pair: Pair) -> Iterator[Change]:
         hours = common / 3600
         passed = epoch(pair.made[1]) - epoch(pair.made[0]) if pair.made[0] and pair.made[1] else 0.0
         moved = abs(common) >= 900 and common % 900 == 0 and abs(hours) <= 14
-        # A window that keeps the newest rows moves by the time that passed.
+        # A table that keeps only the newest rows moves by the time that passed.
         if moved and offsets.count(common) >= 15 and len(set(before)) > 5 and abs(common - passed) > 900:
-            text = f"`{name}` moved by {hours:+g} hours in nearly all rows. Another time zone?"
+            text = f"`{name}` moved by {hours:+g} hours in nearly all rows. A different time zone?"
             yield pair.change("time-shift", text, 1.0, pair.before.min, pair.after.min)
     made_before, made_after = pair.made
-    newest, newest_before = place(pair.after.max), place(pair.before.max)
+    newest, newest_before = position(pair.after.max), position(pair.before.max)
     if made_before is None or made_after is None or newest is None or newest_before is None:
         return
     if newest_before <= epoch(made_before) + 86400 and newest > epoch(made_after) + 2 * 86400:
-        text = f"`{name}` now reaches into the future, up to {show(pair.after.max)}."
+        text = f"`{name}` now has dates in the future, up to {show(pair.after.max)}."
         yield pair.change("future", text, 1.0, pair.before.max, pair.after.max)
 
 
 def _dates(pair: Pair) -> Iterator[Change]:
-    """Dates of a fixed range that are distributed differently. Where time goes on, the range tells nothing."""
+    """Find a different distribution of dates in a fixed range; a range that grows with time is not compared."""
     if pair.before.family not in DATED or pair.after.family not in DATED:
         return
     before, after = axis(pair.before), axis(pair.after)
@@ -181,38 +181,38 @@ def _dates(pair: Pair) -> Iterator[Change]:
     span = before[20] - before[0]
     if abs(before[0] - after[0]) > 0.02 * span or abs(before[20] - after[20]) > 0.02 * span:
         return
-    gap = apart(pair, before, after)
+    gap = significant_distance(pair, before, after)
     if gap:
         was, now = pair.before.quantiles[10], pair.after.quantiles[10]
-        text = f"`{pair.after.name}` is distributed differently: the middle went from {show(was)} to {show(now)}."
+        text = f"`{pair.after.name}` is distributed differently: the median went from {show(was)} to {show(now)}."
         yield pair.change("shift", text, gap * 1.6, was, now)
 
 
 def is_complete(column: ColumnProfile) -> bool:
-    """The frequent values are all values."""
+    """Return whether the frequent values are all values of the column."""
     exact = column.provenance.top is not None and column.provenance.top.method == "exact"
     return exact and bool(column.top) and column.distinct == len(column.top)
 
 
 def _values(pair: Pair) -> Iterator[Change]:
-    """New, vanished, respelled, dominating and differently mixed values."""
+    """Find values that are new, vanished, spelled differently, dominant, or in other proportions."""
     before, after = pair.before, pair.after
     if not pair.readable or not before.top or not after.top or pair.role == "key" or before.family != after.family:
         return
-    # Counts as the sample had them, where it was one.
+    # The counts are those of the sample if one was taken.
     rows = pair.values(before, before.provenance.top)
     later = pair.values(after, after.provenance.top)
     if not rows or not later:
         return
     was = {t.value: round(t.share * rows) for t in before.top}
     now = {t.value: round(t.share * later) for t in after.top}
-    # A value that is not among the frequent ones occurs at most as often as the least of them, or not at all.
+    # A value that is not listed occurs at most as often as the least frequent listed one; if all are listed, never.
     rest_before = 0 if is_complete(before) else min(was.values())
     rest_after = 0 if is_complete(after) else min(now.values())
     respelled = _respelled(was, now, rows, later, pair.needed)
     if respelled:
         pairs = ", ".join(f"{show(a)} is now {show(b)}" for a, b in list(respelled.items())[:3])
-        text = f"Values of `{after.name}` are written differently: {pairs}."
+        text = f"Values of `{after.name}` are spelled differently: {pairs}."
         first, second = next(iter(respelled.items()))
         yield pair.change("spelling", text, len(respelled) / len(was), first, second)
     if pair.role == "reference":
@@ -224,9 +224,9 @@ def _values(pair: Pair) -> Iterator[Change]:
         if value in was or value in respelled.values():
             continue
         proven = noise.of_shares(rest_before, rows, count, later) > pair.needed and count / later > rest_before / rows
-        # Where no word was rare, a rare one that was merely missed is unlikely: fewer rows are enough.
-        told = before.family == "text" and fewest >= 10 and count >= 8 and len(was) > 1
-        if is_complete(before) and (proven or told):
+        # If no text value was rare before, a new one is unlikely to have been missed: fewer rows are enough.
+        likely = before.family == "text" and fewest >= 10 and count >= 8 and len(was) > 1
+        if is_complete(before) and (proven or likely):
             new[value] = count
         elif proven and count / later - rest_before / rows > 0.02:
             risen[value] = count
@@ -238,7 +238,7 @@ def _values(pair: Pair) -> Iterator[Change]:
     if gone:
         text = f"`{after.name}` no longer has {_listed(gone, rows, 'the value', 'the values')}."
         yield pair.change("vanished-value", text, math.sqrt(sum(gone.values()) / rows), next(iter(gone)), None)
-    if 0 < len(risen) < 3:  # More of them are not a default that took over, but a column with fewer values.
+    if 0 < len(risen) < 3:  # More of them mean a column with fewer distinct values, not a new default value.
         value, count = next(iter(risen.items()))
         text = _spike(after.name, value, count / later, rest_before / rows, True)
         yield pair.change("spike", text, count / later * 2, None, value)
@@ -248,7 +248,7 @@ def _values(pair: Pair) -> Iterator[Change]:
 def _mix(
     pair: Pair, was: dict[Scalar, int], now: dict[Scalar, int], rows: tuple[int, int], rest: tuple[int, int]
 ) -> Iterator[Change]:
-    """The known values in other proportions."""
+    """Find known values in other proportions."""
     both = [v for v in was if v in now]
     if is_complete(pair.before) and is_complete(pair.after):
         first, second = sum(was[v] for v in both), sum(now[v] for v in both)
@@ -279,7 +279,7 @@ def _mix(
         if value in now or share - rest[1] / rows[1] < SMALL:
             continue
         if noise.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
-            text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to less than a frequent value's."
+            text = f"{show(value)} in `{pair.after.name}` fell from {percent(share)} and is no longer a frequent value."
             yield pair.change("mix", text, share, round(share, 6), 0)
             return
 
@@ -300,7 +300,7 @@ def _spike(name: str, value: Scalar, share: float, was: float, at_most: bool) ->
 def _respelled(
     was: dict[Scalar, int], now: dict[Scalar, int], rows: int, later: int, needed: float
 ) -> dict[Scalar, Scalar]:
-    """Values that are gone or fewer, to those that differ from them in case, blanks or accents' encoding only."""
+    """Map values that vanished or became rare to new ones that differ only in case, spaces or Unicode encoding."""
     spelled = {_plain(v): v for v in was if isinstance(v, str)}
     found: dict[Scalar, Scalar] = {}
     for value, count in now.items():
@@ -317,7 +317,7 @@ def _plain(value: str) -> str:
 
 
 def _texts(pair: Pair) -> Iterator[Change]:
-    """Empty strings, lengths and forms of text."""
+    """Find changes in empty strings, lengths and patterns of text."""
     before, after, name = pair.before, pair.after, pair.after.name
     rows, later = pair.values(before), pair.values(after)
     if before.lengths is not None and after.lengths is not None and rows and later:
@@ -335,15 +335,15 @@ def _lengths(pair: Pair, rows: int, later: int) -> Iterator[Change]:
     if before is None or after is None or before.mean <= 0:
         return
     gap = abs(after.mean - before.mean)
-    # Bhatia and Davis: no distribution on [min, max] with this mean spreads wider.
+    # Bhatia-Davis inequality: no distribution on [min, max] with this mean has a larger deviation.
     low, high = min(before.min, after.min), max(before.max, after.max)
     mean = (before.mean + after.mean) / 2
     deviation = math.sqrt(max(0.0, (high - mean) * (mean - low)))
     if gap < 0.1 * before.mean or noise.of_means(gap, deviation, rows, later) <= pair.needed:
         return
     cut = after.max < 0.8 * before.max and after.mean < before.mean
-    text = f"`{pair.after.name}` has texts of {after.mean:.3g} characters on average (before {before.mean:.3g})"
-    text += f", none longer than {after.max:,} (before {before.max:,}): cut off?" if cut else "."
+    text = f"`{pair.after.name}` now has {after.mean:.3g} characters on average ({before.mean:.3g} before)"
+    text += f" and at most {after.max:,} ({before.max:,} before). Truncated?" if cut else "."
     strength = gap / before.mean + (0.5 if cut else 0.0)
     yield pair.change("length", text, strength, round(before.mean, 3), round(after.mean, 3))
 
@@ -352,7 +352,7 @@ def _forms(pair: Pair) -> Iterator[Change]:
     if pair.before.family != "text" or pair.after.family != "text":
         return
     was, now = ({(p.kind, p.form): p.share for p in side.patterns} for side in (pair.before, pair.after))
-    # Forms are looked for among the distinct values.
+    # Patterns are searched among the distinct values.
     rows = min(pair.values(pair.before, pair.before.provenance.patterns), pair.before.distinct or 0)
     later = min(pair.values(pair.after, pair.after.provenance.patterns), pair.after.distinct or 0)
     moved: list[tuple[float, str]] = []
@@ -365,9 +365,7 @@ def _forms(pair: Pair) -> Iterator[Change]:
             moved.append((after - share, f"{name} went from {percent(share)} to {percent(after)}"))
     moved.sort(key=lambda m: (-abs(m[0]), m[0]))
     if moved:
-        text = (
-            f"`{pair.after.name}` is written differently: {'; '.join(words for _, words in moved[:2])} of the values."
-        )
+        text = f"The format of `{pair.after.name}` changed: {'; '.join(words for _, words in moved[:2])} of the values."
         yield pair.change("format", text, abs(moved[0][0]))
 
 
@@ -376,12 +374,12 @@ def _cardinality(pair: Pair) -> Iterator[Change]:
     if before.distinct is None or after.distinct is None or before.unique or after.unique:
         return
     if is_complete(before) and is_complete(after):
-        return  # Then the values themselves have been compared.
+        return  # `_values` already compared the values themselves.
     if before.distinct == 0 or 0.75 < after.distinct / before.distinct < 1.34:
         return
     rows, later = pair.values(before), pair.values(after)
     if noise.of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
-        text = f"`{after.name}` has {after.distinct:,} different values (before {before.distinct:,})."
+        text = f"`{after.name}` now has {after.distinct:,} distinct values ({before.distinct:,} before)."
         strength = abs(math.log10(max(1, after.distinct) / before.distinct))
         yield pair.change("cardinality", text, strength, before.distinct, after.distinct)
 
@@ -395,7 +393,7 @@ _PARTS: tuple[Check, ...] = (
 
 
 def resemblance(pair: Pair) -> float:
-    """How much two columns of different names look like the same one, 0 to 1, by their profile alone."""
+    """Return how likely two columns of different names are the same one, 0 to 1, by their profiles alone."""
     before, after = pair.before, pair.after
     if before.family != after.family or before.rows is None or after.rows is None:
         return 0.0

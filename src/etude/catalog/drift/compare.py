@@ -1,4 +1,4 @@
-"""What changed between two profiles of a source, ranked by what matters."""
+"""Find the changes between two profiles of a source, ranked by importance."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Literal
 from etude.catalog.drift import noise
 from etude.catalog.drift.change import Change, Pair, make_change
 from etude.catalog.drift.columns import compare_column, resemblance
-from etude.catalog.measure.axis import epoch, place
+from etude.catalog.measure.axis import epoch, position
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, Freshness, SourceProfile, TableProfile
 
 __all__ = ["Change", "compare"]
 
 DAY = 86400.0
 SHRINK, GROW = math.log(0.8), math.log(1.5)
-"""How far a number of rows may move between two runs when no earlier run tells what is usual."""
+"""How far a row count may change between two runs if earlier runs do not show what is usual."""
 
 
 def compare(before: SourceProfile, after: SourceProfile, history: Sequence[SourceProfile] = ()) -> tuple[Change, ...]:
-    """The changes from one profile to the next, what matters most first.
+    """Return the changes from one profile to the next, the most important first.
 
-    `history` holds the runs before `after`, oldest first (`before` may be among them): it tells how much a table
-    usually grows and how often new data comes. A change is told only where chance cannot explain it: two samples of
-    the same data give no changes, but for a few in a thousand comparisons.
+    `history` holds the runs before `after`, oldest first (`before` may be among them): it shows how much a table
+    usually grows and how often new data arrives. A change is reported only if chance cannot explain it: two samples of
+    the same data give no changes, except in a few of a thousand comparisons.
     """
     earlier = [p for p in history if p is not before and (p.made_at is None or p.made_at != before.made_at)]
     runs = [*earlier, before]
@@ -37,7 +37,7 @@ def compare(before: SourceProfile, after: SourceProfile, history: Sequence[Sourc
     made = (before.made_at, after.made_at)
     was, now = {t.name: t for t in before.tables}, {t.name: t for t in after.tables}
     renamed = _renamed_tables([t for n, t in was.items() if n not in now], [t for n, t in now.items() if n not in was])
-    there = {n.lower() for n in now}
+    existing = {n.lower() for n in now}
     found: list[Change] = []
     for name, table in now.items():
         old = was.get(name) or renamed.get(name)
@@ -46,14 +46,14 @@ def compare(before: SourceProfile, after: SourceProfile, history: Sequence[Sourc
             found.append(make_change("table-added", name, text, after=table.rows))
             continue
         if old.name != name:
-            text = f"The table `{old.name}` is now called `{name}`: its columns and contents match."
+            text = f"The table `{old.name}` was renamed to `{name}`: columns and contents match."
             found.append(make_change("table-renamed", name, text, before=old.name, after=name))
         series = [tables[old.name] for tables in past if old.name in tables]
         found.extend(_compare_table(old, table, series, runs, needed, made))
-        found.extend(_references(old, table, there, needed))
+        found.extend(_references(old, table, existing, needed))
     gone = set(was) - set(now) - {t.name for t in renamed.values()}
     for name in gone:
-        text = f"The table `{name}` is gone ({_count(was[name].rows)} rows before)."
+        text = f"The table `{name}` was removed; it had {_count(was[name].rows)} rows."
         found.append(make_change("table-removed", name, text, before=was[name].rows))
     return tuple(sorted(found, key=lambda c: (-c.score, c.table, c.column or "", c.kind, c.text)))
 
@@ -74,7 +74,7 @@ def _compare_table(
     found: list[Change] = []
     pairs = _column_pairs(before, after, needed, made, found)
     if before.rows and after.rows == 0:
-        text = f"`{after.name}` has no rows any more (before {before.rows:,})."
+        text = f"`{after.name}` is now empty; it had {before.rows:,} rows."
         return [*found, make_change("table-emptied", after.name, text, before=before.rows, after=0)]
     if not before.rows or not after.rows:
         return found
@@ -82,15 +82,15 @@ def _compare_table(
     found.extend(_freshness(before, after, runs, made))
     found.extend(_keys(before, after))
     changes = [(pair, compare_column(pair)) for pair in pairs]
-    swapped = _swapped([p for p, told in changes if any(c.kind in _MIXED_UP for c in told)])
+    swapped = _swapped([p for p, own in changes if any(c.kind in _SWAP_KINDS for c in own)])
     for one, other in swapped:
         names = sorted((one.after.name, other.after.name))
-        text = f"`{names[0]}` and `{names[1]}` seem to be swapped: each looks as the other did."
+        text = f"`{names[0]}` and `{names[1]}` seem to be swapped: each now looks like the other did before."
         found.append(make_change("columns-swapped", after.name, text, 1.0, names[0], names[0], names[1]))
-    mixed_up = {p.after.name for both in swapped for p in both}
-    found.extend(c for pair, told in changes for c in told if pair.after.name not in mixed_up)
+    swapped_names = {p.after.name for both in swapped for p in both}
+    found.extend(c for pair, own in changes for c in own if pair.after.name not in swapped_names)
     if any(c.kind == "key-broken" for c in found):
-        found = [c for c in found if c.kind != "duplicates"]  # Whole rows repeat: the key says it.
+        found = [c for c in found if c.kind != "duplicates"]  # Whole rows repeat, which the key already reports.
     return found
 
 
@@ -104,7 +104,7 @@ def _column_pairs(
     made: tuple[datetime | None, datetime | None],
     found: list[Change],
 ) -> list[Pair]:
-    """The columns that are the same, by name or by profile; those that are not are told in `found`."""
+    """Pair the columns that match by name or by profile; add the others to `found` as changes."""
     old = {c.name: c for c in before.columns}
     gone = [c for c in before.columns if after.column(c.name) is None]
     added = [c for c in after.columns if c.name not in old]
@@ -117,14 +117,14 @@ def _column_pairs(
             found.append(make_change("column-added", after.name, text, 1.0, column.name, after=column.type))
             continue
         if former.name != column.name:
-            text = f"The column `{former.name}` is now called `{column.name}`: its values match."
+            text = f"The column `{former.name}` was renamed to `{column.name}`: its values match."
             found.append(
                 make_change("column-renamed", after.name, text, 1.0, column.name, former.name, column.name),
             )
         pairs.append(Pair(after.name, former, column, needed, _role(before, former.name), made))
     for column in gone:
         if column.name not in {c.name for c in renamed.values()}:
-            text = f"The column `{column.name}` ({column.type}) is gone."
+            text = f"The column `{column.name}` ({column.type}) was removed."
             found.append(make_change("column-removed", after.name, text, 1.0, column.name, column.type))
     return pairs
 
@@ -144,17 +144,17 @@ def _renamed_columns(
     added: Sequence[ColumnProfile],
     needed: float,
 ) -> dict[str, ColumnProfile]:
-    """New names to the columns they had been: the best matches of profile, name and place first."""
+    """Map new names to the previous columns, by the best matches of profile, name and position."""
     candidates = []
-    places = {c.name: i for i, c in enumerate(before.columns)}, {c.name: i for i, c in enumerate(after.columns)}
+    positions = {c.name: i for i, c in enumerate(before.columns)}, {c.name: i for i, c in enumerate(after.columns)}
     for one in gone:
         for other in added:
             alike = resemblance(Pair(after.name, one, other, needed))
             named = _similar(one.name, other.name)
-            beside = places[0][one.name] == places[1][other.name]
-            tells = (one.distinct or 0) > 2 or named > 0.5 or beside
-            score = 0.75 * alike + 0.15 * named + 0.1 * beside
-            if alike >= 0.8 and score >= 0.65 and tells:
+            same_position = positions[0][one.name] == positions[1][other.name]
+            informative = (one.distinct or 0) > 2 or named > 0.5 or same_position
+            score = 0.75 * alike + 0.15 * named + 0.1 * same_position
+            if alike >= 0.8 and score >= 0.65 and informative:
                 candidates.append((-score, one.name, other.name, one))
     found: dict[str, ColumnProfile] = {}
     for _, name, new, column in sorted(candidates, key=lambda c: c[:3]):
@@ -180,13 +180,13 @@ def _renamed_tables(gone: Sequence[TableProfile], added: Sequence[TableProfile])
     return found
 
 
-_MIXED_UP = frozenset(
+_SWAP_KINDS = frozenset(
     {"shift", "spread", "outliers", "scale", "range", "mix", "spike", "new-value", "cardinality", "length"}
 )
 
 
 def _swapped(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
-    """Pairs of changed columns of which each now looks as the other did."""
+    """Return the pairs of changed columns that now look like each other did before."""
     found: list[tuple[Pair, Pair]] = []
     for i, one in enumerate(pairs):
         for other in pairs[i + 1 :]:
@@ -208,15 +208,15 @@ def _volume(table: TableProfile, before: int, after: int, series: Sequence[Table
     low, high = SHRINK, GROW
     if len(usual) >= 4:
         middle = median(usual)
-        # Six times the usual deviation, and never less than a tenth.
+        # Six standard deviations, estimated from the median deviation, and at least 0.1.
         width = max(0.1, 6 * 1.4826 * median(abs(u - middle) for u in usual))
         low, high = middle - width, middle + width
-    # In tables of a few rows single rows are a large share: chance must not explain the step (a Poisson count).
+    # In small tables single rows are a large share: the step must exceed the noise of a Poisson count.
     chance = 4 * math.sqrt(1 / before + 1 / after)
     if low <= step <= high or abs(step) <= chance:
         return
     word = "fell" if after < before else "rose"
-    text = f"The rows of `{table.name}` {word} from {before:,} to {after:,} ({_times(math.exp(step))})."
+    text = f"The row count of `{table.name}` {word} from {before:,} to {after:,} ({_times(math.exp(step))})."
     strength = min(1.0, abs(step) / (1.4 if step < 0 else 3.0))
     yield make_change("volume", table.name, text, strength, before=before, after=after)
 
@@ -230,47 +230,49 @@ def _freshness(
     fresh, former = after.freshness, before.freshness
     if fresh is None or former is None or fresh.column != former.column:
         return
-    newest, newest_before = place(fresh.newest), place(former.newest)
-    pace = _pace(before, former)
-    if newest is None or newest_before is None or pace is None:
+    newest, newest_before = position(fresh.newest), position(former.newest)
+    interval = _interval(before, former)
+    if newest is None or newest_before is None or interval is None:
         return
     back = newest_before - newest
-    if back > 16 * pace + DAY:
+    if back > 16 * interval + DAY:
         text = f"The newest `{fresh.column}` of `{after.name}` went back from {former.newest} to {fresh.newest}."
         yield make_change("rewound", after.name, text, back / (30 * DAY), fresh.column, former.newest, fresh.newest)
         return
     if made[0] is None or made[1] is None or newest > newest_before:
         return
     age, age_before = epoch(made[1]) - newest, epoch(made[0]) - newest_before
-    at_rest = age_before > max(20 * pace, 3 * DAY)
-    patience = min(max(3 * age_before, 5 * pace, 2 * DAY), _patience(before.name, fresh.column, runs))
-    if at_rest or age <= patience:
+    at_rest = age_before > max(20 * interval, 3 * DAY)
+    limit = min(max(3 * age_before, 5 * interval, 2 * DAY), _usual_age(before.name, fresh.column, runs))
+    if at_rest or age <= limit:
         return
     text = (
         f"No new data in `{after.name}`: the newest `{fresh.column}` is still {fresh.newest}, "
         f"{age / DAY:.3g} days before this run."
     )
-    yield make_change("late", after.name, text, age / (10 * patience), fresh.column, former.newest, fresh.newest)
+    yield make_change("late", after.name, text, age / (10 * limit), fresh.column, former.newest, fresh.newest)
 
 
-def _pace(table: TableProfile, fresh: Freshness) -> float | None:
-    """Seconds between two different moments, on average: the slower of the whole and the recent part."""
+def _interval(table: TableProfile, fresh: Freshness) -> float | None:
+    """Return the mean seconds between distinct timestamps: the longer one of the whole and of the recent part."""
     column = table.column(fresh.column)
-    newest, oldest = place(fresh.newest), place(fresh.oldest)
+    newest, oldest = position(fresh.newest), position(fresh.oldest)
     if column is None or newest is None or oldest is None or not column.distinct or column.distinct < 5:
         return None
     whole = (newest - oldest) / (column.distinct - 1)
-    recent = place(column.quantiles[-2]) if len(column.quantiles) > 1 else None
+    recent = position(column.quantiles[-2]) if len(column.quantiles) > 1 else None
     last = (newest - recent) / max(1.0, 0.05 * column.distinct) if recent is not None else 0.0
     return max(whole, last, 1.0)
 
 
-def _patience(table: str, column: str, runs: Sequence[SourceProfile]) -> float:
-    """The greatest age, and half again, that earlier runs saw; without three of them, endless."""
+def _usual_age(table: str, column: str, runs: Sequence[SourceProfile]) -> float:
+    """Return 1.5 times the greatest age that earlier runs saw; infinity with fewer than three runs."""
     ages = []
     for run in runs:
         seen = run.table(table)
-        newest = place(seen.freshness.newest) if seen and seen.freshness and seen.freshness.column == column else None
+        newest = (
+            position(seen.freshness.newest) if seen and seen.freshness and seen.freshness.column == column else None
+        )
         if newest is not None and run.made_at is not None:
             ages.append(epoch(run.made_at) - newest)
     return 1.5 * max(*ages, 1.0) if len(ages) >= 3 else math.inf
@@ -283,43 +285,43 @@ def _keys(before: TableProfile, after: TableProfile) -> Iterator[Change]:
     now = {k.columns: k for k in after.keys}
     for key in before.keys:
         if len(key.columns) == 1 and key.origin != "declared":
-            continue  # Told by the column.
+            continue  # The column itself reports it.
         name, later = ", ".join(f"`{c}`" for c in key.columns), now.get(key.columns)
         still = all(after.column(c) is not None for c in key.columns)
         if later is not None and key.unique and later.unique is False and len(key.columns) > 1:
-            text = f"{name} of `{after.name}` no longer identify a row: values repeat."
+            text = f"{name} of `{after.name}` no longer form a key: values repeat."
             yield make_change("key-broken", after.name, text, 0.5, key.columns[0])
         elif key.origin == "declared" and still and (later is None or later.origin != "declared"):
             text = f"{name} of `{after.name}` is no longer declared as a key."
             yield make_change("key-changed", after.name, text, 1.0, key.columns[0])
         elif later is None and still and key.unique and key.primary and key.score >= 0.8:
-            text = f"{name} of `{after.name}` identified a row before and no longer do."
+            text = f"{name} of `{after.name}` formed a key before and no longer do."
             yield make_change("key-broken", after.name, text, 0.3, key.columns[0])
 
 
-def _references(before: TableProfile, after: TableProfile, there: set[str], needed: float) -> Iterator[Change]:
-    """References that lost their partners, between tables that are both still there and have rows."""
+def _references(before: TableProfile, after: TableProfile, existing: set[str], needed: float) -> Iterator[Change]:
+    """Yield references whose values lost their match, between tables that still exist and have rows."""
     if not before.rows or not after.rows:
         return
     now = {(f.columns, f.to_table): f for f in after.foreign_keys}
     for key in before.foreign_keys:
-        if key.to_table.lower() not in there:
+        if key.to_table.lower() not in existing:
             continue
         later = now.get((key.columns, key.to_table))
         names = ", ".join(f"`{c}`" for c in key.columns)
         if later is None and key.origin == "inferred" and key.containment == 1 and key.score >= 0.8:
-            # One of several columns may no longer be inferred though all its values are there.
+            # A reference of several columns may no longer be inferred although all its values still match.
             if len(key.columns) == 1 and after.column(key.columns[0]) is not None:
-                text = f"{names} in `{after.name}` all had a partner in `{key.to_table}`; now too many have none."
+                text = f"All values of {names} in `{after.name}` had a match in `{key.to_table}`; now many have none."
                 yield make_change("orphans", after.name, text, 1.0, key.columns[0], 1.0)
         elif later is not None and (lost := _lost(key, later, needed)):
             missing = f"{later.missing:,}" if later.missing is not None else f"{lost:.1%} more"
-            text = f"{missing} values of {names} in `{after.name}` have no partner in `{key.to_table}`."
+            text = f"{missing} values of {names} in `{after.name}` have no match in `{key.to_table}`."
             yield make_change("orphans", after.name, text, 3 * lost, key.columns[0], key.containment, later.containment)
 
 
 def _lost(before: ForeignKeyEvidence, after: ForeignKeyEvidence, needed: float) -> float:
-    """The share of references that newly lead nowhere: any counts where there was none, else more than chance."""
+    """Return the share of values that newly have no match: any if all had one before, else only more than chance."""
     if before.containment is None or after.containment is None or after.containment >= before.containment:
         return 0.0
     lost = before.containment - after.containment
@@ -330,7 +332,7 @@ def _lost(before: ForeignKeyEvidence, after: ForeignKeyEvidence, needed: float) 
     return lost if noise.of_shares(was, values, now, later) > needed else 0.0
 
 
-# Words and numbers.
+# Names and numbers.
 
 
 def _similar(one: str, other: str) -> float:

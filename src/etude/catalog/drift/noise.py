@@ -1,7 +1,7 @@
-"""How much two samples of the same thing may differ: upper bounds on chance, as evidence in natural logarithms.
+"""Bounds on how much two samples of the same data differ by chance, as evidence in natural logarithms.
 
-Evidence of `e` says: chance alone does this with a probability of at most about exp(-e). All bounds are closed forms
-that hold without knowing the distribution, so that a profile (counts, quantiles, frequent values) is all they need.
+Evidence `e` means that chance alone produces the difference with a probability of at most about exp(-e). All bounds are
+closed forms that hold for any distribution, so that they need only a profile: counts, quantiles, frequent values.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 FALSE_ALARMS = 0.005
-"""Changes that one comparison of two samples of the same data is allowed to report by chance, on average."""
+"""The expected number of false alarms when two samples of the same data are compared."""
 CHECKS_PER_COLUMN = 20
 
 
 def required(columns: int) -> float:
-    """The evidence that one check among those of so many columns must reach."""
+    """Return the evidence that each check must reach in a comparison of that many columns."""
     return math.log(max(1, columns) * CHECKS_PER_COLUMN / FALSE_ALARMS)
 
 
 def of_shares(count: int, of: int, later: int, later_of: int) -> float:
-    """Evidence that two shares differ (likelihood ratio, Chernoff's bound)."""
+    """Return the evidence that two shares differ (likelihood ratio, Chernoff bound)."""
     if of <= 0 or later_of <= 0:
         return 0.0
     half = _likelihood([(count, later), (max(0, of - count), max(0, later_of - later))])
@@ -29,9 +29,9 @@ def of_shares(count: int, of: int, later: int, later_of: int) -> float:
 
 
 def of_counts(pairs: Sequence[tuple[int, int]]) -> float:
-    """Evidence that two samples have their categories in different proportions (G-test, bound of the chi-square tail).
+    """Return the evidence that two samples differ in the proportions of their categories (G-test, chi-square tail).
 
-    Categories seen fewer than ten times are counted together: alone they say little and would say it too loudly.
+    Categories seen fewer than ten times are counted together, since the test is unreliable for small counts.
     """
     kept = [p for p in pairs if sum(p) >= 10]
     rare = [p for p in pairs if sum(p) < 10]
@@ -58,16 +58,16 @@ def _likelihood(pairs: Sequence[tuple[int, int]]) -> float:
 
 
 def distance(before: Sequence[float], after: Sequence[float]) -> float:
-    """The Kolmogorov distance that two lists of equally spaced quantiles prove: the true one is at least this.
+    """Return a lower bound of the Kolmogorov distance between two distributions, from equally spaced quantiles.
 
-    At a quantile `q` of share `p` at least `p` of the values are at or below, and fewer than `p` are below. That and
-    the neighbouring quantile of the other side bound the difference without any assumption on what lies in between.
+    At least a share `p` of the values is at or below the quantile of `p`, and less than `p` is below it. Together with
+    the next quantile of the other distribution this bounds the difference without assumptions about what is between.
     """
     return max(_exceeds(before, after), _exceeds(after, before))
 
 
 def _exceeds(one: Sequence[float], other: Sequence[float]) -> float:
-    """By how much the distribution function of `one` is known to exceed that of `other` somewhere."""
+    """Return a lower bound of how far the distribution function of `one` exceeds that of `other` at some point."""
     best = 0.0
     for i, value in enumerate(one):
         above = bisect_right(other, value)
@@ -82,24 +82,24 @@ def _exceeds(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def of_distance(gap: float, rows: int, later_rows: int) -> float:
-    """Evidence of a Kolmogorov distance between two samples (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
+    """Return the evidence of a Kolmogorov distance between two samples (Dvoretzky, Kiefer, Wolfowitz, Massart)."""
     if rows <= 0 or later_rows <= 0:
         return 0.0
     return max(0.0, 2 * gap * gap * rows * later_rows / (rows + later_rows) - math.log(2))
 
 
 def of_means(gap: float, deviation: float, rows: int, later_rows: int) -> float:
-    """Evidence that two means differ, for values of at most this standard deviation."""
+    """Return the evidence that two means differ, for values of at most this standard deviation."""
     if rows <= 0 or later_rows <= 0 or deviation <= 0:
         return 0.0
     return gap * gap / (2 * deviation * deviation * (1 / rows + 1 / later_rows))
 
 
 def of_distinct(before: int, rows: int, after: int, later_rows: int) -> float:
-    """Evidence that the number of distinct values changed by more than the number of rows explains.
+    """Return the evidence that the number of distinct values changed more than the number of rows explains.
 
-    Between a column that has shown all it has and one where each row brings a new value, the expectation lies between
-    the same count and the same count per row. The variance of a count of distinct values is at most its mean.
+    If no new values appear, the expected count is the same; if every row brings a new value, it grows with the rows.
+    Every other case is in between. The variance of a count of distinct values is at most its mean.
     """
     if not rows or not later_rows:
         return 0.0
@@ -110,11 +110,11 @@ def of_distinct(before: int, rows: int, after: int, later_rows: int) -> float:
 
 
 def reach(extreme: float, ordinary: float, rows: int, needed: float) -> float:
-    """How many times further than the former extreme a new one must lie to be more than chance.
+    """Return the factor by which a new extreme must exceed the previous one to be more than chance.
 
-    `extreme` and `ordinary` are the distances of the extreme and of the 95% quantile from the median: they tell how
-    heavy the tail is. In a tail of that weight the largest of a fresh sample exceeds the former by a factor `r` with a
-    probability of about r ** (-1 / weight).
+    `extreme` and `ordinary` are the distances of the extreme and of the 95% quantile from the median: they show how
+    heavy the tail is. In a tail of that weight, the maximum of a new sample exceeds the previous one by a factor `r`
+    with a probability of about r ** (-1 / weight).
     """
     if ordinary <= 0 or extreme <= ordinary or rows <= 40:
         return 2.0

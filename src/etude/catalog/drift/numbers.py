@@ -1,4 +1,4 @@
-"""What changed in the numbers of a column: unit, sign, distribution, what is unusual, ends."""
+"""Find changes in the numbers of a column: unit, sign, distribution, outliers, extremes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from etude.catalog.model import DATED, NUMERIC
 
 FACTORS = (10, 100, 1000, 10_000, 1e6, 1e9, 60, 3600, 24, 1024, 1.609344, 2.54, 2.2046226, 3.28084, 12)
 OUTLYING = 0.005
-"""Nor is a growth of the share of outliers below this."""
+"""Growth of the share of outliers below this is not reported."""
 
 
-def apart(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
-    """The distance of two distributions where it is more than chance and more than small, else 0."""
+def significant_distance(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the distance of two distributions if it is neither chance nor small, else 0."""
     gap = noise.distance(before, after)
     rows = pair.values(pair.before, pair.before.provenance.quantiles)
     later = pair.values(pair.after, pair.after.provenance.quantiles)
@@ -24,18 +24,18 @@ def apart(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def compare_numbers(pair: Pair) -> Iterator[Change]:
-    """Scale, sign, shift and spread of numbers; only the one that explains most."""
+    """Find a change in scale, sign, location or spread; only the one that explains most is reported."""
     before, after = axis(pair.before), axis(pair.after)
     if not before or not after or {pair.before.family, pair.after.family} - NUMERIC or pair.role == "reference":
         return
     if pair.before.family == "integer" and (pair.role == "key" or (pair.before.unique and pair.after.unique)):
-        return  # Numbers that count up: they move with the rows.
-    gap = apart(pair, before, after)
+        return  # A sequence: its values grow with the rows.
+    gap = significant_distance(pair, before, after)
     if not gap:
         return
     name = pair.after.name
     mirrored = [-v for v in reversed(before)]
-    if before[0] >= 0 > after[10] and not apart(pair, mirrored, after):
+    if before[0] >= 0 > after[10] and not significant_distance(pair, mirrored, after):
         yield pair.change("sign", f"`{name}` changed its sign.", before=pair.before.max, after=pair.after.min)
         return
     factor = _factor(pair, before, after)
@@ -49,8 +49,8 @@ def compare_numbers(pair: Pair) -> Iterator[Change]:
     if inner > 0 and later_inner > 0 and moved < 0.15 * max(inner, later_inner):
         wider = later_inner > inner
         text = (
-            f"`{name}` is spread {'wider' if wider else 'closer'}: the middle half spans {show(later_inner)} "
-            f"(before {show(inner)})."
+            f"The values of `{name}` are spread {'more widely' if wider else 'more narrowly'}: the middle half spans "
+            f"{show(later_inner)} ({show(inner)} before)."
         )
         yield pair.change("spread", text, gap * 2, inner, later_inner)
         return
@@ -60,7 +60,7 @@ def compare_numbers(pair: Pair) -> Iterator[Change]:
 
 
 def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float | None:
-    """The factor by which all values changed, if one explains it; known units before others."""
+    """Return the factor by which all values changed, if there is one; known unit conversions first."""
     ratios = sorted(a / b for b, a in zip(before, after) if b * a > 0)
     if len(ratios) < 11:
         return None
@@ -72,13 +72,13 @@ def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> floa
         candidates.append(middle)
     for factor in candidates:
         rescaled = [v * factor for v in before]
-        if noise.distance(rescaled, after) <= SMALL or not apart(pair, rescaled, after):
+        if noise.distance(rescaled, after) <= SMALL or not significant_distance(pair, rescaled, after):
             return factor
     return None
 
 
 def compare_precision(pair: Pair) -> Iterator[Change]:
-    """Numbers that lost their decimals."""
+    """Find numbers that lost their decimals."""
     before, after = axis(pair.before), axis(pair.after)
     if not before or not after or pair.before.family not in ("decimal", "float") or pair.after.family not in NUMERIC:
         return
@@ -86,11 +86,11 @@ def compare_precision(pair: Pair) -> Iterator[Change]:
     whole = all(v == int(v) for v in after)
     several = {v for v in after if v == int(v)}
     if whole and len(several) > 5 and broken > 0 and -len(several) * math.log(max(1 - broken, 1e-9)) > pair.needed:
-        yield pair.change("precision", f"`{pair.after.name}` has whole numbers only; its values had decimals before.")
+        yield pair.change("precision", f"`{pair.after.name}` now has only whole numbers; it had decimals before.")
 
 
 def compare_ends(pair: Pair) -> Iterator[Change]:
-    """A new smallest or largest value far beyond the former."""
+    """Find a new smallest or largest value far beyond the previous one."""
     before, after = axis(pair.before), axis(pair.after)
     families = {pair.before.family, pair.after.family}
     if not before or not after or not (families <= NUMERIC or families <= DATED) or pair.role == "reference":
@@ -101,21 +101,21 @@ def compare_ends(pair: Pair) -> Iterator[Change]:
     needed = pair.needed + max(0.0, math.log(max(1, later) / max(1, rows)))
     middle, deviation = before[10], pair.before.stddev or 0.0
     if families <= DATED and after[20] > before[20] and after[20] - after[19] < 3 * max(before[20] - before[19], 86400):
-        after = [*after[:20], before[20]]  # Time goes on: no news.
+        after = [*after[:20], before[20]]  # Newer dates are expected.
     for sign, end, inner, word, was, now in (
         (-1, 0, 1, "smallest", pair.before.min, pair.after.min),
         (1, 20, 19, "largest", pair.before.max, pair.after.max),
     ):
         far, ordinary = sign * (before[end] - middle), sign * (before[inner] - middle)
-        # Where most values are the same, the 95% quantile is the median and tells nothing of the tail.
+        # If most values are the same, the 95% quantile is the median and says nothing about the tail.
         reach = noise.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
         if rows > 40 and sign * (after[end] - middle) > max(reach * far, 0) and far > 0:
-            text = f"The {word} `{name}` is {show(now)}, far from the former {show(was)}."
+            text = f"The {word} `{name}` is now {show(now)}, far from the previous {show(was)}."
             yield pair.change("range", text, 0.5, was, now)
 
 
 def compare_outliers(pair: Pair) -> Iterator[Change]:
-    """Many more values far from the others than there were: a part of the rows in another unit, say."""
+    """Find many more outliers than before, for example because part of the rows has another unit."""
     was, now, name = pair.before.outliers, pair.after.outliers, pair.after.name
     if was is None or now is None or not pair.readable or pair.role:
         return
@@ -125,7 +125,7 @@ def compare_outliers(pair: Pair) -> Iterator[Change]:
         ("large", was.above, now.above, was.high, now.high >= was.high),
         ("small", was.below, now.below, was.low, now.low <= was.low),
     ):
-        # Beyond today's fence lie no more than beyond the former one, which is the one to count at.
+        # The new fence is at least as far out as the old one, so this is a lower bound of the count beyond the old one.
         if not further or not rows or not later or more > later:
             continue
         grown = more / later - count / rows
@@ -138,7 +138,7 @@ def compare_outliers(pair: Pair) -> Iterator[Change]:
 
 
 def compare_counts(pair: Pair) -> Iterator[Change]:
-    """Negative numbers and NaN where there were none, or many more of them."""
+    """Find negative numbers, NaN and infinities in a column that had none."""
     kinds: tuple[tuple[Kind, int | None, int | None, str], ...] = (
         ("negative", pair.before.negatives, pair.after.negatives, "negative"),
         ("nan", pair.before.nans, pair.after.nans, "not a number (NaN)"),
@@ -147,5 +147,5 @@ def compare_counts(pair: Pair) -> Iterator[Change]:
     rows, later = pair.values(pair.before), pair.values(pair.after)
     for kind, was, now, word in kinds:
         if was == 0 and now and noise.of_shares(was, rows, now, later) > pair.needed:
-            text = f"{percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were."
+            text = f"{percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were before."
             yield pair.change(kind, text, math.sqrt(now / later), was, now)

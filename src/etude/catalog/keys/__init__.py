@@ -1,1 +1,1 @@
-"""Keys, references and dependencies: declared ones, and those that names and data suggest."""
+"""Keys, references and dependencies: declared in the source, or inferred from names and data."""

@@ -1,8 +1,8 @@
-"""References of several columns that nobody declared: to a key of several columns, by the same names and all values.
+"""Infer references of several columns to a composite key, from names and values.
 
-Two columns that each refer to something are found together in many places. So all names must agree, all combinations
-must be there, and either the key counts within something (`order_id, line_number`), or so many of the combinations
-that could be are not there that chance would have missed some.
+Two columns that each refer to something occur together in many tables. Therefore all names must agree and all
+combinations must match. In addition, either the key has a number within a group (`order_id, line_number`), or the
+other table has so few of the possible combinations that a match of all by chance is unlikely.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from etude.catalog.measure.statements import Compared
 from etude.catalog.model import ForeignKeyEvidence, KeyEvidence, TableProfile
 
 _CHECKS = 200
-"""Pairs of tables that are compared, at most."""
+"""The maximum number of pairs of tables to compare."""
 _LARGE = 1_000_000
-"""Rows of a table whose combinations are not told apart: that all of its rows are found says as much."""
+"""In tables with more rows than this, rows are matched instead of distinct combinations, which proves as much."""
 _LEAST = 5
-"""Combinations that prove something."""
+"""The minimum number of combinations that count as evidence."""
 _BY_CHANCE = 0.001
-"""Above this probability, that all combinations are found says nothing."""
+"""The maximum probability that all combinations match by chance."""
 
 Measured = Sequence[tuple[TableDraft, TableProfile]]
 
@@ -38,13 +38,13 @@ class _Candidate:
     parent: int
     key: KeyEvidence
     prefix: tuple[str, ...]
-    """What the names of the columns have before those of the key."""
+    """The words before those of the key in the names of the columns."""
 
 
 def find_composites(
     reader: Reader, drafts: Sequence[TableDraft | None], profiles: Sequence[TableProfile], names: NameWords
 ) -> list[TableProfile]:
-    """The profiles with inferred references of several columns after those that they have."""
+    """Return the profiles with inferred references of several columns appended to their foreign keys."""
     measured = [(d, p) for d, p in zip(drafts, profiles) if d is not None]
     candidates = _candidates(measured, names)[:_CHECKS]
     checked = contain(reader, [_compared(measured, candidate) for candidate in candidates])
@@ -63,7 +63,7 @@ def find_composites(
 
 
 def _candidates(measured: Measured, names: NameWords) -> list[_Candidate]:
-    """Keys of several columns, and the columns of other tables that are called like them."""
+    """Return the composite keys together with the columns of other tables that are named like them."""
     endings: dict[tuple[str, ...], list[tuple[int, str, tuple[str, ...]]]] = defaultdict(list)
     keys = [(j, k) for j, (_, p) in enumerate(measured) for k in p.keys if len(k.columns) > 1 and _holds(k)]
     wanted = {names.column(measured[j][1].name, c) for j, key in keys for c in key.columns}
@@ -76,12 +76,12 @@ def _candidates(measured: Measured, names: NameWords) -> list[_Candidate]:
     found = []
     for j, key in keys:
         parent = measured[j][1]
-        places: dict[tuple[int, tuple[str, ...]], dict[str, str]] = defaultdict(dict)
+        matches: dict[tuple[int, tuple[str, ...]], dict[str, str]] = defaultdict(dict)
         for target in key.columns:
             for i, name, prefix in endings[names.column(parent.name, target)]:
                 if (i, prefix) != (j, ()) and _alike(measured[i][1], name, parent, target):
-                    places[i, prefix].setdefault(target, name)
-        for (i, prefix), chosen in sorted(places.items()):
+                    matches[i, prefix].setdefault(target, name)
+        for (i, prefix), chosen in sorted(matches.items()):
             columns = tuple(chosen.get(target, "") for target in key.columns)
             declared = any(set(k.columns) == set(columns) for k in measured[i][1].foreign_keys)
             if len(set(columns)) == len(key.columns) and all(columns) and not declared:
@@ -94,7 +94,7 @@ def _holds(key: KeyEvidence) -> bool:
 
 
 def _alike(child: TableProfile, column: str, parent: TableProfile, target: str) -> bool:
-    """Whether values of the one may be values of the other."""
+    """Return whether the values of the column may be values of the target."""
     one, other = child.column(column), parent.column(target)
     if one is None or other is None or not one.distinct or not other.distinct:
         return False
@@ -118,14 +118,18 @@ def _accept(
     if counts is None or counts[0] < _LEAST or counts[1] < counts[0]:
         return None
     large = (child.rows or 0) > _LARGE
-    # There are at least as many combinations as values of any of the columns.
-    apart = max((c.distinct or 0) for c in map(child.column, candidate.columns) if c is not None)
+    # There are at least as many combinations as distinct values of any one column.
+    combinations = max((c.distinct or 0) for c in map(child.column, candidate.columns) if c is not None)
     own = next(_own_columns(parent, candidate.key, names), None)
-    if own is None and _chance(parent, candidate.key, apart if large else counts[0]) > _BY_CHANCE:
+    if own is None and _chance(parent, candidate.key, combinations if large else counts[0]) > _BY_CHANCE:
         return None
     similarity = 0.8 if candidate.prefix else 0.9
-    why = f"`{own}` counts within the rest of the key" if own else "other combinations are not there"
-    same = "the names end in those of the other table's key" if candidate.prefix else "the names of the other key"
+    why = f"`{own}` is a number within the rest of the key" if own else "a match of all by chance is unlikely"
+    same = (
+        "the names end in those of the other table's key"
+        if candidate.prefix
+        else "the same names as the key of the other table"
+    )
     return ForeignKeyEvidence(
         columns=candidate.columns,
         to_table=parent.name,
@@ -134,13 +138,13 @@ def _accept(
         name_similarity=similarity,
         cardinality=cardinality(child, candidate.columns),
         score=similarity,
-        reasons=(f"all {counts[0]:,} {'rows' if large else 'distinct combinations'} are found there", same, why),
+        reasons=(f"all {counts[0]:,} {'rows' if large else 'distinct combinations'} match", same, why),
         **({"containment": 1.0, "missing": 0} if large else shares(counts, parent.rows)),
     )
 
 
 def _own_columns(parent: TableProfile, key: KeyEvidence, names: NameWords) -> Iterator[str]:
-    """Columns of a key that have a meaning within its table alone: a number in an order, a code that refers nowhere."""
+    """Yield the columns of a key that are specific to its table, such as a number within an order."""
     refer = {c for k in parent.foreign_keys if len(k.columns) == 1 for c in k.columns}
     for column in key.columns:
         plain = names.column(parent.name, column)
@@ -151,7 +155,7 @@ def _own_columns(parent: TableProfile, key: KeyEvidence, names: NameWords) -> It
 
 
 def _chance(parent: TableProfile, key: KeyEvidence, values: int) -> float:
-    """How likely so many combinations would all be found, if they were put together at random."""
+    """Return the probability that this many random combinations all match."""
     possible = math.prod((c.distinct or 0) for c in map(parent.column, key.columns) if c is not None)
     return ((parent.rows or 0) / possible) ** values if possible else 1.0
 
@@ -159,7 +163,7 @@ def _chance(parent: TableProfile, key: KeyEvidence, values: int) -> float:
 def _best(
     accepted: dict[_Candidate, ForeignKeyEvidence], measured: Measured, names: NameWords
 ) -> list[tuple[_Candidate, ForeignKeyEvidence]]:
-    """One reference for the same columns, to the larger table; none between two tables that have the same rows."""
+    """Keep one reference for the same columns, to the larger table; none between two tables with the same rows."""
 
     def rank(item: tuple[_Candidate, ForeignKeyEvidence]) -> tuple[float, int, str]:
         parent = measured[item[0].parent][1]

@@ -1,4 +1,4 @@
-"""Functional dependencies worth saying: a column whose value follows from another's, seen too often for chance."""
+"""Find functional dependencies: columns whose value follows from another's, more often than by chance."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _COLUMNS = 16
 _PROBE = 100
 _MOST = 10
 _SURPRISE = 25.0
-"""Bits by which agreement must exceed chance."""
+"""Bits of evidence that a dependency needs to be reported."""
 _FEW = 20_000
 
 
 def find_dependencies(reader: Reader, draft: TableDraft, profile: TableProfile) -> tuple[Dependency, ...]:
-    """Dependencies between columns that are not keys, the most surprising first."""
+    """Return dependencies between columns that are not keys, those with the most evidence first."""
     if draft.plan != "exact" or draft.rows < 20:
         return ()
     chosen = [i for i, c in enumerate(profile.columns) if _may_take_part(c, draft.rows)][:_COLUMNS]
     if len(chosen) < 2:
         return ()
-    # Most pairs fail within the first rows.
+    # The first rows already rule out most pairs.
     probe = {i: draft.frame[i][:_PROBE].to_pylist() for i in chosen}
     pairs = [
         (a, b)
@@ -40,7 +40,7 @@ def find_dependencies(reader: Reader, draft: TableDraft, profile: TableProfile) 
     pairs.sort(key=lambda pair: -_surprise(profile.columns[pair[0]], profile.columns[pair[1]], draft.rows))
     pairs = _least(pairs, profile)[: 2 * _MOST]
     confirmed = _confirm_here(values, pairs) if draft.complete else _confirm_there(reader, draft, pairs)
-    return _told(profile, confirmed)
+    return _to_dependencies(profile, confirmed)
 
 
 def _may_take_part(column: ColumnProfile, rows: int) -> bool:
@@ -54,7 +54,7 @@ def _may_take_part(column: ColumnProfile, rows: int) -> bool:
 
 
 def _surprise(left: ColumnProfile, right: ColumnProfile, rows: int) -> float:
-    """Bits of agreement that chance must bring about: repeated values of the left, each with the right's old one."""
+    """Return the evidence in bits: how unlikely every repeated left value has the same right value by chance."""
     again = rows - (left.nulls or 0) - (left.distinct or 0)
     shares = [t.share for t in right.top]
     rest = max(0.0, 1 - sum(shares))
@@ -68,14 +68,15 @@ def _is_surprising(left: ColumnProfile, right: ColumnProfile, rows: int) -> bool
 
 
 def _maps(left: Sequence[object], right: Sequence[object]) -> bool:
-    """Whether each value of the left has one of the right in these rows."""
+    """Return whether each left value has exactly one right value in these rows."""
     pairs = {(a, b) for a, b in zip(left, right) if a is not None and b is not None}
     return len(pairs) == len({a for a, _ in pairs})
 
 
 def _least(pairs: list[tuple[int, int]], profile: TableProfile) -> list[tuple[int, int]]:
-    """Without what follows from others: of columns that say the same the first stands for all, and of two ways to a
-    column the one from the coarser column is told.
+    """Drop redundant pairs.
+
+    Of equivalent columns only the first is used, and of several columns that determine one, only the coarsest.
     """
     distinct = [c.distinct or 0 for c in profile.columns]
     same = {(a, b) for a, b in pairs if distinct[a] == distinct[b] and a < b}
@@ -91,7 +92,7 @@ def _least(pairs: list[tuple[int, int]], profile: TableProfile) -> list[tuple[in
 
 Kind = Literal["determines", "one-to-one", "equal"]
 Found = tuple[int, int, int, Kind]
-"""The two columns, the rows in which both have a value, and how they hang together."""
+"""The two columns, the rows in which both have a value, and the kind of dependency."""
 
 
 def _confirm_here(values: dict[int, list[object]], pairs: list[tuple[int, int]]) -> list[Found]:
@@ -126,13 +127,13 @@ def _confirm_there(reader: Reader, draft: TableDraft, pairs: list[tuple[int, int
     return found
 
 
-def _told(profile: TableProfile, confirmed: list[Found]) -> tuple[Dependency, ...]:
-    told: list[Dependency] = []
+def _to_dependencies(profile: TableProfile, confirmed: list[Found]) -> tuple[Dependency, ...]:
+    found: list[Dependency] = []
     for a, b, rows, kind in confirmed[:_MOST]:
         left, right = profile.columns[a], profile.columns[b]
         reason = (
-            f"{left.distinct:,} values of `{left.name}`, each with one of {right.distinct:,} of `{right.name}`, "
-            f"in {rows:,} rows"
+            f"each of {left.distinct:,} values of `{left.name}` has one of {right.distinct:,} values of "
+            f"`{right.name}`, in {rows:,} rows"
         )
-        told.append(Dependency(columns=(left.name,), determines=right.name, kind=kind, rows=rows, reason=reason))
-    return tuple(told)
+        found.append(Dependency(columns=(left.name,), determines=right.name, kind=kind, rows=rows, reason=reason))
+    return tuple(found)

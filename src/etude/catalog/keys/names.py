@@ -1,4 +1,4 @@
-"""What names of tables and columns say: their words, and how far two of them mean the same."""
+"""Interpret the names of tables and columns: their words, and which table a column's name refers to."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name, in lower case and singular: `CustomerOrders` and `customer_order` have the same."""
+    """Return the words of a name, in lower case and singular: the same for `CustomerOrders` and `customer_order`."""
     return tuple(singular(w.lower()) for w in _WORDS.findall(name))
 
 
 def singular(word: str) -> str:
-    """An English noun without its plural ending, as far as one can tell."""
+    """Return an English noun without its plural ending, approximately."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes")):
@@ -35,12 +35,12 @@ def singular(word: str) -> str:
 
 
 def bare(table: str) -> str:
-    """A table's name without its schema."""
+    """Return a table's name without its schema."""
     return table.rpartition(".")[2]
 
 
 def shared_prefix(names: list[str]) -> str:
-    """A prefix that all columns of a table carry (`l_` in `l_orderkey`, `sbTx` in `sbTxId`), or an empty text."""
+    """Return the prefix that all names share (`l_` in `l_orderkey`, `sbTx` in `sbTxId`), or an empty text."""
     if len(names) < 3:
         return ""
     first, last = min(names), max(names)
@@ -48,7 +48,7 @@ def shared_prefix(names: list[str]) -> str:
     prefix = first[:size]
     if "_" in prefix:
         return prefix[: prefix.rindex("_") + 1]
-    # In camel case a prefix ends where every name goes on with a capital.
+    # In camel case a prefix ends where every name continues with a capital letter.
     while prefix and not all(n[len(prefix) : len(prefix) + 1].isupper() for n in names):
         prefix = prefix[:-1]
     return prefix
@@ -57,11 +57,11 @@ def shared_prefix(names: list[str]) -> str:
 KEYS = word_set("id key uuid guid pk sk")
 """Last words of the names of keys."""
 CODES = word_set("code no number num nr symbol isbn sku hash slug abbreviation abbrev")
-"""Last words of names that often identify, and often do not."""
+"""Last words of names that often identify a row, but not always."""
 
 
 class NameWords:
-    """The words of all tables and columns of a source, without the prefixes that its tables put before columns."""
+    """The words of all table and column names of a source, without shared prefixes."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         prefix = shared_prefix([bare(t.name) for t in tables])
@@ -69,8 +69,8 @@ class NameWords:
         self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
         self._holders: Counter[tuple[str, ...]] = Counter()
         self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # Tables by the beginning and by the initials of their names: looking through all for each column would
-        # take the square of their number.
+        # Index tables by the start and by the initials of their names: comparing each column with every table would
+        # take quadratic time.
         self._by_beginning: dict[str, list[str]] = defaultdict(list)
         for name, subject in self.tables.items():
             self._by_beginning["".join(subject)[:3]].append(name)
@@ -83,15 +83,15 @@ class NameWords:
                 self._holders[plain] += 1
 
     def column(self, table: str, column: str) -> tuple[str, ...]:
-        """The words of a column, without its table's prefix."""
+        """Return the words of a column, without its table's prefix."""
         return self._columns[table, column]
 
     def holders(self, plain: tuple[str, ...]) -> int:
-        """How many tables have a column of these words."""
+        """Return how many tables have a column with these words."""
         return self._holders[plain]
 
     def identified_by(self, plain: tuple[str, ...]) -> tuple[str, ...]:
-        """The tables whose rows these words of a column identify: `order_id`, `orderkey` or `oid` those of `orders`."""
+        """Return the tables whose rows a column of these words identifies: `order_id`, `orderkey`, `oid`: `orders`."""
         known = self._known.get(plain)
         if known is None:
             stem = _stem(plain)
@@ -101,11 +101,11 @@ class NameWords:
         return known
 
     def names_row_of(self, table: str, plain: tuple[str, ...]) -> bool:
-        """Whether these words of a column identify that table's rows."""
+        """Return whether a column of these words identifies that table's rows."""
         return table in self.identified_by(plain)
 
     def belongs_elsewhere(self, table: str, plain: tuple[str, ...]) -> str | None:
-        """Another table whose rows these words, or the last of them, identify, where they do not this one's."""
+        """Return another table whose rows these words identify, or None if they identify rows of this one."""
         if self.names_row_of(table, plain):
             return None
         tails = (plain[i:] for i in range(len(plain)))
@@ -113,7 +113,7 @@ class NameWords:
 
 
 def _stem(plain: tuple[str, ...]) -> tuple[str, ...]:
-    """The words without the ending that makes them a key's: `order` of `order_id` and of `orderkey`."""
+    """Return the words without the ending of a key: `order` for `order_id` and `orderkey`."""
     if len(plain) > 1:
         return plain[:-1] if plain[-1] in KEYS | CODES else ()
     for ending in ("id", "key", "code", "no"):
@@ -130,7 +130,7 @@ def _means(plain: tuple[str, ...], stem: tuple[str, ...], subject: tuple[str, ..
 
 
 def _abbreviates(short: tuple[str, ...], full: tuple[str, ...]) -> bool:
-    """Whether words are the others, or the beginnings of them: `cust` for `customer`, `tx` is not `transaction`."""
+    """Return whether words equal or abbreviate others: `cust` abbreviates `customer`, `tx` not `transaction`."""
     if short == full:
         return True
     if len(short) == len(full):
@@ -139,5 +139,5 @@ def _abbreviates(short: tuple[str, ...], full: tuple[str, ...]) -> bool:
 
 
 def ends_like_key(word: str) -> bool:
-    """Whether one word ends as a key's name does: `orderid`."""
+    """Return whether a word ends like the name of a key: `orderid`."""
     return len(word) > 2 and word.endswith(("id", "key", "code", "number"))

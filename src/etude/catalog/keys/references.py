@@ -1,7 +1,7 @@
-"""Foreign keys: declared ones with what the data says of them, and references that names and values agree on.
+"""Find foreign keys: declared ones, checked against the data, and those that both names and values suggest.
 
-A reference needs both, its values found on the other side and a name that points there: in small tables values alone
-are found anywhere, and names alone lie. Nothing is inferred from approximate counts.
+A reference needs both a match of its values and a name that refers to the other table: in small tables values match by
+chance, and names alone can mislead. Nothing is inferred from approximate counts.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from etude.errors import Cancelled, EtudeError, Interrupted
 _REFERRED = frozenset({"integer", "text", "uuid", "decimal"})
 _TOGETHER = 20
 _RIVALS = 4
-"""Tables that a column is checked against, at most."""
+"""The maximum number of tables that a column is checked against."""
 _NAMESAKES = 12
-"""Unique columns of one name that a column of that name is compared with, at most."""
+"""If more unique columns than this have the same name, the name refers to none of them."""
 _ACCEPTED = 0.6
 
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """A column on one side of a reference: the same if its place is."""
+    """A column on one side of a reference; equal if table and name are."""
 
     position: int
-    """Of its table."""
+    """The index of its table."""
     column: ColumnProfile
     expression: Expression
 
@@ -55,7 +55,7 @@ class _Candidate:
 def find_foreign_keys(
     reader: Reader, drafts: Sequence[TableDraft | None], profiles: Sequence[TableProfile], names: NameWords
 ) -> list[TableProfile]:
-    """The profiles with their foreign keys: declared ones, then those inferred."""
+    """Return the profiles with their foreign keys, declared ones before inferred ones."""
     measured = [(d, p) for d, p in zip(drafts, profiles) if d is not None]
     positions = {p.name: i for i, (_, p) in enumerate(measured)}
     found: dict[str, list[ForeignKeyEvidence]] = defaultdict(list)
@@ -103,7 +103,7 @@ class _End:
 def _declared(
     measured: Sequence[tuple[TableDraft, TableProfile]], positions: dict[str, int]
 ) -> Iterator[tuple[ForeignKey, _End, _End]]:
-    """The declared keys whose both sides were measured."""
+    """Yield the declared keys with both sides measured."""
     for draft, profile in measured:
         for key in draft.table.foreign_keys:
             j = positions.get(key.to_table)
@@ -122,7 +122,7 @@ def _end(draft: TableDraft, profile: TableProfile, columns: tuple[str, ...]) -> 
 
 
 class _Parents:
-    """Columns that may be referred to, by table and by the words that a reference may use."""
+    """The columns that references may point to, by table and by the words of a reference."""
 
     def __init__(self, measured: Sequence[tuple[TableDraft, TableProfile]], names: NameWords) -> None:
         self.of_table: dict[str, list[_Side]] = defaultdict(list)
@@ -139,7 +139,7 @@ class _Parents:
                         self.of_words[spelling].append(side)
 
     def near(self, table: str, plain: tuple[str, ...]) -> list[_Side]:
-        """Those that the words of a column of `table` may point to."""
+        """Return the columns that the words of a column of `table` may refer to."""
         found = list(self.of_table[table])
         for tail in (plain[i:] for i in range(len(plain))):
             for other in (*self._names.identified_by(tail), *self.of_subject.get(tail, ())):
@@ -149,7 +149,7 @@ class _Parents:
             spellings += [(plain[0][i:],) for i in range(1, len(plain[0]) - 4)]
         for spelling in spellings:
             same = self.of_words.get(spelling, ())
-            # What many tables call their own points to none of them.
+            # A name that many tables use for their own column refers to none of them.
             found += same if len(same) <= _NAMESAKES else ()
         return list(dict.fromkeys(found))
 
@@ -165,7 +165,7 @@ def _compared(measured: Sequence[tuple[TableDraft, TableProfile]], candidate: _C
 
 
 def _candidates(measured: Sequence[tuple[TableDraft, TableProfile]], names: NameWords) -> list[_Candidate]:
-    """Pairs of columns whose names, types and ranges allow a reference: few enough to check each."""
+    """Return the pairs of columns whose names, types and ranges allow a reference; few enough to check each."""
     parents = _Parents(measured, names)
     found = []
     for i, (draft, profile) in enumerate(measured):
@@ -190,7 +190,7 @@ def _kind(column: ColumnProfile) -> str:
 
 
 def _may_contain(parent: ColumnProfile, child: ColumnProfile) -> bool:
-    """Whether the values may all be found there, by count and range; a few strays are allowed."""
+    """Return whether nearly all child values may match parent values, judging by count and range."""
     if (child.distinct or 0) * 0.9 > (parent.distinct or 0):
         return False
     ends = [number(v) for v in (parent.min, parent.max, child.min, child.max)]
@@ -203,7 +203,7 @@ def _may_contain(parent: ColumnProfile, child: ColumnProfile) -> bool:
 def _similarity(
     names: NameWords, measured: Sequence[tuple[TableDraft, TableProfile]], child: _Side, parent: _Side
 ) -> tuple[float, str]:
-    """How far the name of a column points to another, from 0 to 1, and why."""
+    """Score from 0 to 1 how clearly the name of a column refers to another, with the reason."""
     child_table, parent_table = measured[child.position][1].name, measured[parent.position][1].name
     c, p = names.column(child_table, child.column.name), names.column(parent_table, parent.column.name)
     subject = names.tables[parent_table]
@@ -216,7 +216,7 @@ def _similarity(
             return 0.8, "a role within the same table"
         return 0.0, ""
     if c == p and names.names_row_of(parent_table, p):
-        return 1.0, "the same name, which is that of the other table's key"
+        return 1.0, "the same name as the key of the other table"
     if own_key and names.names_row_of(parent_table, c):
         return 0.95, "named after the other table"
     if own_key and c[-len(subject) :] == subject and _same_number(child.column.name, parent_table):
@@ -226,29 +226,29 @@ def _similarity(
     if len(p[0]) > 4 and len(c) == len(p) == 1 and c[0].endswith(p[0]) and names.names_row_of(parent_table, p):
         return 0.85, "ends in the name of the other table's key"
     if len(c) > 1 and full[-len(c) :] == c and c[-1] in KEYS | CODES:
-        return 0.85, "the same name but for a prefix"
+        return 0.85, "the same name except for a prefix"
     if c == p and (len(c) > 1 or c[0] not in KEYS | CODES) and (c[-1] in KEYS | CODES or ends_like_key(c[-1])):
         return 0.75, "the same name"
     if c == p and set(c) & set(subject) and c[-1] in ("name", "symbol", "title"):
-        return 0.7, "the same name, which has that of the other table"
+        return 0.7, "the same name, which contains the name of the other table"
     return 0.0, ""
 
 
 _ROLES = word_set("parent manager supervisor boss report referrer referred previous next original root master")
 _SELF = (("report", "to"), ("reply", "to"), ("replied", "to"))
-"""Of what else is given to or sent to, a row of the same table is the least likely."""
+"""The only names ending in `to` that refer to the same table; `given_to` or `sent_to` rarely do."""
 _COUNTS = word_set("num count total avg average sum min max")
 
 
 def _same_number(column: str, table: str) -> bool:
-    """Whether a name is not the plural of a table's: `num_semesters` counts semesters, it refers to none."""
+    """Return whether a name is not the plural of a table's: `num_semesters` is a count, not a reference."""
     column, table = column.lower(), bare(table).lower()
     last = column[-1:] == "s" and singular(words(column)[-1]) != column.rpartition("_")[2]
     return not last or column.endswith(table)
 
 
 def contain(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
-    """For each pair the distinct values of the first and those found in the second; None where it cannot be told."""
+    """Count, for each pair, the distinct values of the first and how many match the second; None if that fails."""
     counts: list[tuple[int, int] | None] = []
     for start in range(0, len(pairs), _TOGETHER):
         part = pairs[start : start + _TOGETHER]
@@ -257,7 +257,7 @@ def contain(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] |
         except (Cancelled, Interrupted):
             raise
         except EtudeError:
-            for pair in part:  # one of them cannot be compared
+            for pair in part:  # at least one cannot be compared, so try each by itself
                 try:
                     counts += _contain_together(reader, [pair])
                 except (Cancelled, Interrupted):
@@ -282,14 +282,14 @@ def _of_declared(key: ForeignKey, child: _End, parent: _End, counts: tuple[int, 
     if counts is not None:
         update |= shares(counts, distinct_of(parent.profile, key.to_columns))
         if counts[1] < counts[0]:
-            update["reasons"] = ("declared", f"{counts[0] - counts[1]:,} values have no partner")
+            update["reasons"] = ("declared", f"values without a match: {counts[0] - counts[1]:,}")
     return evidence.model_copy(update=update)
 
 
-def shares(counts: tuple[int, int], there: int | None) -> dict[str, Any]:
-    """What the counts say, where the other side has so many distinct values."""
+def shares(counts: tuple[int, int], referenced: int | None) -> dict[str, Any]:
+    """Return containment and coverage, given the number of distinct values on the other side."""
     values, matched = counts
-    coverage = round(matched / there, 6) if there else None
+    coverage = round(matched / referenced, 6) if referenced else None
     return {
         "containment": round(matched / values, 6) if values else None,
         "coverage": min(coverage, 1.0) if coverage is not None else None,
@@ -299,7 +299,7 @@ def shares(counts: tuple[int, int], there: int | None) -> dict[str, Any]:
 
 
 def distinct_of(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
-    """How many distinct values or combinations some columns have; None where that was not counted."""
+    """Return how many distinct values or combinations some columns have; None if not counted."""
     if len(columns) == 1:
         found = profile.column(columns[0])
         return found.distinct if found is not None else None
@@ -307,7 +307,7 @@ def distinct_of(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
 
 
 def cardinality(profile: TableProfile, columns: tuple[str, ...]) -> str:
-    """Whether several rows may refer to one."""
+    """Return `one-to-one`, or `many-to-one` if several rows may refer to one."""
     found = profile.column(columns[0]) if len(columns) == 1 else None
     once = found.unique if found is not None else _is_key(profile, columns)
     return "one-to-one" if once else "many-to-one"
@@ -320,7 +320,7 @@ def _is_key(profile: TableProfile, columns: tuple[str, ...]) -> bool:
 def _accept(
     candidate: _Candidate, measured: Sequence[tuple[TableDraft, TableProfile]], counts: tuple[int, int] | None
 ) -> ForeignKeyEvidence | None:
-    """The evidence, if it is enough: strays are forgiven to a good name only."""
+    """Return the evidence if it is enough; values without a match are accepted only with a clear name."""
     if counts is None or not counts[0]:
         return None
     values, matched = counts
@@ -334,7 +334,7 @@ def _accept(
         return None
     parent = candidate.parent
     share = "all" if matched == values else f"{containment:.1%} of"
-    reasons = (f"{share} {values:,} distinct values are found there", f"{candidate.reason}", "the other side is unique")
+    reasons = (f"{share} {values:,} distinct values match", f"{candidate.reason}", "the other side is unique")
     return ForeignKeyEvidence(
         columns=(candidate.child.column.name,),
         to_table=measured[parent.position][1].name,
@@ -353,7 +353,7 @@ def _best(
     measured: Sequence[tuple[TableDraft, TableProfile]],
     names: NameWords,
 ) -> list[tuple[_Candidate, ForeignKeyEvidence]]:
-    """One reference for each column, and one direction where both would do."""
+    """Keep one reference for each column, and one direction if both are possible."""
 
     def rank(item: tuple[_Candidate, ForeignKeyEvidence]) -> tuple[float, bool, int, str]:
         candidate, evidence = item
@@ -369,7 +369,7 @@ def _best(
     for (position, name), (candidate, evidence) in sorted(chosen.items()):
         back = chosen.get((candidate.parent.position, candidate.parent.column.name))
         if back is not None and (back[0].parent.position, back[0].parent.column.name) == (position, name):
-            # Both tables have the same values: the one that the name belongs to is referred to.
+            # Both tables have the same values: the reference points to the table that the name belongs to.
             plain = names.column(measured[position][1].name, name)
             here = names.names_row_of(measured[position][1].name, plain)
             there = names.names_row_of(measured[candidate.parent.position][1].name, plain)

@@ -1,6 +1,6 @@
-"""Keys of a table: declared ones with what the data says of them, and those that the data and the names suggest.
+"""Find the keys of a table: declared ones, checked against the data, and those inferred from data and names.
 
-A key is only ever inferred from exact counts. Uniqueness in a few rows proves little, so the names must agree.
+A key is inferred only from exact counts. Uniqueness in a few rows proves little, so the names must fit too.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from etude.errors import Cancelled, EtudeError, Interrupted
 
 _KEYED = frozenset({"integer", "text", "uuid", "decimal", "date", "timestamp"})
 _PARTS = 6
-"""Columns that are tried together for a key of several."""
+"""The maximum number of columns to combine when looking for a composite key."""
 _LARGE = 1_000_000
 _CHECKS = 3
-"""Keys of several columns that are checked in a large table."""
+"""The maximum number of composite keys to check in a large table."""
 _ACCEPTED = 0.6
 
 
 def find_keys(
     reader: Reader, draft: TableDraft, profile: TableProfile, names: NameWords
 ) -> tuple[tuple[KeyEvidence, ...], tuple[str, ...]]:
-    """The keys of a table, the one to use first; and notes on declared ones that the data breaks."""
+    """Return the keys of a table, the primary one first, and notes on declared keys that the data violates."""
     table = draft.table
     keys = [_declared(draft, profile, table.primary_key, True)] if table.primary_key else []
     keys += [_declared(draft, profile, columns, not keys) for columns in table.unique]
     if not keys and draft.plan == "exact" and table.kind == "table":
-        found = _single(profile, names) or _several(reader, draft, profile, names)
+        found = _infer_single(profile, names) or _infer_composite(reader, draft, profile, names)
         keys = [found] if found else []
     broken = (f"The declared key ({', '.join(k.columns)}) has duplicates." for k in keys if k.unique is False)
     return tuple(keys), tuple(broken)
@@ -43,21 +43,21 @@ def _declared(draft: TableDraft, profile: TableProfile, columns: tuple[str, ...]
     if len(found) > 1 and draft.complete:
         unique = _are_unique(draft, [list(profile.columns).index(c) for c in found])
     not_null = all(c.nulls == 0 for c in found)
-    # In a table without rows nothing contradicts it.
+    # A table without rows does not contradict the declaration.
     unique = True if unique is False and not draft.rows else unique
     return KeyEvidence(
         columns=columns, origin="declared", primary=primary, unique=unique, not_null=not_null, reasons=("declared",)
     )
 
 
-def _single(profile: TableProfile, names: NameWords) -> KeyEvidence | None:
+def _infer_single(profile: TableProfile, names: NameWords) -> KeyEvidence | None:
     best: tuple[float, KeyEvidence] | None = None
     for position, column in enumerate(profile.columns):
         if not column.unique or column.nulls or column.family not in _KEYED:
             continue
         score, reasons = _judge(profile, column, position, names)
         if score >= _ACCEPTED and (best is None or score > best[0]):
-            reasons = (f"{profile.rows:,} rows, {column.distinct:,} distinct values, no null", *reasons)
+            reasons = (f"{profile.rows:,} rows, {column.distinct:,} distinct values, no nulls", *reasons)
             key = KeyEvidence(
                 columns=(column.name,),
                 origin="inferred",
@@ -73,21 +73,24 @@ def _single(profile: TableProfile, names: NameWords) -> KeyEvidence | None:
 def _judge(
     profile: TableProfile, column: ColumnProfile, position: int, names: NameWords
 ) -> tuple[float, tuple[str, ...]]:
-    """How much a unique column looks like the key that people would declare."""
+    """Score how much a unique column looks like the declared key of a table, with reasons."""
     plain = names.column(profile.name, column.name)
     rows = profile.rows or 0
     score, reasons = 0.3, []
     if plain in (("id",), ("pk",), ("key",), ("uuid",)) or names.names_row_of(profile.name, plain):
-        score, reasons = 0.9, ["the name is that of the table's own key"]
+        score, reasons = 0.9, ["named like this table's own key"]
     elif other := names.belongs_elsewhere(profile.name, plain):
         score, reasons = (0.35 if rows < 1000 else 0.55), [f"the name refers to `{other}`"]
     elif plain and (plain[-1] in KEYS or ends_like_key(plain[-1])):
-        score, reasons = 0.65 if names.holders(plain) == 1 or position == 0 else 0.4, ["the name ends like a key's"]
+        score, reasons = (
+            0.65 if names.holders(plain) == 1 or position == 0 else 0.4,
+            ["named like a key"],
+        )
     elif plain and plain[-1] in CODES:
-        score, reasons = 0.55, ["the name ends like a code's"]
+        score, reasons = 0.55, ["named like a code"]
     if position == 0:
         score += 0.1
-        reasons.append("the first column")
+        reasons.append("it is the first column")
     if rows >= 100:
         score += 0.1
         reasons.append("unique over many rows")
@@ -96,8 +99,8 @@ def _judge(
     return min(score, 1.0), tuple(reasons)
 
 
-def _several(reader: Reader, draft: TableDraft, profile: TableProfile, names: NameWords) -> KeyEvidence | None:
-    """A key of two or three columns whose names are those of keys, numbers or dates."""
+def _infer_composite(reader: Reader, draft: TableDraft, profile: TableProfile, names: NameWords) -> KeyEvidence | None:
+    """Infer a key of two or three columns that are named like keys, numbers or dates."""
     rows = draft.rows
     if rows < 4:
         return None
@@ -110,7 +113,7 @@ def _several(reader: Reader, draft: TableDraft, profile: TableProfile, names: Na
     checks = _CHECKS if rows > _LARGE else 100
     counting = {i for i in parts if counts_within(names.column(profile.name, profile.columns[i].name))}
     for size in (2, 3):
-        # A reference and a number within it are the usual key: `order_id, line_number`.
+        # The typical composite key is a reference and a number within it: `order_id, line_number`.
         for chosen in sorted(itertools.combinations(parts, size), key=lambda c: (len(counting & set(c)) != 1, c)):
             combinations = 1
             for i in chosen:
@@ -123,8 +126,8 @@ def _several(reader: Reader, draft: TableDraft, profile: TableProfile, names: Na
                     continue
             columns = tuple(profile.columns[i].name for i in chosen)
             reasons = (
-                f"{rows:,} rows, as many distinct combinations, no null",
-                "names of keys, none of them unique alone",
+                f"{rows:,} rows, as many distinct combinations, no nulls",
+                "the columns are named like keys, and none is unique alone",
             )
             return KeyEvidence(
                 columns=columns, origin="inferred", unique=True, not_null=True, score=0.9 - 0.1 * size, reasons=reasons
@@ -136,7 +139,7 @@ def _may_be_part(profile: TableProfile, column: ColumnProfile, names: NameWords)
     plain = names.column(profile.name, column.name)
     refers = names.belongs_elsewhere(profile.name, plain) is not None
     if not plain or (column.unique and not refers):
-        return False  # alone it would do, if it were a key
+        return False  # if it were part of a key, it would be the whole key
     last = plain[-1]
     return (
         refers
@@ -149,18 +152,18 @@ def _may_be_part(profile: TableProfile, column: ColumnProfile, names: NameWords)
 
 
 def counts_within(plain: tuple[str, ...]) -> bool:
-    """Whether a name is that of a number which begins anew for each of something: `linenumber`, `seq`."""
+    """Return whether a name suggests a number that restarts within a group: `linenumber`, `seq`."""
     return any(w.startswith(("line", "seq", "position", "version", "rank", "idx", "index")) for w in plain)
 
 
 def _are_unique(draft: TableDraft, chosen: Sequence[int]) -> bool:
-    """Whether no combination occurs twice in the rows at hand."""
+    """Return whether no combination occurs twice in the rows that were read."""
     columns = [draft.frame[i].to_pylist() for i in chosen]
     return len(set(zip(*columns))) == draft.sample_rows
 
 
 def _are_unique_in(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> bool:
-    """The same over all rows, asked of the engine."""
+    """Return whether no combination occurs twice in the whole table, counted by the engine."""
     query = statements.distinct_rows_of(reader.dialect, draft.sql, [draft.expressions[i] for i in chosen])
     try:
         return int(reader.rows(query)[0][0]) == draft.rows

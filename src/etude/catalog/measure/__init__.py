@@ -1,1 +1,1 @@
-"""How a source is measured: statistics of its tables and columns, read through `db.sql` alone."""
+"""Measure a source: statistics of its tables and columns, read only through `db.sql`."""

@@ -1,4 +1,4 @@
-"""Values on an axis: numbers as they are, moments as seconds."""
+"""Values on a number axis: numbers as they are, dates and times as seconds."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from etude.catalog.model import ColumnProfile, Scalar, moment, number
 
 
 def axis(column: ColumnProfile) -> list[float]:
-    """The quantiles as numbers, dates as seconds; empty where they are not all there or masked."""
+    """Return the quantiles as numbers, dates as seconds; empty if they are incomplete or masked."""
     if column.masked or len(column.quantiles) != 21:
         return []
-    places = [place(v) for v in column.quantiles]
-    return sorted(p for p in places if p is not None) if None not in places else []
+    positions = [position(v) for v in column.quantiles]
+    return sorted(p for p in positions if p is not None) if None not in positions else []
 
 
-def place(value: Scalar) -> float | None:
-    """A number or a moment (in seconds) on an axis, or None."""
+def position(value: Scalar) -> float | None:
+    """Return a number, or a date or time in seconds; None for any other value."""
     found = number(value)
     if found is not None:
         return found
@@ -25,5 +25,5 @@ def place(value: Scalar) -> float | None:
 
 
 def epoch(when: datetime) -> float:
-    """A moment in seconds since 1970; one without a zone is taken as UTC."""
+    """Return the seconds since 1970; a time without a zone counts as UTC."""
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

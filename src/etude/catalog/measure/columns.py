@@ -1,4 +1,4 @@
-"""A column's profile from its statistics: derived facts, patterns, personal data masked, and how all was obtained."""
+"""Build a column's profile from its statistics: derived facts, patterns, masked personal data, provenance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from etude.catalog.model import (
 from etude.entities import Column
 
 TEXTS = 200
-"""Distinct texts of a column that are looked at for patterns."""
+"""The maximum number of distinct texts of a column that are searched for patterns."""
 _CONFIDENCE = 0.99
 _CHANGED = word_set("updated update modified changed loaded ingested synced refreshed processed")
 _HAPPENED = word_set("created inserted added logged recorded event order transaction date time timestamp at ts")
@@ -33,28 +33,28 @@ _NOT_NEWS = word_set("birth dob born birthday expire expiry expiration due end u
 
 
 def sampled(rows: int) -> Provenance:
-    """Of a sample of so many rows: how far its shares may be off (Dvoretzky-Kiefer-Wolfowitz), at 99%."""
+    """Return the provenance of a sample, with the error bound of its shares at 99% (Dvoretzky-Kiefer-Wolfowitz)."""
     error = math.sqrt(math.log(2 / (1 - _CONFIDENCE)) / (2 * max(rows, 1)))
-    detail = f"a sample of {rows:,} rows; ranks and shares within {error:.2%} of the rows at {_CONFIDENCE:.0%}"
+    detail = f"a sample of {rows:,} rows; ranks and shares within {error:.2%} at {_CONFIDENCE:.0%} confidence"
     return Provenance(method="sampled", rows=rows, error=round(error, 6), detail=detail)
 
 
 def of_first_rows(rows: int) -> Provenance:
-    """Of the first rows, where the engine draws none: nothing bounds how far they are from the rest."""
-    return Provenance(method="sampled", rows=rows, detail=f"the first {rows:,} rows, not drawn at random: no bound")
+    """Return the provenance of the first rows, used if the engine cannot sample; they have no error bound."""
+    return Provenance(method="sampled", rows=rows, detail=f"the first {rows:,} rows, not random: no error bound")
 
 
 def counted_by_hash(distinct: int) -> Provenance:
-    """Of a distinct count from one bucket of the values' hashes: three standard deviations."""
+    """Return the provenance of a distinct count from one bucket of hashes: three standard deviations."""
     error = 3 * math.sqrt((BUCKETS - 1) / max(distinct, 1))
-    detail = f"counted in one of {BUCKETS} buckets of hashes; within {error:.2%} at 99.7%"
+    detail = f"counted in one of {BUCKETS} buckets of hashes; within {error:.2%} at 99.7% confidence"
     return Provenance(method="approximate", error=round(error, 6), detail=detail)
 
 
 def profile_column(
     table: str, column: Column, stats: Stats, provenance: ColumnProvenance, notes: Sequence[str] = ()
 ) -> ColumnProfile:
-    """The profile of one column, with values masked where they are suspected to be personal."""
+    """Build the profile of one column, with suspected personal data masked."""
     patterns = find_patterns(stats.texts)
     pii = find_pii(table, column.name, stats.family, patterns)
     values = stats.rows - stats.nulls
@@ -95,7 +95,7 @@ def profile_column(
 
 
 def unmeasured_column(column: Column, family: Family, notes: Sequence[str] = ()) -> ColumnProfile:
-    """A column of which only its declaration is known."""
+    """Build the profile of a column that was not measured: only its declaration."""
     return ColumnProfile(
         name=column.name,
         type=column.type,
@@ -108,7 +108,7 @@ def unmeasured_column(column: Column, family: Family, notes: Sequence[str] = ())
 
 
 def _fitting(provenance: ColumnProvenance, stats: Stats, patterns: bool) -> ColumnProvenance:
-    """The provenance without the groups that the column does not have."""
+    """Return the provenance without the groups that the column does not have."""
     absent: dict[str, None] = {}
     if stats.family not in ORDERED or not stats.quantiles:
         absent["quantiles"] = None
@@ -136,14 +136,14 @@ def _histogram(stats: Stats) -> Histogram | None:
             counts.append(0.0)
     if len(edges) == 1:
         return Histogram(kind="values", edges=tuple(edges), counts=(float(finite),))
-    # What lies on the last edge belongs to the bin before it.
+    # Values on the last edge belong to the bin before it.
     last = counts.pop()
     counts[-1] += last
     return Histogram(edges=tuple(edges), counts=tuple(round(c, 2) for c in counts))
 
 
 def masking(pii: Sequence[PiiHint]) -> str | None:
-    """The kind of personal data by which values are masked, or None."""
+    """Return the kind of personal data that decides the mask, or None."""
     return pii[0].kind if pii and pii[0].confidence >= MASK_FROM else None
 
 
@@ -152,7 +152,7 @@ def _masked(profile: ColumnProfile) -> ColumnProfile:
     if kind is None:
         return profile
     hidden = tuple(v.model_copy(update={"value": mask_value(kind, v.value)}) for v in profile.top)
-    # Quantiles are values of single rows too.
+    # Quantiles are values of single rows, so they are removed too.
     gone = {
         "quantiles": (),
         "histogram": None,
@@ -163,7 +163,7 @@ def _masked(profile: ColumnProfile) -> ColumnProfile:
 
 
 def find_freshness(columns: Sequence[ColumnProfile]) -> Freshness | None:
-    """The date column that tells best when a table changed last, by its name and how full it is."""
+    """Find the date column that best shows when a table last changed, by its name and its share of nulls."""
     best: tuple[tuple[int, float], ColumnProfile] | None = None
     for column in columns:
         rank = _rank(column)
@@ -179,7 +179,7 @@ def _rank(column: ColumnProfile) -> tuple[int, float] | None:
     tokens = set(words(column.name))
     if column.masked or tokens & _NOT_NEWS or not column.rows or moment(column.max) is None:
         return None
-    # A date in text is told by its greatest value only if its order is that of text.
+    # The largest text is the newest date only in formats that sort like text.
     in_text = any(p.share >= 0.95 and p.form in ("%Y-%m-%d", "ISO 8601") for p in column.patterns)
     if column.family not in ("date", "timestamp") and not in_text:
         return None
@@ -190,7 +190,7 @@ def _rank(column: ColumnProfile) -> tuple[int, float] | None:
 
 
 def mask_row(columns: Sequence[ColumnProfile], row: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    """A row with the values of masked columns masked, and without those of columns that nothing is known of."""
+    """Mask the values of masked columns in a row, and remove those of columns that were not measured."""
     return tuple(
         None if c.rows is None else mask_value(masking(c.pii) or "", v) if c.masked else v for c, v in zip(columns, row)
     )

@@ -1,7 +1,7 @@
-"""Statistics of a column from its distinct values and their counts, exactly, wherever these were counted.
+"""Compute exact statistics of a column from its distinct values and their counts.
 
-Values stay in Arrow, sorted there; only those that are shown become Python's. Sums are exact (whole numbers, or
-`fsum`), so that the same values give the same digits whatever their order.
+Values stay in Arrow and are sorted there; only those that are shown become Python objects. Sums are exact (whole
+numbers, or `fsum`), so that the same values give the same digits in any order.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from etude.result import Result, json_value
 FENCE = 3.0
 """Interquartile ranges between a quartile and its fence."""
 LISTED = 20
-"""Up to so many distinct numbers or dates are kept one by one."""
+"""If a column has at most this many distinct numbers or dates, all are kept."""
 _NEWEST = 50
 
 
 @dataclass
 class Stats:
-    """What is known of a column's values. `distinct`, `top` and the rest leave nulls out."""
+    """The statistics of a column. All but `rows` and `nulls` exclude nulls."""
 
     family: Family
     rows: int
     nulls: int
     distinct: int | None = None
     repeated: bool | None = None
-    """Whether a value occurs twice."""
+    """Whether any value occurs more than once."""
     least: Scalar = None
     greatest: Scalar = None
     mean: float | None = None
@@ -55,7 +55,7 @@ class Stats:
     outliers: Outliers | None = None
     top: list[tuple[Scalar, int]] = field(default_factory=list)
     listed: list[tuple[Scalar, int]] = field(default_factory=list)
-    """All values in their order, where there are few and they are numbers or dates."""
+    """All values in order, if there are few and they are numbers or dates."""
     lengths: Lengths | None = None
     gap_s: float | None = None
     texts: list[str] = field(default_factory=list)
@@ -63,19 +63,19 @@ class Stats:
 
 
 def count_values(column: Any) -> tuple[Any, Any]:
-    """The distinct values of an Arrow column and their counts, with null among them where there is one."""
+    """Return the distinct values of an Arrow column and their counts, including null if it occurs."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_float64(column.type):
-        # Makes one zero of two. Not a Python number: the first of those imports pandas, where there is one.
+        # Maps -0 to 0. Not with a Python number: converting the first one would import pandas, if installed.
         column = pc.add(column, pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(bytes(8))])[0])
     counted = pc.value_counts(column)
     return counted.field(0), counted.field(1)
 
 
 def measure(values: Any, counts: Any, family: Family, kind: str, texts: int = 0) -> Stats:
-    """All statistics of a column, from each distinct value with its count. `kind` is the engine's name of its type."""
+    """Compute all statistics of a column from its distinct values and counts; `kind` is the engine's type name."""
     family = settled_family(family, values.type)
     family, order = _order(values, family)
     values, weights = values.take(order), counts.take(order).to_pylist()
@@ -91,7 +91,7 @@ def measure(values: Any, counts: Any, family: Family, kind: str, texts: int = 0)
     frequent = _most_frequent(weights)
     stats.top = list(zip(shown.at(frequent), (weights[i] for i in frequent)))
     if family in COMPARED:
-        begin, end = _cut_strays(stats, values, weights)
+        begin, end = _find_finite(stats, values, weights)
         if begin == end:
             return stats
         stats.least, stats.greatest = shown.at([begin, end - 1])
@@ -105,7 +105,7 @@ def measure(values: Any, counts: Any, family: Family, kind: str, texts: int = 0)
 
 
 def _order(values: Any, family: Family) -> tuple[Family, Any]:
-    """The indices that sort the values, null last. Numbers that arrived as text are sorted as numbers."""
+    """Return the indices that sort the values, null last. Numbers that arrived as text are sorted as numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,12 +129,12 @@ def _key(text: str | None) -> tuple[int, Decimal]:
 def _most_frequent(weights: Sequence[int]) -> list[int]:
     if max(weights) == 1:
         return list(range(min(TOP, len(weights))))
-    # The sort is stable, also backwards: ties stay in the order of the values.
+    # The sort is stable even in reverse: ties stay in the order of the values.
     return sorted(range(len(weights)), key=weights.__getitem__, reverse=True)[:TOP]
 
 
-def _cut_strays(stats: Stats, values: Any, weights: Sequence[int]) -> tuple[int, int]:
-    """Count NaN and the infinities, which stand at the ends; the finite values lie between."""
+def _find_finite(stats: Stats, values: Any, weights: Sequence[int]) -> tuple[int, int]:
+    """Count NaN and infinities, which are at the ends; return the range of the finite values."""
     import pyarrow as pa
 
     begin, end = 0, len(weights)
@@ -181,19 +181,19 @@ def _measure_order(stats: Stats, values: Any, weights: list[int], kind: str) -> 
 
 
 def find_fences(lower: float, upper: float) -> tuple[float, float] | None:
-    """Tukey's outer fences around the quartiles, or None where they tell nothing."""
+    """Return Tukey's outer fences around the quartiles; None if the quartiles are equal or not finite."""
     reach = FENCE * (upper - lower)
     low, high = lower - reach, upper + reach
     return (low, high) if reach > 0 and math.isfinite(low) and math.isfinite(high) else None
 
 
 def _numbers(values: Any) -> tuple[list[Any], int]:
-    """The values as whole numbers of a unit that divides them all, or as floats (of the unit 1)."""
+    """Return the values as whole numbers and their common denominator, or as floats and 1."""
     import pyarrow as pa
 
     kind = values.type
     if pa.types.is_decimal128(kind) and kind.precision <= 18:
-        # Whole numbers of the last digit's unit, in the lower of two words of 64 bits each.
+        # The unscaled integer is in the lower of two 64-bit words.
         pairs = memoryview(values.buffers()[1]).cast("q")
         begin = 2 * values.offset
         return list(pairs[begin : begin + 2 * len(values)])[::2], 10**kind.scale
@@ -206,10 +206,10 @@ def _numbers(values: Any) -> tuple[list[Any], int]:
 
 
 def _moments(numbers: Sequence[Any], weights: Sequence[int], unit: int) -> tuple[float | None, float | None]:
-    """Mean and standard deviation of sorted numbers."""
+    """Return the mean and the standard deviation of sorted numbers."""
     n = sum(weights)
     if isinstance(numbers[0], float):
-        # Squares of the largest floats are none; scaled by a power of two they lose nothing.
+        # The squares of very large floats overflow; scaling by a power of two loses no precision.
         scale = math.frexp(max(-numbers[0], numbers[-1]))[1]
         if abs(scale) > 400:
             numbers = [math.ldexp(v, -scale) for v in numbers]
@@ -230,7 +230,7 @@ def _moments(numbers: Sequence[Any], weights: Sequence[int], unit: int) -> tuple
 
 
 def rounded(value: float) -> float:
-    """Twelve digits: more than the sums of floats have in common between plans."""
+    """Round to twelve digits, so that different plans give the same result for sums of floats."""
     return float(f"{value:.12g}")
 
 
@@ -257,7 +257,7 @@ def _typical_gap(values: Any) -> float | None:
 
 
 def mean_gap(middle: Scalar, newest: Scalar, distinct: int | None) -> float | None:
-    """The mean seconds between values of the newer half of a date column with many."""
+    """Return the mean seconds between distinct values in the newer half of a date column."""
     since, until = moment(middle), moment(newest)
     if since is None or until is None or not distinct or (since.tzinfo is None) != (until.tzinfo is None):
         return None
@@ -271,13 +271,13 @@ def _spaced(count: int, wanted: int) -> Any:
 def _indices(places: Iterable[int]) -> Any:
     import pyarrow as pa
 
-    # Not `pa.array(list)`: the first call of that imports pandas, where there is one, for a second.
+    # Not `pa.array(list)`: its first call imports pandas, if installed, which takes a second.
     whole = array("q", places)
     return pa.Array.from_buffers(pa.int64(), len(whole), [None, pa.py_buffer(whole)])
 
 
 class _Shown:
-    """Values of a sorted Arrow array as scalars, made only when asked for."""
+    """Values of a sorted Arrow array as scalars, converted on demand."""
 
     def __init__(self, values: Any, kind: str) -> None:
         self._values = values
@@ -288,7 +288,7 @@ class _Shown:
 
 
 def to_scalars(values: Any, kind: str) -> list[Scalar]:
-    """The cells of an Arrow array as scalars. `kind` is the engine's name of the type."""
+    """Convert the cells of an Arrow array to scalars; `kind` is the engine's type name."""
     import pyarrow as pa
 
     types, arrow = pa.types, values.type
@@ -302,7 +302,7 @@ def to_scalars(values: Any, kind: str) -> list[Scalar]:
 
 
 def to_scalar(value: Any) -> Scalar:
-    """A value of the data as the profile keeps it."""
+    """Convert a value of the data to the form that the profile stores."""
     match value:
         case None | bool() | int():
             return value

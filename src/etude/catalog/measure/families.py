@@ -1,4 +1,4 @@
-"""The family of a column's type: which statistics make sense for it, whatever its engine calls the type."""
+"""The family of a column's type, which decides its statistics, independent of the engine's name for the type."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BY_WORD: dict[str, Family] = {word: family for family, listed in _WORDS.items()
 
 
 def family_of(dialect: str, type_name: str) -> Family:
-    """The family of a type as the engine of that dialect names it."""
+    """Return the family of a type, given its name in that dialect."""
     name = " ".join(type_name.lower().split())
     if name.endswith("]"):
         return "nested"
@@ -46,10 +46,10 @@ def family_of(dialect: str, type_name: str) -> Family:
 
 
 def _sqlite_family(name: str) -> Family:
-    """SQLite takes any word for a type: its own rules of affinity, and words that people mean something by."""
+    """Return the family of a SQLite type, which may be any word: known names first, then SQLite's affinity rules."""
     word = (_WORD.match(name) or [""])[0]
     known = _BY_WORD.get(word)
-    # What has no type of its own in SQLite is kept as text or numbers; the values decide (`settled_family`).
+    # SQLite stores all other types as text or numbers; the values decide (`settled_family`).
     if known in ("boolean", "integer", "float", "decimal", "text", "binary", "json"):
         return known
     if "int" in name:
@@ -58,7 +58,7 @@ def _sqlite_family(name: str) -> Family:
 
 
 def settled_family(family: Family, arrow: Any) -> Family:
-    """The family that the values arrived in: an engine with loose types may have sent others than it declared."""
+    """Return the family of the received values: an engine with loose types may send others than it declares."""
     import pyarrow as pa
 
     types = pa.types
@@ -78,5 +78,5 @@ def settled_family(family: Family, arrow: Any) -> Family:
         return "timestamp"
     if types.is_binary(arrow) or types.is_large_binary(arrow):
         return "binary"
-    # Numbers that no Arrow type can hold come as text.
+    # Numbers that fit no Arrow type arrive as text.
     return "text" if family in ("boolean", "float", "date", "timestamp", "binary") else family

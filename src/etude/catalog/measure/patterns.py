@@ -1,4 +1,4 @@
-"""The forms that texts take: dates in text, email addresses, codes and the like, told from some of the values."""
+"""Recognise patterns in text values: dates, email addresses, codes and the like, from some of the values."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def _is_iban(text: str) -> bool:
 
 _CARD = re.compile(r"[3-6]\d{3}(?:[ -]?\d{4}){2}[ -]?\d{1,7}|3\d{3}[ -]?\d{6}[ -]?\d{5}", re.ASCII)
 _IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", re.ASCII)
-# Parts of an address: letters of any script with their marks, and what ASCII has besides; no space of any script.
+# Parts of an email address: letters of any script with their marks, and the ASCII characters allowed; no spaces.
 _MAILBOX = r"[^\s\x00-\x24&\x28-\x2a,/\x3a-\x40\x5b-\x5e`\x7b-\x7f]+"
 _LABEL = r"[^\s\x00-\x2c./\x3a-\x40\x5b-\x5e`\x7b-\x7f]+"
 _TOP = r"[^\s\x00-\x40\x5b-\x60\x7b-\x7f]{2,24}"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 
-# The order is that of preference: a value counts for the first kind that fits it.
+# In order of preference: a value counts for the first kind that matches it.
 _KINDS: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
     ("uuid", None, _looks_like(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)),
     ("email", None, _looks_like(rf"{_MAILBOX}@{_LABEL}(?:\.{_LABEL})*\.(?:xn--{_LABEL}|{_TOP})", any_script=True)),
@@ -105,12 +105,12 @@ _KINDS: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
 
 
 def find_patterns(texts: Sequence[str]) -> tuple[Pattern, ...]:
-    """The forms of these values (distinct ones, or a sample of them), most frequent first."""
+    """Return the patterns of these distinct values, or a sample of them, most frequent first."""
     given = [t.strip() for t in texts if t and not t.isspace()]
     if not given:
         return ()
     probes = given if len(given) <= _PROBES else [given[i * len(given) // _PROBES] for i in range(_PROBES)]
-    # Most kinds fit nothing: only those that fit some of a few values are tried on all.
+    # Most kinds match nothing: only those that match one of a few values are tried on all.
     likely = [kind for kind in _KINDS if any(kind[2](text) for text in probes)]
     found: Counter[tuple[str, str | None]] = Counter()
     for text in given if likely else ():
@@ -120,7 +120,7 @@ def find_patterns(texts: Sequence[str]) -> tuple[Pattern, ...]:
                 break
     if found["number", None]:
         found["number", None] += found.pop(("integer", None), 0)
-    found = _settle_day_and_month(found, given)
+    found = _resolve_day_and_month(found, given)
     patterns = [
         Pattern(kind=kind, form=form, share=round(count / len(given), 4))
         for (kind, form), count in sorted(found.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
@@ -129,10 +129,10 @@ def find_patterns(texts: Sequence[str]) -> tuple[Pattern, ...]:
     return tuple(patterns[:_MOST]) or _codes(given)
 
 
-def _settle_day_and_month(
+def _resolve_day_and_month(
     found: Counter[tuple[str, str | None]], given: Sequence[str]
 ) -> Counter[tuple[str, str | None]]:
-    """One form for dates with slashes: the day first, if any of them cannot have the month first."""
+    """Choose one format for dates with slashes: day first if any of them cannot have the month first."""
     american, other = ("date", "%m/%d/%Y"), ("date", "%d/%m/%Y")
     if not found[other]:
         return +found
@@ -143,7 +143,7 @@ def _settle_day_and_month(
 
 
 def _codes(given: Sequence[str]) -> tuple[Pattern, ...]:
-    """Codes: short values of capitals, digits and signs that share a few masks."""
+    """Find codes: short values of capitals, digits and punctuation that share a few masks."""
     if any(len(t) > 32 or " " in t for t in given[:_PROBES]):
         return ()
     masks = Counter(mask(text) for text in given)
@@ -151,12 +151,12 @@ def _codes(given: Sequence[str]) -> tuple[Pattern, ...]:
     likely.sort(key=lambda item: (-item[1], item[0]))
     if not likely or sum(c for _, c in likely[:_MASKS]) < 0.9 * len(given):
         return ()
-    # Two capitals are a code; a word in capitals of any length is a word.
+    # Capitals of a fixed length are a code; capitals of any length are words.
     if len(masks) > _MASKS and not any("9" in m for m, _ in likely[:_MASKS]):
         return ()
     return tuple(Pattern(kind="code", form=m, share=round(c / len(given), 4)) for m, c in likely[:_MASKS])
 
 
 def mask(text: str) -> str:
-    """The form of a value: `A` for a capital, `a` for a small letter, `9` for a digit, other signs as they are."""
+    """Return the mask of a value: `A` for a capital, `a` for a lowercase letter, `9` for a digit, others unchanged."""
     return "".join("9" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text)

@@ -1,4 +1,4 @@
-"""Personal data: hints from names and forms, with the reason, and masks for the values of such columns."""
+"""Find personal data by names and patterns, with the reason, and mask the values of such columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etude.catalog.model import Family, Pattern, PiiHint, Scalar
 
 _BY_PATTERN = {
     "email": ("email", "email addresses", 0.95),
-    "card": ("payment card", "numbers of payment cards", 0.95),
+    "card": ("payment card", "payment card numbers", 0.95),
     "iban": ("bank account", "IBANs", 0.95),
     "national id": ("national id", "social security numbers", 0.9),
     "ip": ("ip address", "IP addresses", 0.8),
@@ -58,11 +58,11 @@ _PEOPLE = word_set(
 _NOT_OF_A_PERSON = word_set("ip mac email web url memory wallet contract mail")
 _TEXTUAL = frozenset({"text", "uuid", "json", "other"})
 MASK_FROM = 0.5
-"""From this confidence on a column's values are masked."""
+"""Values of a column are masked from this confidence on."""
 
 
 def find_pii(table: str, column: str, family: Family, patterns: Sequence[Pattern]) -> tuple[PiiHint, ...]:
-    """Kinds of personal data that a column may hold, surest first."""
+    """Return the kinds of personal data that a column may hold, highest confidence first."""
     hints: dict[str, PiiHint] = {}
     for pattern in patterns:
         known = _BY_PATTERN.get(pattern.kind)
@@ -85,7 +85,7 @@ def find_pii(table: str, column: str, family: Family, patterns: Sequence[Pattern
 def _from_name(table: str, column: str, family: Family, patterns: Sequence[Pattern]) -> list[tuple[str, float, str]]:
     tokens = words(column)
     found = [
-        (kind, confidence, f"the name has `{phrase}`")
+        (kind, confidence, f"the name contains `{phrase}`")
         for kind, phrase, confidence in _phrases(tokens)
         if _fits(kind, family, tokens, patterns)
     ]
@@ -97,13 +97,13 @@ def _from_name(table: str, column: str, family: Family, patterns: Sequence[Patte
         and family == "text"
         and not any(k == "person name" for k, *_ in found)
     ):
-        found.append(("person name", 0.7, f"a name of a `{people}`"))
+        found.append(("person name", 0.7, f"the name of a `{people}`"))
     return found
 
 
 @cache
 def _phrases(tokens: tuple[str, ...]) -> tuple[tuple[str, str, float], ...]:
-    """The kinds that the words of a name tell of, with the words that do and the confidence."""
+    """Return the kinds that the words of a name suggest, each with these words and the confidence."""
     found = []
     for kind, phrases, confidence in _BY_WORDS:
         phrase = next((p for p in phrases if _holds(tokens, p)), None)
@@ -118,7 +118,7 @@ def _holds(tokens: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
 
 
 def _fits(kind: str, family: Family, tokens: tuple[str, ...], patterns: Sequence[Pattern]) -> bool:
-    """Whether values of this family can be of that kind: a flag or a count named after it is not."""
+    """Return whether a column of this family can hold that kind; a flag or a count named after it cannot."""
     if kind == "birth date":
         return family in ("date", "timestamp", "text")
     if tokens[-1] in ("id", "count", "type", "flag", "verified", "at", "date", "status") and kind != "national id":
@@ -133,7 +133,7 @@ def _fits(kind: str, family: Family, tokens: tuple[str, ...], patterns: Sequence
 
 
 def mask_value(kind: str, value: Scalar) -> Scalar:
-    """A value that still shows its form, and no person: the first letter at most, the year of a date."""
+    """Mask a value so that its form remains: at most the first letter, or the year of a date."""
     if value is None or isinstance(value, bool):
         return value
     text = str(value)

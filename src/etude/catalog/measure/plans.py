@@ -1,4 +1,4 @@
-"""The plans by which a table is measured: read whole, by its engine a column at a time, or partly by a sample."""
+"""Measure a table by one of three plans: read it completely, by the engine one column at a time, or partly sampled."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, Interrupted, UnknownTable
 
 SMALL_ROWS = 20_000
-"""Tables of up to so many rows are read whole, if they are not too wide."""
+"""Tables with at most this many rows are read completely, unless they are too wide."""
 SMALL_CELLS = 1_000_000
 SMALL_BYTES = 64 << 20
 WHOLE = {"rows": SMALL_ROWS * 2, "bytes": SMALL_BYTES}
-"""How much is read of a small table, which may have grown since it was counted."""
+"""The limits for reading a small table, which may have grown since it was counted."""
 FEW_VALUES = 20_000
-"""Columns of up to so many distinct values are measured by all their groups."""
+"""Columns with at most this many distinct values are measured from all their groups."""
 LOOK_ROWS = 5_000
-"""Rows of the sample that chooses the plan, shows patterns and gives the rows to show."""
+"""Rows of the sample that decides how to measure each column and provides patterns and sample rows."""
 SAMPLE_ROWS = 100_000
-"""Rows of the sample that stands for a table too large to be measured whole."""
+"""Rows of the sample for a table too large to be measured exactly."""
 TOGETHER = 10
-"""Columns in one statement: with more, memory grows and speed falls."""
+"""Columns in one statement: more of them need more memory and are slower."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most rows of a table that is read whole, and of one that its engine measures exactly."""
+    """The maximum rows of a table that is read completely, and of one that its engine measures exactly."""
 
     small_rows: int
     exact_rows: int
 
 
 def make_draft(reader: Reader, table: Table, sql: str, rows: int | None) -> TableDraft:
-    """A table that is to be measured, with how its columns are read."""
+    """Create the draft of a table, with the expressions that read its columns."""
     expressions = [
         statements.expression(reader.dialect, c.name, family_of(reader.dialect, c.type), c.type) for c in table.columns
     ]
@@ -50,13 +50,13 @@ def make_draft(reader: Reader, table: Table, sql: str, rows: int | None) -> Tabl
 
 
 def read_ahead(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
-    """Begin to read a table that will be measured next, where it is small."""
+    """Start to read the table that will be measured next, if it is small."""
     if rows is not None and _is_small(draft, rows, bounds):
         reader.read_ahead(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
 
 
 def measure_table(reader: Reader, draft: TableDraft, rows: int | None, bounds: Bounds) -> None:
-    """Read a small table whole; measure a larger one column by column."""
+    """Read a small table completely; measure a larger one column by column."""
     if rows is None:
         rows = int(reader.rows(statements.count_of([(0, draft.sql)]))[0][1])
     draft.rows = rows
@@ -69,7 +69,7 @@ def _is_small(draft: TableDraft, rows: int, bounds: Bounds) -> bool:
 
 
 def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
-    """Read all rows and measure them here; False where they are too many after all."""
+    """Read all rows and measure them here; False if there are too many after all."""
     result = reader.read(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
     if result.truncated:
         return False
@@ -83,7 +83,7 @@ def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
 
 
 def _of_texts(stats: Stats) -> Provenance | None:
-    """All distinct texts were looked at, or a choice of them."""
+    """Return the provenance of patterns: exact if all distinct texts were examined."""
     if stats.distinct is not None and len(stats.texts) >= stats.distinct:
         return EXACT
     return sampled(len(stats.texts))
@@ -111,16 +111,16 @@ def _measure_columns(reader: Reader, draft: TableDraft, bounds: Bounds) -> None:
         except (Cancelled, Interrupted):
             raise
         except EtudeError as error:
-            draft.give_up(i, error)
+            draft.skip_column(i, error)
     _by_scan(reader, draft, scanned, looks)
     _by_spread(reader, draft, [i for i in (*centered, *scanned) if draft.stats[i].family in NUMERIC])
-    # The catalog's count may be older than the rows.
+    # The catalog's count may be out of date.
     measured = (s.rows for i, s in enumerate(draft.stats) if i not in draft.unmeasured)
     draft.rows = next(measured, draft.rows)
 
 
 def _take_sample(reader: Reader, draft: TableDraft, rows: int) -> None:
-    """A sample of rows into the draft; the first ones where the engine cannot sample, as of most views."""
+    """Put a sample of rows into the draft; the first rows if the engine cannot sample, as for most views."""
     can_sample = reader.dialect != "postgres" or draft.table.kind == "table"
     if can_sample:
         try:
@@ -142,7 +142,7 @@ def _look(draft: TableDraft, i: int) -> Stats:
 
 
 def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
-    """All statistics of a column of few values from its groups; False where there are too many."""
+    """Measure a column of few distinct values from its groups; False if there are too many."""
     query = statements.groups_of(reader.dialect, draft.sql, draft.expressions[i], FEW_VALUES)
     result = reader.read(query, rows=FEW_VALUES + 1, bytes=SMALL_BYTES)
     if result.truncated or result.row_count > FEW_VALUES:
@@ -154,7 +154,7 @@ def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
 
 
 def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
-    """The statistics of a column of many values, from the engine; mean and outliers follow."""
+    """Measure a column of many distinct values in the engine; mean and outliers come later."""
     expression = draft.expressions[i]
     result = reader.read(statements.summary_of(reader.dialect, draft.sql, expression))
     columns = dict(zip((c.name for c in result.columns), TableDraft.columns_of(result)))
@@ -165,7 +165,7 @@ def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
     tops = zip(to_scalars(columns["top_value"], kinds["top_value"]), to_scalars(columns["top_count"], ""))
     stats.top = [(value, _int(count)) for value, count in tops if count is not None]
     if stats.nulls and stats.distinct and stats.repeated:
-        # The most frequent group may be that of the nulls.
+        # The most frequent group may be the nulls.
         stats.repeated = stats.top[0][1] > 1
     _take_fields(stats, first, "")
     if expression.family in ORDERED:
@@ -176,7 +176,7 @@ def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
 
 
 def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
-    """What a summary and a scan have in common."""
+    """Read the fields that a summary and a scan have in common."""
     stats.least, stats.greatest = first.get(f"least{suffix}"), first.get(f"greatest{suffix}")
     if stats.family in NUMERIC:
         stats.zeros, stats.negatives = _int(first[f"zeros{suffix}"]), _int(first[f"negatives{suffix}"])
@@ -205,7 +205,7 @@ def _int(value: Any) -> int:
 
 
 def _by_scan(reader: Reader, draft: TableDraft, chosen: Sequence[int], looks: Sequence[Stats]) -> None:
-    """Columns of many values in a table too large to group: counts exact, the rest approximate or sampled."""
+    """Measure columns of many values in a table too large to group: exact counts, the rest approximate or sampled."""
     for part in _parts(chosen):
         query = statements.scan_of(reader.dialect, draft.sql, [draft.expressions[i] for i in part])
         try:
@@ -214,7 +214,7 @@ def _by_scan(reader: Reader, draft: TableDraft, chosen: Sequence[int], looks: Se
             raise
         except EtudeError as error:
             for i in part:
-                draft.give_up(i, error)
+                draft.skip_column(i, error)
             continue
         kinds = {c.name: c.type for c in result.columns}
         first = {name: to_scalars(column, kinds[name])[0] for name, column in zip(kinds, TableDraft.columns_of(result))}
@@ -249,7 +249,7 @@ def _scanned(
 
 
 def _by_spread(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> None:
-    """Mean, standard deviation and outliers of numeric columns, whose middle and ends are known by now."""
+    """Measure mean, standard deviation and outliers of numeric columns, whose median and extremes are known by now."""
     centers = {i: center for i in chosen if (center := _center(draft.stats[i])) is not None}
     for part in _parts(list(centers)):
         query = statements.spread_of(reader.dialect, draft.sql, [(draft.expressions[i], centers[i]) for i in part])
@@ -265,7 +265,7 @@ def _by_spread(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> None
 
 
 def _center(stats: Stats) -> Center | None:
-    """The middle of a column and a scale by which its values are whole numbers of less than 62 bits."""
+    """Return the median of a column and a scale that turns its values into whole numbers of less than 62 bits."""
     if not stats.quantiles:
         return None
     ends = number(stats.least), number(stats.greatest)

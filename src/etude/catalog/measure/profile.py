@@ -1,8 +1,8 @@
-"""The profile of a source, measured through `db.sql` alone: on the host, in a script, or inside a session.
+"""Profile a source using only `db.sql`: on the host, in a script, or inside a session.
 
-A small table is read once and measured here: one statement, and everything is exact. A larger one is measured by its
-engine, a column at a time: a column of few values by its groups, one of many by a summary, which is exact too. Beyond
-`exact_rows` the columns of many values are sampled and say so.
+A small table is read completely with one statement and measured here: everything is exact. For a larger table the
+engine measures one column at a time: a column of few distinct values by its groups, one of many by a summary, which is
+exact too. Beyond `exact_rows`, columns of many values are sampled and marked as such.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from etude.errors import Cancelled, EtudeError, Interrupted, NotFound, UnknownTa
 from etude.sources.quoting import quote_identifier, quote_table
 
 EXACT_ROWS = {"duckdb": 50_000_000, "sqlite": 10_000_000, "postgres": 5_000_000, "mysql": 5_000_000}
-"""Tables of up to so many rows are measured exactly; a server, which others use too, is spared earlier."""
+"""Tables with at most this many rows are measured exactly; the limit is lower for servers, which others use too."""
 SHOWN_ROWS = 5
 
 Progress = Callable[[int, int, str], None]
@@ -44,10 +44,10 @@ def profile_source(
     small_rows: int = SMALL_ROWS,
     timeout_s: float = 600.0,
 ) -> SourceProfile:
-    """Profile the tables of a source, or those named. A table that fails is reported in the profile.
+    """Profile all tables of a source, or the named ones. A table that fails is reported in the profile.
 
-    `small_rows` and `exact_rows` bound the plans: a table of up to `small_rows` is read whole, one of up to
-    `exact_rows` measured exactly by its engine, a larger one partly by a sample.
+    A table of up to `small_rows` rows is read completely, one of up to `exact_rows` is measured exactly by its engine,
+    and a larger one partly by a sample.
     """
     from etude import __version__
 
@@ -90,12 +90,12 @@ def _choose(known: Sequence[Table], wanted: Sequence[str] | None) -> list[Table]
     missing = [name for name in wanted if name.lower() not in by_name]
     if missing:
         names = ", ".join(f"`{t.name}`" for t in known[:8])
-        raise NotFound(f"There is no table `{missing[0]}`.", hint=f"There are: {names}.")
+        raise NotFound(f"There is no table `{missing[0]}`.", hint=f"Tables: {names}.")
     return [by_name[name] for name in dict.fromkeys(n.lower() for n in wanted)]
 
 
 def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
-    """Rows by table: what the catalog knows exactly, and the rest counted, many tables in one statement."""
+    """Return the row count of each table: exact ones from the catalog, the rest counted in batches."""
     counts = {t.name: t.row_count for t in tables if t.row_count is not None and t.row_count_exact}
     unknown = [t for t in tables if t.name not in counts]
     for start in range(0, len(unknown), 50):
@@ -106,7 +106,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
         except (Cancelled, Interrupted):
             raise
         except EtudeError:
-            continue  # one of them fails: each is counted, or reported, in its turn
+            continue  # a table failed: each is counted by itself later, and the failure is reported then
         counts |= {part[int(i)].name: int(n) for i, n in rows}
     return counts
 
@@ -150,7 +150,7 @@ def _failed(reader: Reader, table: Table, error: EtudeError) -> TableProfile:
 
 
 def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile:
-    """The profile of a table from its draft: columns, keys within it, dependencies, freshness, some rows."""
+    """Build the profile of a table from its draft: columns, keys, dependencies, freshness, sample rows."""
     table = draft.table
     columns = tuple(
         unmeasured_column(column, stats.family, draft.column_notes[i])
@@ -171,7 +171,7 @@ def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile
     )
     keys, notes = find_keys(reader, draft, profile, names)
     dependencies = find_dependencies(reader, draft, profile)
-    draft.let_go()
+    draft.free_rows()
     notes = (*table.notes, *draft.notes, *notes)
     return profile.model_copy(update={"keys": keys, "dependencies": dependencies, "notes": notes})
 

@@ -1,4 +1,4 @@
-"""Reading through `db.sql`, and what is held of a table while it is profiled."""
+"""Read through `db.sql`, and hold the state of a table while it is profiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etude.result import Result
 
 
 class Reader:
-    """Statements to a source, unrecorded: what they find is kept in the profile."""
+    """Runs statements on a source without recording them, since the profile holds their results."""
 
     def __init__(self, db: Database, dialect: str, timeout_s: float) -> None:
         self.dialect = dialect
@@ -32,29 +32,29 @@ class Reader:
         self._thread.shutdown(cancel_futures=True)
 
     def read(self, query: str, **limit: Any) -> Result:
-        """The result of a statement."""
+        """Run a statement and return its result."""
         ahead = self._ahead.pop(query, None)
         return self._read(query, limit) if ahead is None else ahead.result()
 
     def read_ahead(self, query: str, **limit: Any) -> None:
-        """Begin to read what will be asked for next, while what was read is being looked at."""
+        """Start a statement that will be needed next, while the current result is processed."""
         self._ahead[query] = self._thread.submit(self._read, query, limit)
 
     def _read(self, query: str, limit: dict[str, Any]) -> Result:
         return self._db.sql(query, record=False, timeout_s=self._timeout_s, **limit)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement."""
+        """Run a statement and return its rows."""
         return self.read(query).rows()
 
 
 @dataclass
 class TableDraft:
-    """A table on its way to a profile: all its rows or a sample of them, and the statistics of each column."""
+    """A table while it is profiled: all its rows or a sample of them, and the statistics of each column."""
 
     table: Table
     sql: str
-    """Its name, quoted."""
+    """The quoted name of the table."""
     rows: int
     plan: Literal["exact", "sampled"] = "exact"
     expressions: list[Expression] = field(default_factory=list)
@@ -65,7 +65,7 @@ class TableDraft:
     complete: bool = False
     """Whether the frame holds all rows."""
     drawn: bool = True
-    """Whether the frame's rows were drawn from all, and not only the first."""
+    """Whether the frame's rows were sampled from the whole table rather than from its start."""
     stats: list[Stats] = field(default_factory=list)
     provenance: list[ColumnProvenance] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -73,26 +73,26 @@ class TableDraft:
     unmeasured: set[int] = field(default_factory=set)
     """Columns whose statements failed; the notes say why."""
 
-    def give_up(self, column: int, error: EtudeError) -> None:
-        """Leave a column without statistics."""
+    def skip_column(self, column: int, error: EtudeError) -> None:
+        """Leave a column without statistics, with a note that says why."""
         self.unmeasured.add(column)
         self.column_notes[column] = (f"not measured: {error.message}",)
 
     def take(self, result: Result) -> None:
-        """Keep the rows of a result."""
+        """Store the rows of a result."""
         self.frame = self.columns_of(result)
         self.kinds = [c.type for c in result.columns]
         self.sample_rows = result.row_count
 
-    def let_go(self) -> None:
-        """Free the rows, and the texts that patterns were looked for in."""
+    def free_rows(self) -> None:
+        """Free the rows and the texts."""
         self.frame = []
         for stats in self.stats:
             stats.texts = []
 
     @staticmethod
     def columns_of(result: Result) -> list[Any]:
-        """The columns of a result, each as one Arrow array."""
+        """Return the columns of a result, each as one Arrow array."""
         import pyarrow as pa
 
         batches = list(result.batches())

@@ -1,8 +1,8 @@
-"""The statements of a profile, in each engine's dialect. They only read, and only call functions the guard allows.
+"""The statements of a profile in each SQL dialect. They only read, and call only functions that the guard allows.
 
-One form serves all engines: a column is grouped by value once, and counts, extremes, quantiles and frequent values
-come from the groups. Quantiles are positions in the running sum of the groups, in whole numbers: no engine's own
-percentile function agrees with another's.
+All engines use the same approach: a column is grouped by value once, and counts, extremes, quantiles and frequent
+values come from the groups. Quantiles are positions in the running sum of the groups, in whole numbers, because the
+percentile functions of the engines differ.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ QUANTILES = 20
 """Steps between 0% and 100%: 21 quantiles."""
 TOP = 10
 SHOWN = 200
-"""Characters of a text value that are kept; one more is fetched, to know that it was cut."""
+"""Characters of a text value that are kept; one more is fetched to detect that it was cut."""
 SEED = 7
 BUCKETS = 16
-"""One value in so many, by its hash, is counted where an exact count of distinct values costs too much."""
+"""If an exact count of distinct values is too expensive, only one of this many buckets of hashes is counted."""
 
 ORDERED: frozenset[str] = frozenset({"integer", "decimal", "float", "date", "timestamp"})
 """Families with quantiles."""
 COMPARED: frozenset[str] = ORDERED | {"boolean", "text", "uuid", "time"}
-"""Families with a least and a greatest value."""
+"""Families with a smallest and a largest value."""
 MEASURED: frozenset[str] = frozenset({"text", "binary"})
 """Families with lengths."""
 _LARGEST = "1.7976931348623157e308"
@@ -34,7 +34,7 @@ _NUMBERS = frozenset({"integer", "decimal", "float"})
 
 @dataclass(frozen=True)
 class Expression:
-    """A column as statements read it: `sql` gives a value that groups and orders as `family` should."""
+    """A column in statements: `sql` is an expression whose values group and sort correctly for `family`."""
 
     name: str
     family: Family
@@ -43,34 +43,34 @@ class Expression:
 
 @dataclass(frozen=True)
 class Center:
-    """Where the values of a numeric column lie, to sum their distances without loss: a middle, and a power of two."""
+    """The center of a numeric column and a power of two as scale, to sum distances without loss of precision."""
 
     middle: float
     scale: float
     low: float
     high: float
-    """Fences of outliers."""
+    """Values below `low` or above `high` are outliers."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Columns of a table whose values are looked for in as many columns of another."""
+    """Columns of a table whose values are matched with the same number of columns of another."""
 
     table: str
     columns: tuple[Expression, ...]
     other: str
     targets: tuple[Expression, ...]
     by_rows: bool = False
-    """Count rows in the place of distinct values, which costs less: the other side must be unique."""
+    """Count rows instead of distinct values, which is cheaper; the other side must be unique."""
 
 
 def expression(dialect: str, name: str, family: Family, type_name: str) -> Expression:
-    """How to read a column so that equal means equal in bytes, and the order is that of bytes or numbers."""
+    """Return the expression for a column whose values compare by bytes or as numbers."""
     column = quote_identifier(name, dialect)
     if family in ("interval", "uuid", "json", "nested", "other", "time") or type_name.upper().startswith("ENUM"):
         column = _as_text(dialect, column)
     elif family == "float" and dialect in ("duckdb", "postgres"):
-        column = f"CASE WHEN {column} = 0 THEN '0' ELSE {column} END"  # makes one zero of two
+        column = f"CASE WHEN {column} = 0 THEN '0' ELSE {column} END"  # maps -0 to 0
     elif family == "text" and dialect == "postgres":
         column = f'CAST({column} AS text) COLLATE "C"'
     return Expression(name, family, column)
@@ -85,19 +85,19 @@ def _as_text(dialect: str, column: str) -> str:
 
 
 def rows_of(table: str, columns: Sequence[Expression]) -> str:
-    """All rows, with columns c0, c1, ..."""
+    """Select all rows, with columns c0, c1, ..."""
     listed = ", ".join(f"{c.sql} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT {listed} FROM {table}"
 
 
 def count_of(tables: Sequence[tuple[int, str]]) -> str:
-    """Rows of several tables at once: their number in the list, and the count."""
+    """Count the rows of several tables at once: the index of each table and its count."""
     parts = (f"SELECT {i} AS position, count(*) AS n FROM {name}" for i, name in tables)
     return " UNION ALL ".join(parts)
 
 
 def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int, of: int) -> str:
-    """About `rows` of the table's rows, always the same while the data is; text is cut to what is shown."""
+    """Sample about `rows` rows of the table, the same ones for the same data; text is cut to what is shown."""
     listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
     if dialect == "duckdb":
         return f"SELECT {listed} FROM {table} USING SAMPLE reservoir({rows} ROWS) REPEATABLE ({SEED})"
@@ -106,7 +106,7 @@ def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int
         return f"SELECT {listed} FROM {table} TABLESAMPLE BERNOULLI ({share * 100:.6f}) REPEATABLE ({SEED})"
     if dialect == "mysql":
         return f"SELECT {listed} FROM {table} WHERE rand({SEED}) < {share:.9f}"
-    # SQLite has no random numbers with a seed: every so many rows, in the order in which they are kept.
+    # SQLite has no seeded random numbers: take every n-th row in storage order.
     step = max(1, of // rows)
     inner = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
     wanted = ", ".join(f"c{i}" for i in range(len(columns)))
@@ -117,13 +117,13 @@ def sample_of(dialect: str, table: str, columns: Sequence[Expression], rows: int
 
 
 def head_of(dialect: str, table: str, columns: Sequence[Expression], rows: int) -> str:
-    """The first rows as the engine gives them, for a view or where no sample can be had."""
+    """Select the first rows in the engine's order, for a view or if sampling fails."""
     listed = ", ".join(f"{_shown(dialect, c, c.sql)} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT {listed} FROM {table} LIMIT {rows}"
 
 
 def groups_of(dialect: str, table: str, column: Expression, most: int) -> str:
-    """Every value with its count, one group more than `most` where there are too many."""
+    """Select every value with its count; one group more than `most` if there are too many."""
     return f"SELECT v, f FROM ({_groups(dialect, table, column)}) AS g LIMIT {most + 1}"
 
 
@@ -136,7 +136,7 @@ def _groups(dialect: str, table: str, column: Expression) -> str:
 
 
 def summary_of(dialect: str, table: str, column: Expression) -> str:
-    """One column with many values: the summary in each row, beside one frequent value each."""
+    """Summarize a column with many values: each row has the whole summary and one of the frequent values."""
     order = "b" if _compares_loosely(dialect, column) else "v"
     fields = ["sum(f) AS n", "count(v) AS d", "sum(CASE WHEN v IS NULL THEN f ELSE 0 END) AS nulls", "max(f) AS most"]
     fields += _fields(dialect, replace(column, sql="v"), order, "f", "")
@@ -165,7 +165,7 @@ def _quantiles(finite: str) -> str:
 
 
 def _fields(dialect: str, column: Expression, raw: str, weight: str, suffix: str) -> list[str]:
-    """Extremes, signs, strays and lengths of a column; `raw` orders it, `weight` is how often a row counts."""
+    """Return the fields for extremes, signs, NaN and lengths; `raw` sorts the column, `weight` is a row's count."""
     value, family, finite = column.sql, column.family, _is_finite(dialect, column.family, column.sql)
 
     def count(condition: str, name: str) -> str:
@@ -192,7 +192,7 @@ def _fields(dialect: str, column: Expression, raw: str, weight: str, suffix: str
 
 
 def scan_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
-    """Several columns in one scan, without groups: counts, extremes, lengths, and a share of the distinct values."""
+    """Measure several columns in one scan without groups: counts, extremes, lengths, one bucket of distinct values."""
     fields = ["count(*) AS n"]
     for i, column in enumerate(columns):
         raw = _exact(dialect, column)
@@ -203,17 +203,17 @@ def scan_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
 
 
 def spread_of(dialect: str, table: str, columns: Sequence[tuple[Expression, Center]]) -> str:
-    """Sums of the distances to the middle and of their squares, and the outliers, for numeric columns.
+    """Sum the distances to the middle and their squares, and count the outliers, for numeric columns.
 
-    Floats that are added by several threads give other last digits each time. Here they are rounded to whole numbers
-    of a fine enough unit first, whose sum does not depend on the order.
+    A sum of floats depends on the order, which varies with several threads. Therefore the distances are first rounded
+    to whole numbers of a fine unit, whose sum does not depend on the order.
     """
     fields = []
     for i, (column, center) in enumerate(columns):
         finite = _is_finite(dialect, column.family, column.sql)
         value = _when(finite, _as_double(dialect, column.sql))
         away = f"(({value}) - ({center.middle!r})) * {center.scale!r}"
-        # Two units: squares of whole distances would pass 64 bits.
+        # The squares use a coarser unit, since they would exceed 64 bits otherwise.
         near = f"{away} * {2.0**-31!r}"
         fields += [f"{_whole_sum(dialect, away)} AS s{i}", f"{_whole_sum(dialect, f'({near}) * ({near})')} AS q{i}"]
         fields += [f"sum(CASE WHEN {value} < {center.low!r} THEN 1 ELSE 0 END) AS below{i}"]
@@ -222,13 +222,13 @@ def spread_of(dialect: str, table: str, columns: Sequence[tuple[Expression, Cent
 
 
 def distinct_rows_of(dialect: str, table: str, columns: Sequence[Expression]) -> str:
-    """The number of distinct combinations of columns, nulls counted as a value."""
+    """Count the distinct combinations of columns; null counts as a value."""
     listed = ", ".join(f"{_exact(dialect, c)} AS c{i}" for i, c in enumerate(columns))
     return f"SELECT count(*) AS d FROM (SELECT DISTINCT {listed} FROM {table}) AS g"
 
 
 def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression, Expression]]) -> str:
-    """For each pair of columns: its number, rows in which both have a value, their distinct pairs, and equal ones."""
+    """Count for each pair of columns the rows with both values, the distinct pairs and values, and the equal rows."""
     parts = []
     for i, (left, right) in enumerate(pairs):
         a, b = _exact(dialect, left), _exact(dialect, right)
@@ -245,13 +245,13 @@ def distinct_pairs_of(dialect: str, table: str, pairs: Sequence[tuple[Expression
 
 
 def containment_of(dialect: str, pairs: Sequence[Compared]) -> str:
-    """For each pair: its number, distinct values without nulls, and those of them found on the other side."""
+    """Count for each pair the distinct values without nulls, and how many of them match the other side."""
     parts = []
     for i, pair in enumerate(pairs):
         listed = [f"{_exact(dialect, c)} AS v{n}" for n, c in enumerate(pair.columns)]
-        there = " AND ".join(f"{c.sql} IS NOT NULL" for c in pair.columns)
+        filled = " AND ".join(f"{c.sql} IS NOT NULL" for c in pair.columns)
         select = "SELECT" if pair.by_rows else "SELECT DISTINCT"
-        child = f"{select} {', '.join(listed)} FROM {pair.table} WHERE {there}"
+        child = f"{select} {', '.join(listed)} FROM {pair.table} WHERE {filled}"
         listed = [f"{_exact(dialect, c)} AS v{n}" for n, c in enumerate(pair.targets)]
         parent = f"{select} {', '.join(listed)} FROM {pair.other}"
         same = " AND ".join(f"k{i}.v{n} = p{i}.v{n}" for n in range(len(pair.columns)))
@@ -263,22 +263,22 @@ def containment_of(dialect: str, pairs: Sequence[Compared]) -> str:
 
 
 def _compares_loosely(dialect: str, column: Expression) -> bool:
-    """Whether the column's collation may take different texts for one."""
+    """Return whether the column's collation may treat different texts as equal."""
     return dialect == "mysql" and column.family in ("text", "uuid", "json", "time", "other")
 
 
 def _exact(dialect: str, column: Expression) -> str:
-    """The column with equality and order by bytes."""
+    """Return the column with equality and order by bytes."""
     if _compares_loosely(dialect, column):
         return f"CAST({column.sql} AS binary)"
     return column.sql
 
 
 def _shown(dialect: str, column: Expression, value: str) -> str:
-    """Text cut to what is shown; other values as they are."""
+    """Cut text to what is shown; other values stay unchanged."""
     if column.family in ("text", "json", "nested", "other"):
         if dialect == "sqlite":
-            # A number among the texts stays a number.
+            # A number in a text column stays a number.
             return f"CASE WHEN typeof({value}) = 'text' THEN substr({value}, 1, {SHOWN + 1}) ELSE {value} END"
         return f"left({value}, {SHOWN + 1})"
     if column.family == "binary":
@@ -291,7 +291,7 @@ def _when(condition: str, value: str) -> str:
 
 
 def _is_finite(dialect: str, family: str, value: str) -> str:
-    """A condition that leaves out NaN, infinities and null; empty where there are none."""
+    """Return a condition that excludes NaN, infinities and null; empty if the type has none."""
     if family == "decimal" and dialect == "postgres":
         return f"{value} <> 'NaN'"
     if family != "float" or dialect == "mysql":
@@ -332,12 +332,12 @@ def _whole_sum(dialect: str, value: str) -> str:
         return f"sum(CAST(round({value}) AS BIGINT))"
     if dialect == "postgres":
         return f"sum(CAST(round({value}) AS numeric))"
-    return f"sum(round({value}))"  # one thread, one order
+    return f"sum(round({value}))"  # a single thread always adds in the same order
 
 
 def _in_first_bucket(dialect: str, column: Expression) -> str:
     if dialect == "duckdb":
         return f"hash({column.sql}) % {BUCKETS} = 0"
     text = f"CAST({column.sql} AS {'char' if dialect == 'mysql' else 'text'})"
-    # A hexadecimal digit is one bucket of sixteen. SQLite has no hash: there every distinct value is counted.
+    # The first hexadecimal digit selects one of 16 buckets. SQLite has no hash, so every distinct value is counted.
     return "1 = 1" if dialect == "sqlite" else f"left(md5({text}), 1) = '0'"

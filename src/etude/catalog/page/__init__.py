@@ -1,1 +1,1 @@
-"""The parts of the page: sections, marks and drawings, as markup."""
+"""The parts of the catalog pages as markup: sections, marks and drawings."""

@@ -1,4 +1,4 @@
-"""The changes as the pages list them, ranked, with a sign for how much each matters."""
+"""The list of changes on the pages, ranked, with a sign for the severity of each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHOWN_CHANGES = 12
 def render_changes(
     context: PageContext, title: str, line_of: Callable[[Change], Markup] = lambda _: Markup("")
 ) -> Markup:
-    """The list of changes, ranked, each with a line over the runs; the first dozen open, the rest to unfold."""
+    """Render the ranked changes, each with its line over the runs; all after the first dozen are collapsed."""
     if not context.changes:
         if not context.history:
             return Markup("")
         return fill(
-            '<section id="changes"><h2>{title}</h2><p class="calm">Nothing beyond what chance explains.</p></section>',
+            '<section id="changes"><h2>{title}</h2><p class="calm">No significant changes.</p></section>',
             title=title,
         )
     items = [render_change(context, c, line_of(c)) for c in context.changes]
@@ -44,10 +44,10 @@ SIGNS = {"high": "▲", "medium": "◆", "low": "○"}
 
 
 def render_change(context: PageContext, change: Change, line: Markup | None = None) -> Markup:
-    """One change: what, where, how much it matters."""
+    """Render one change with its text, location, kind and severity."""
     target = context.target(change.table, change.column)
-    place_of = f"{change.table}.{change.column}" if change.column else change.table
-    link = fill('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=place_of) if target else place_of
+    name = f"{change.table}.{change.column}" if change.column else change.table
+    link = fill('<a href="{page}#{to}">{n}</a>', page=context.page, to=target, n=name) if target else name
     return fill(
         '<li class="{severity}"><span class="sign" title="{severity}" aria-hidden="true">{sign}</span>'
         '<span class="away">{severity}: </span><div><p>{text}</p><p class="where">{link} · {kind}</p></div>{line}</li>',

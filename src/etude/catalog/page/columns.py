@@ -1,4 +1,4 @@
-"""The columns of a table on the page: a strip for each, and what unfolds below it."""
+"""The columns of a table on the page: a strip for each, with details that open below it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from etude.catalog.page.markup import Markup, escape, fill, join, percent, sente
 
 
 def render_columns(context: PageContext, table: TableProfile) -> Markup:
-    """The columns of a table."""
+    """Render the columns of a table."""
     if not table.columns:
         return Markup("")
     ids = context.column_anchors(table)
     keys = {c for k in table.keys if k.primary for c in k.columns}
     others = {c for k in table.keys if not k.primary for c in k.columns}
-    # What a column refers to alone comes before what it refers to with others.
+    # A reference of a single column takes precedence over one that the column shares with others.
     by_size = sorted(table.foreign_keys, key=lambda k: -len(k.columns))
     references = {c: k for k in by_size for c in k.columns}
     changed: dict[str | None, Change] = {}
@@ -32,13 +32,13 @@ def render_columns(context: PageContext, table: TableProfile) -> Markup:
         if column.name in keys:
             marks.append(("key", "key", "identifies a row"))
         elif column.name in others:
-            marks.append(("key", "unique", "a further key"))
+            marks.append(("key", "unique", "an alternative key"))
         if column.name in references:
             marks.append(("ref", "→ " + references[column.name].to_table, "refers to another table"))
         if column.pii:
             marks.append(("pii", column.pii[0].kind, "may be personal data: " + column.pii[0].reason))
         if column.constant:
-            marks.append(("odd", "constant", "one value in all rows"))
+            marks.append(("odd", "constant", "the same value in every row"))
         if column.empty:
             marks.append(("odd", "empty", "no values"))
         if column.name in changed:
@@ -97,7 +97,7 @@ def _short_type(name: str) -> str:
 
 
 def _range(column: ColumnProfile) -> Markup:
-    """The values in a few words: from the least to the greatest, or the most frequent."""
+    """Summarize the values: the range, the most frequent values, the pattern or the lengths."""
     if column.family in ("text", "boolean", "uuid", "json", "nested", "other", "binary", "interval"):
         if column.top and not column.unique and (column.top[0].share > 0.005 or column.distinct == len(column.top)):
             shown = [
@@ -121,7 +121,7 @@ def _range(column: ColumnProfile) -> Markup:
 
 
 def _number(column: ColumnProfile, value: Scalar, limit: int = 80) -> Markup:
-    """A value of a column; digits that came as text (a decimal) are grouped as numbers are."""
+    """Show a value of a column; decimals arrive as text and get thousands separators like other numbers."""
     figure = number(value) if column.family == "decimal" and isinstance(value, str) else None
     if figure is None or abs(figure) < 10_000 or len(str(value)) > 30:
         return show_value(value, limit)
@@ -143,11 +143,11 @@ def _detail(column: ColumnProfile) -> Markup:
     )
     inexact = [(name, p) for name, p in groups if p is not None and p.method != "exact"]
     exact = [name for name, p in groups if p is not None and p.method == "exact"]
-    said = ["exact: " + ", ".join(exact)] if exact else []
+    parts = ["exact: " + ", ".join(exact)] if exact else []
     for name, p in inexact:
-        off = bound(p)
-        said.append(f"{name} {METHODS[p.method][1]}" + (f" ({off})" if off else ""))
-    return fill('<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join(panels), how="; ".join(said))
+        error = bound(p)
+        parts.append(f"{name} {METHODS[p.method][1]}" + (f" ({error})" if error else ""))
+    return fill('<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join(panels), how="; ".join(parts))
 
 
 def _about_column(column: ColumnProfile) -> Markup:
@@ -159,7 +159,7 @@ def _about_column(column: ColumnProfile) -> Markup:
     for hint in column.pii:
         lines.append(
             fill(
-                '<p><em class="pii">{kind}</em> {reason} <small>({c} sure)</small>{masked}</p>',
+                '<p><em class="pii">{kind}</em> {reason} <small>({c} confidence)</small>{masked}</p>',
                 kind=hint.kind,
                 reason=sentence(hint.reason),
                 c=percent(hint.confidence),
@@ -176,7 +176,7 @@ def _top(column: ColumnProfile) -> Markup:
         return Markup("")
     if column.unique and len(column.top) > 1:
         some = join((fill("<span>{v}</span>", v=show_value(t.value, 44)) for t in column.top[:3]), ", ")
-        return fill('<p class="once">No value repeats: {some}, …</p>', some=some)
+        return fill('<p class="once">Every value is unique: {some}, …</p>', some=some)
     rows = join(
         fill(
             "<tr><th>{v}</th><td>{bar}</td><td>{n}</td><td>{s}</td></tr>",
@@ -187,8 +187,8 @@ def _top(column: ColumnProfile) -> Markup:
         )
         for t in column.top
     )
-    there = (column.rows or 0) - (column.nulls or 0)
-    left = there - sum(t.count for t in column.top)
+    filled = (column.rows or 0) - (column.nulls or 0)
+    left = filled - sum(t.count for t in column.top)
     others = (column.distinct or 0) - len(column.top)
     exact = column.provenance.top is not None and column.provenance.top.method == "exact"
     rest = (
@@ -196,7 +196,7 @@ def _top(column: ColumnProfile) -> Markup:
             '<tr class="rest"><th>{n} others</th><td></td><td>{c}</td><td>{s}</td></tr>',
             n=f"{others:,}",
             c=f"{left:,}",
-            s=percent(left / there),
+            s=percent(left / filled),
         )
         if others > 0 and left > 0 and exact
         else None
@@ -218,7 +218,7 @@ def _quantiles(column: ColumnProfile) -> Markup:
     if column.mean is not None:
         rows.append(("mean", show(column.mean)))
     if column.stddev is not None:
-        rows.append(("deviation", show(column.stddev)))
+        rows.append(("std. deviation", show(column.stddev)))
     for count, name in (
         (column.zeros, "zeros"),
         (column.negatives, "negative"),
@@ -230,9 +230,9 @@ def _quantiles(column: ColumnProfile) -> Markup:
     if column.outliers is not None:
         out = column.outliers
         sides = ((out.below, "below", out.low), (out.above, "above", out.high))
-        told = [f"{count:,} {word} {show(fence)}" for count, word, fence in sides if count]
-        if told:
-            rows.append(("outliers", ", ".join(told)))
+        counts = [f"{count:,} {word} {show(fence)}" for count, word, fence in sides if count]
+        if counts:
+            rows.append(("outliers", ", ".join(counts)))
     if not rows:
         return Markup("")
     body = join(fill("<tr><th>{k}</th><td>{v}</td></tr>", k=k, v=v) for k, v in rows)

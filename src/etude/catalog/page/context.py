@@ -1,4 +1,4 @@
-"""What the parts of a page need to know of the whole: where tables are, who refers to them, what changed."""
+"""The context that the parts of a page share: anchors of tables, references between them, changes."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from etude.catalog.page.markup import Markup, anchors, escape, fill
 
 @dataclass(frozen=True)
 class PageContext:
-    """What the parts of a page need to know of the whole."""
+    """The context that the parts of a page share."""
 
     profile: SourceProfile
     changes: Sequence[Change]
     history: Sequence[SourceProfile]
     anchors: Mapping[str, str]
     referring: Mapping[str, list[tuple[str, ForeignKeyEvidence]]]
-    """Table to those that refer to it."""
+    """For each table in lower case, the tables that refer to it."""
     by_table: Mapping[str, list[Change]]
     tables: Mapping[str, TableProfile]
-    """By their names in lower case."""
+    """The tables by name in lower case."""
     page: str
-    """Where the tables are, if not on this page."""
+    """The page with the sections of the tables; empty if it is this one."""
     past: Sequence[Mapping[str, TableProfile]]
     """The tables of each earlier run."""
     columns: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Filled as they are asked for: the fragments of the columns of a table."""
+    """A cache: the anchors of the columns of each table."""
 
     def series(self, table: str) -> list[TableProfile | None]:
-        """A table over the runs, this one last."""
+        """Return a table in each run, the latest last."""
         return [*(tables.get(table) for tables in self.past), self.tables.get(table.lower())]
 
     def column_anchors(self, table: TableProfile) -> dict[str, str]:
-        """The fragments of a table's columns."""
+        """Return the anchors of a table's columns."""
         if table.name not in self.columns:
             self.columns[table.name] = anchors((c.name for c in table.columns), self.anchors[table.name] + ".")
         return self.columns[table.name]
 
     def target(self, table: str, column: str | None = None) -> str | None:
-        """The fragment of a table or column that may no longer be there."""
+        """Return the anchor of a table or column, or None if the table no longer exists."""
         found = self.tables.get(table.lower())
         if found is None:
             return None
@@ -52,7 +52,7 @@ class PageContext:
 def make_context(
     profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile], page: str = ""
 ) -> PageContext:
-    """The context of a page."""
+    """Build the context of a page."""
     referring: dict[str, list[tuple[str, ForeignKeyEvidence]]] = defaultdict(list)
     for table in profile.tables:
         for key in table.foreign_keys:
@@ -60,7 +60,7 @@ def make_context(
     by_table: dict[str, list[Change]] = defaultdict(list)
     for change in changes:
         by_table[change.table].append(change)
-    # Of two that differ in case only, the first is meant, as everywhere.
+    # If two names differ only in case, the first one wins, as everywhere in etude.
     tables = {t.name.lower(): t for t in reversed(profile.tables)}
     earlier = [p for p in history if p is not profile and (p.made_at is None or p.made_at != profile.made_at)]
     fragments = anchors((t.name for t in profile.tables), "t.")
@@ -69,6 +69,6 @@ def make_context(
 
 
 def table_link(context: PageContext, name: str) -> Markup:
-    """The name of a table, as a link if it is there."""
+    """Render the name of a table, as a link if the table exists."""
     target = context.target(name)
     return fill('<a href="{page}#{t}">{name}</a>', page=context.page, t=target, name=name) if target else escape(name)

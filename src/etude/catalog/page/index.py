@@ -1,4 +1,4 @@
-"""What the search of the page knows: names of tables and columns, and values that are not masked."""
+"""The search index of the page: names of tables and columns, and values that are not masked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from etude.catalog.page.markup import Markup, clean, script_json
 from etude.catalog.page.packing import pack
 
 SEARCHED = 60
-"""Characters of a value that the search knows."""
+"""Characters of a value in the search index."""
 
 
 def _searched(table: TableProfile, column: ColumnProfile) -> list[str]:
-    """The values of a column that the page shows, each once: frequent ones, the ends, those of the sample rows."""
+    """Return the distinct values of a column that the page shows: frequent values, min and max, sample rows."""
     values = [t.value for t in column.top] + [column.min, column.max]
     if table.samples is not None and column.name in table.samples.columns:
         at = table.samples.columns.index(column.name)
@@ -25,7 +25,7 @@ def _searched(table: TableProfile, column: ColumnProfile) -> list[str]:
 
 
 def make_index(context: PageContext, packed: bool) -> Markup:
-    """What the search knows: of each table its name, purpose and columns; of each column its name, type and values."""
+    """Build the search index: name, purpose and columns of each table; name, type and values of each column."""
     tables = []
     for table in context.profile.tables:
         ids = context.column_anchors(table)
@@ -39,8 +39,8 @@ def make_index(context: PageContext, packed: bool) -> Markup:
             ]
             for c in table.columns
         ]
-        said = " ".join(x for x in (purpose(table), table.owner, *table.tags) if x)
-        tables.append([clean(table.name), context.anchors[table.name], clean(said[:160]), columns])
+        note = " ".join(x for x in (purpose(table), table.owner, *table.tags) if x)
+        tables.append([clean(table.name), context.anchors[table.name], clean(note[:160]), columns])
     if not packed:
         return script_json(tables)
     return pack(json.dumps(tables, separators=(",", ":"), ensure_ascii=False))

@@ -1,10 +1,10 @@
-"""Small pieces of the pages: names as code, values, how a number was obtained, how fresh a table is."""
+"""Small pieces of the pages: names as code, values, provenance of numbers, freshness of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etude.catalog.measure.axis import epoch, place
+from etude.catalog.measure.axis import epoch, position
 from etude.catalog.model import Freshness, Provenance, Scalar, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
@@ -12,7 +12,7 @@ from etude.catalog.page.markup import Markup, escape, fill, join, percent, show,
 
 
 def codes(names: Sequence[str]) -> Markup:
-    """Names as code, one after the other."""
+    """Render names as code, separated by commas."""
     return join((fill("<code>{n}</code>", n=n) for n in names), ", ")
 
 
@@ -24,7 +24,7 @@ METHODS = {
 
 
 def provenance_mark(provenance: Provenance | None) -> Markup:
-    """A sign behind a number that is not exact, with the reason."""
+    """Render a sign after a number that is not exact, with the reason as its tooltip."""
     if provenance is None or provenance.method == "exact":
         return Markup("")
     sign, word = METHODS[provenance.method]
@@ -34,19 +34,19 @@ def provenance_mark(provenance: Provenance | None) -> Markup:
 
 
 def bound(provenance: Provenance) -> str:
-    """How far a number may be off, in words."""
-    said = []
+    """Describe the error bound of a number: rows of the sample, detail or relative error."""
+    parts = []
     if provenance.rows is not None:
-        said.append(f"{provenance.rows:,} rows")
+        parts.append(f"{provenance.rows:,} rows")
     if provenance.detail:
-        said.append(provenance.detail)
+        parts.append(provenance.detail)
     elif provenance.error is not None:
-        said.append(f"within {percent(provenance.error)}")
-    return ", ".join(said)
+        parts.append(f"within {percent(provenance.error)}")
+    return ", ".join(parts)
 
 
 def show_value(value: Scalar, limit: int = 80) -> Markup:
-    """A value, with what cannot be seen made visible."""
+    """Render a value; nulls, empty text and outer spaces become visible."""
     if value is None:
         return Markup("<i>null</i>")
     if value == "" and isinstance(value, str):
@@ -58,10 +58,10 @@ def show_value(value: Scalar, limit: int = 80) -> Markup:
 
 
 def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
-    """The newest moment of a table and, where the time of the run is known, how long ago that was."""
+    """Render the newest timestamp of a table and, if the time of the run is known, its age at that time."""
     if fresh is None:
         return Markup("")
-    newest = place(fresh.newest)
+    newest = position(fresh.newest)
     made = profile.made_at
     age = None
     if newest is not None and made is not None:
@@ -70,7 +70,7 @@ def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
     if age is not None:
         gap = max(fresh.typical_gap_s or 0.0, 86400.0)
         kind = "ahead" if age < -86400 else "fresh" if age <= 3 * gap else "still"
-        word = f"{span(age)} ahead" if age < -86400 else f"{span(age)} old"
+        word = f"{span(age)} in the future" if age < -86400 else f"{span(age)} old"
     return fill(
         '<span class="badge {kind}" title="newest {column}">{newest}</span> <small>{word}</small>',
         kind=kind,
@@ -81,11 +81,11 @@ def freshness_badge(profile: SourceProfile, fresh: Freshness | None) -> Markup:
 
 
 def rows_line(context: PageContext, table: TableProfile) -> Markup:
-    """The rows of a table over the runs."""
+    """Draw the row count of a table over the runs."""
     counts = [t.rows if t else None for t in context.series(table.name)]
     return svg.sparkline(counts, f"rows of {table.name} over {len(counts)} runs")
 
 
 def purpose(table: TableProfile) -> str | None:
-    """What a table is for, as people or the source say it."""
+    """Return the purpose of a table: its description, or the comment in the source."""
     return table.description or table.comment

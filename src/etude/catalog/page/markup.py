@@ -1,4 +1,4 @@
-"""Text into HTML, strictly: everything is escaped unless it was made here. Numbers and moments as people read them."""
+"""Turn text into HTML: everything is escaped unless it is `Markup`. Format numbers and times for people."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from typing import Any
 
 from etude.catalog.model import Scalar, moment
 
-# Characters that no reader can see and that would break the page or turn its text around: C0 and C1 controls but for
-# tab and line feed, lone surrogates, bidirectional overrides, non-characters.
+# Invisible characters that would break the page or reverse its text: C0 and C1 controls except tab and line feed, lone
+# surrogates, bidirectional overrides, noncharacters.
 _HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 _SPECIAL = re.compile(f"[<>&\"']|{_HOSTILE.pattern}")
 _CODE = re.compile("`([^`]*)`")
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def escape(value: object) -> Markup:
-    """Any value as text that is safe between tags and in quoted attributes; markup stays what it is."""
+    """Escape a value for use between tags and in quoted attributes; markup stays unchanged."""
     if isinstance(value, Markup):
         return value
     text = str(value)
@@ -37,33 +37,33 @@ def escape(value: object) -> Markup:
 
 
 def clean(text: str) -> str:
-    """The text with characters replaced that must not reach a page."""
+    """Replace the characters that must not reach a page."""
     return _HOSTILE.sub("\ufffd", text)
 
 
 def fill(template: str, **values: object) -> Markup:
-    """The template with its `{names}` replaced by the escaped values; None and False leave nothing."""
+    """Replace the `{names}` of a template by the escaped values; None and False become empty text."""
     return Markup(template.format(**{k: "" if v is None or v is False else escape(v) for k, v in values.items()}))
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:
-    """The parts, escaped, one after the other."""
+    """Escape the parts and join them."""
     return Markup(between.join(escape(p) for p in parts))
 
 
 def sentence(text: str) -> Markup:
-    """A sentence in which `names` stand in backticks, with these as code."""
+    """Escape a sentence and turn names in backticks into code."""
     return Markup(_CODE.sub(r"<code>\1</code>", escape(text)))
 
 
 def script_json(value: Any) -> Markup:
-    """A value as JSON that may stand in a script element: nothing in it can end the element."""
+    """Encode a value as JSON for a script element: nothing in it can end the element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def asset(name: str) -> str:
-    """A stylesheet or script that is packaged beside this file."""
+    """Read a stylesheet or script from the package."""
     return files("etude.catalog").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -93,10 +93,10 @@ _POLICY = (
 
 
 def page(title: str, body: Markup) -> str:
-    """A whole page that asks for nothing: style and script are inside, and the browser is told to run no others.
+    """Render a self-contained page: style and script are inline, and its security policy forbids all others.
 
-    The policy names the style and the script by hash. Should a value ever get past the escaping, it still could neither
-    run nor send anything.
+    The policy allows the style and the script by hash. Even if a value got past the escaping, it could neither run
+    nor send anything.
     """
     style, script = Markup(asset("report.css").strip()), Markup(asset("report.js").strip())
     return fill(
@@ -114,7 +114,7 @@ def _hash(text: str) -> str:
 
 
 def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """A fragment for each name: readable, stable while the names are, and without a repetition."""
+    """Return an anchor for each name: readable, unique, and stable as long as the names are."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
@@ -127,11 +127,11 @@ def anchors(names: Iterable[str], prefix: str) -> dict[str, str]:
     return found
 
 
-# Numbers and moments.
+# Numbers and times.
 
 
 def short(count: float | None) -> str:
-    """A count in few characters: 950, 12.3k, 4.1M."""
+    """Format a count in a few characters: 950, 12.3k, 4.1M."""
     if count is None:
         return "?"
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -141,7 +141,7 @@ def short(count: float | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes in few characters."""
+    """Format a number of bytes in a few characters."""
     if count is None:
         return ""
     for unit_size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -151,7 +151,7 @@ def size(count: int | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in percent; what is not nothing never shows as 0%, what is not all never as 100%."""
+    """Format a share in percent; only exactly 0 shows as 0%, and only exactly 1 as 100%."""
     if share is None or math.isnan(share):
         return "?"
     if share in (0, 1):
@@ -164,7 +164,7 @@ def percent(share: float | None) -> str:
 
 
 def show(value: Scalar, limit: int = 80) -> str:
-    """A value of the data, shortened to a limit."""
+    """Format a value of the data, shortened to a limit."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -191,14 +191,14 @@ def _show_float(value: float) -> str:
 
 
 def when(value: datetime | None) -> str:
-    """A moment in UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     if value is None:
         return ""
     return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M") + " UTC"
 
 
 def span(seconds: float) -> str:
-    """A length of time in its largest unit."""
+    """Format a duration in its largest unit."""
     seconds = abs(seconds)
     for length, unit in (
         (365.25 * 86400, "year"),

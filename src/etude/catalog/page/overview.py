@@ -1,4 +1,4 @@
-"""All tables of a catalog in one list that can be sorted."""
+"""The sortable list of all tables of a catalog."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from etude.catalog.page.markup import Markup, fill, join, short, size
 
 
 def render_overview(context: PageContext) -> Markup:
-    """The list of all tables."""
+    """Render the list of all tables."""
     if not context.profile.tables:
-        return Markup('<section id="tables"><h2>Tables</h2><p class="calm">There are none.</p></section>')
+        return Markup('<section id="tables"><h2>Tables</h2><p class="calm">No tables.</p></section>')
     history = bool(context.history)
     heads = [("Table", "text"), ("Rows", "number"), ("Columns", "number")]
-    if _sized(context):
+    if _has_sizes(context):
         heads.append(("Size", "number"))
     heads.append(("Newest", "text"))
     if context.changes:
@@ -28,12 +28,12 @@ def render_overview(context: PageContext) -> Markup:
             fill('<th scope="col" class="{kind}"><button type="button">{name}</button></th>', kind=kind, name=name)
             for name, kind in heads
         ),
-        line=Markup('<th scope="col">Rows over the runs</th>') if history else None,
+        line=Markup('<th scope="col">Rows over time</th>') if history else None,
         rows=rows,
     )
 
 
-def _sized(context: PageContext) -> bool:
+def _has_sizes(context: PageContext) -> bool:
     return any(t.bytes is not None for t in context.profile.tables[:100])
 
 
@@ -41,15 +41,20 @@ def _overview_row(context: PageContext, table: TableProfile, history: bool) -> M
     cells = [
         _number_cell(table.rows, short(table.rows) if table.rows is not None else "failed"),
         _number_cell(len(table.columns), str(len(table.columns))),
-        _number_cell(table.bytes, size(table.bytes)) if _sized(context) else "",
+        _number_cell(table.bytes, size(table.bytes)) if _has_sizes(context) else "",
         fill("<td>{badge}</td>", badge=freshness_badge(context.profile, table.freshness)),
     ]
     if context.changes:
-        told = context.by_table.get(table.name, [])
-        worst = next((s for s in ("high", "medium", "low") if any(c.severity == s for c in told)), "")
+        changes = context.by_table.get(table.name, [])
+        worst = next((s for s in ("high", "medium", "low") if any(c.severity == s for c in changes)), "")
         sign = fill('<span class="sign {s}" aria-hidden="true">{c}</span> ', s=worst, c=SIGNS[worst]) if worst else ""
         cells.append(
-            fill('<td class="number" data-v="{n}">{sign}{shown}</td>', n=len(told), sign=sign, shown=len(told) or "")
+            fill(
+                '<td class="number" data-v="{n}">{sign}{shown}</td>',
+                n=len(changes),
+                sign=sign,
+                shown=len(changes) or "",
+            )
         )
     if history:
         cells.append(fill("<td>{line}</td>", line=rows_line(context, table)))
@@ -63,14 +68,14 @@ def _overview_row(context: PageContext, table: TableProfile, history: bool) -> M
 
 
 def _plain_shape(table: TableProfile) -> str:
-    """What the table is by its keys, where nobody told what it is for."""
-    said = []
+    """Describe a table by its keys; shown if it has no description."""
+    parts = []
     if table.primary_key is not None and table.primary_key.unique is not False:
-        said.append("One row per " + ", ".join(table.primary_key.columns))
+        parts.append("One row per " + ", ".join(table.primary_key.columns))
     to = list(dict.fromkeys(k.to_table for k in table.foreign_keys))
     if to:
-        said.append(f"refers to {', '.join(to[:4])}{' and others' if len(to) > 4 else ''}")
-    return "; ".join(said)
+        parts.append(f"refers to {', '.join(to[:4])}{' and others' if len(to) > 4 else ''}")
+    return "; ".join(parts)
 
 
 def _number_cell(value: float | None, shown: str) -> Markup:

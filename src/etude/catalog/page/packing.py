@@ -1,4 +1,4 @@
-"""Parts of a page that are packed, for the page's script to unpack: a catalog of many tables stays small."""
+"""Compress parts of a page for its script to decompress, so that a catalog of many tables stays small."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from etude.catalog.page.markup import Markup, fill
 
 PACK = 200_000
-"""Characters that are packed together."""
+"""Characters in one pack."""
 
 
 def pack_together(bodies: Sequence[Markup]) -> tuple[list[Markup], list[str]]:
-    """Sections in packs of several, since they resemble each other, and the place of each: pack and position."""
+    """Compress several sections per pack, since they are similar; also return the pack and position of each."""
     groups: list[list[str]] = [[]]
-    places = []
+    positions = []
     for body in bodies:
         if groups[-1] and sum(map(len, groups[-1])) + len(body) > PACK:
             groups.append([])
-        places.append(f"{len(groups) - 1}.{len(groups[-1])}")
+        positions.append(f"{len(groups) - 1}.{len(groups[-1])}")
         groups[-1].append(body)
     packs = [
         fill(
@@ -28,10 +28,10 @@ def pack_together(bodies: Sequence[Markup]) -> tuple[list[Markup], list[str]]:
         )
         for i, g in enumerate(groups)
     ]
-    return packs, places
+    return packs, positions
 
 
 def pack(text: str) -> Markup:
-    """Text in the form that the page's script unpacks: raw deflate as base64."""
-    squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return Markup(base64.b64encode(squeeze.compress(text.encode()) + squeeze.flush()).decode())
+    """Compress text in the form that the page's script decompresses: raw deflate as base64."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return Markup(base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode())

@@ -1,4 +1,4 @@
-"""Keys, references and dependencies of a table on the page, each with its evidence."""
+"""The keys, references and dependencies of a table on the page, each with its evidence."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from etude.catalog.page.markup import Markup, fill, join, percent, sentence
 
 
 def render_relations(context: PageContext, table: TableProfile) -> Markup:
-    """Keys of a table, what it refers to and what refers to it, and a diagram of these."""
+    """Render the keys of a table, its references in both directions, and a diagram of them."""
     referring = context.referring.get(table.name.lower(), [])
     if not (table.keys or table.foreign_keys or referring):
         return Markup("")
     rows = [_key_row(k) for k in table.keys]
     rows += [_reference_row(context, table.name, k) for k in table.foreign_keys]
-    rows += [_reference_row(context, name, k, came_from=True) for name, k in referring]
+    rows += [_reference_row(context, name, k, incoming=True) for name, k in referring]
     left = [(n, ", ".join(k.columns), context.target(n) or "tables") for n, k in referring]
     right = [(k.to_table, ", ".join(k.columns), context.target(k.to_table) or "tables") for k in table.foreign_keys]
     diagram = (
         fill(
-            '<details class="diagram"><summary>Diagram of the neighbours</summary><div class="wide" role="region" '
-            'tabindex="0" aria-label="Neighbours of {name}">{drawing}</div></details>',
+            '<details class="diagram"><summary>Diagram of related tables</summary><div class="wide" role="region" '
+            'tabindex="0" aria-label="Tables related to {name}">{drawing}</div></details>',
             name=table.name,
-            drawing=svg.neighbourhood(table.name, left, right, f"{table.name} and the tables beside it"),
+            drawing=svg.neighbourhood(table.name, left, right, f"{table.name} and its related tables"),
         )
         if left or right
         else None
@@ -32,7 +32,7 @@ def render_relations(context: PageContext, table: TableProfile) -> Markup:
     return fill(
         '<h3>Keys and references</h3><div class="wide" role="region" aria-label="Keys and references of {name}" '
         'tabindex="0"><table class="keys"><thead><tr><th scope="col">Columns</th><th scope="col">Role</th>'
-        '<th scope="col">Known by</th><th scope="col">Evidence</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        '<th scope="col">Origin</th><th scope="col">Evidence</th></tr></thead><tbody>{rows}</tbody></table></div>'
         "{diagram}",
         name=table.name,
         rows=join(rows),
@@ -44,49 +44,49 @@ def _key_row(key: KeyEvidence) -> Markup:
     broken = key.unique is False
     reasons = [r for r in key.reasons if r != key.origin]
     if broken:
-        reasons.insert(0, "the data breaks it: values repeat")
+        reasons.insert(0, "violated by the data: values repeat")
     elif key.unique and not reasons:
         reasons.append("no value repeats")
     return fill(
         '<tr{broken}><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}</td></tr>',
         broken=Markup(' class="broken"') if broken else None,
         columns=codes(key.columns),
-        what="the key" if key.primary else "a further key",
-        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} sure",
+        what="primary key" if key.primary else "alternative key",
+        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} confidence",
         why=sentence("; ".join(reasons)),
     )
 
 
-def _reference_row(context: PageContext, owner: str, key: ForeignKeyEvidence, came_from: bool = False) -> Markup:
+def _reference_row(context: PageContext, owner: str, key: ForeignKeyEvidence, incoming: bool = False) -> Markup:
     why = []
     if key.containment is not None:
-        missing = f" ({key.missing:,} without a partner)" if key.missing else ""
-        why.append(f"{percent(key.containment)} of the values found{missing}")
+        missing = f" ({key.missing:,} without a match)" if key.missing else ""
+        why.append(f"{percent(key.containment)} of the values have a match{missing}")
     if key.coverage is not None:
-        why.append(f"{percent(key.coverage)} of the other side used")
+        why.append(f"{percent(key.coverage)} of the other side is referenced")
     if key.cardinality:
         why.append(key.cardinality)
     why.extend(r for r in key.reasons if r not in why and r != key.origin)
     what = (
         fill("referred to by {link} {columns}", link=table_link(context, owner), columns=codes(key.columns))
-        if came_from
-        else fill("refer to {link} {columns}", link=table_link(context, key.to_table), columns=codes(key.to_columns))
+        if incoming
+        else fill("refers to {link} {columns}", link=table_link(context, key.to_table), columns=codes(key.to_columns))
     )
     return fill(
         '<tr><th scope="row">{columns}</th><td>{what}</td><td>{origin}</td><td>{why}{mark}</td></tr>',
-        columns=codes(key.to_columns if came_from else key.columns),
+        columns=codes(key.to_columns if incoming else key.columns),
         what=what,
-        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} sure",
+        origin=key.origin if key.origin == "declared" else f"inferred, {percent(key.score)} confidence",
         why=sentence("; ".join(why)),
         mark=provenance_mark(key.provenance),
     )
 
 
 def render_dependencies(table: TableProfile) -> Markup:
-    """Columns that follow from others."""
+    """Render the columns that other columns determine."""
     if not table.dependencies:
         return Markup("")
-    words = {"determines": "determines", "one-to-one": "goes one to one with", "equal": "equals"}
+    words = {"determines": "determines", "one-to-one": "corresponds one to one with", "equal": "equals"}
     items = join(
         fill(
             "<li>{columns} {word} {other} <small>{reason}</small></li>",

@@ -1,7 +1,7 @@
-"""The catalog as one HTML file: no request, no library, for reading, searching and printing.
+"""The catalog as one HTML file to read, search and print: no requests, no libraries.
 
-The sections of the tables are made with the page, all of them. In a small catalog they stand in it as they are. In a
-large one they are packed (deflate, base64) and the page's script unpacks those that come into view.
+The page contains the sections of all tables: as plain HTML in a small catalog, and compressed (deflate, base64) in a
+large one. The page's script decompresses the sections that come into view.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from etude.catalog.page.packing import pack_together
 from etude.catalog.page.tables import render_table
 
 UNPACKED = 350_000
-"""Sections of more characters than this, together, are packed."""
+"""If all sections together have more characters than this, they are packed."""
 
 
 def render_catalog(
@@ -29,23 +29,22 @@ def render_catalog(
     history: Sequence[SourceProfile] = (),
     about: Mapping[str, str] | None = None,
 ) -> str:
-    """The catalog of a source as one self-contained HTML page.
+    """Render the catalog of a source as one self-contained HTML page.
 
-    `history` holds earlier runs, oldest first. `about` adds facts of this run to the provenance: run id, duration,
-    script, limits.
+    `history` holds earlier runs, oldest first. `about` adds facts about this run: run id, duration, script, limits.
     """
     context = make_context(profile, changes, history)
     bodies = [render_table(context, t) for t in profile.tables]
     packed = sum(len(body) for body in bodies) > UNPACKED
-    packs, places = pack_together(bodies) if packed else ([], [""] * len(bodies))
+    packs, positions = pack_together(bodies) if packed else ([], [""] * len(bodies))
     body = fill(
         _BODY,
         source=profile.source,
         tables=join(_contents(context)),
         head=_head(context),
-        changes=render_changes(context, "What changed since the last run"),
+        changes=render_changes(context, "Changes since the last run"),
         overview=render_overview(context),
-        sections=join(_section(context, *each) for each in zip(profile.tables, bodies, places)),
+        sections=join(_section(context, *each) for each in zip(profile.tables, bodies, positions)),
         about=_about(context, about or {}),
         noscript=Markup(_NOSCRIPT) if packed else None,
         packs=join(packs),
@@ -56,7 +55,7 @@ def render_catalog(
 
 
 _NOSCRIPT = (
-    "<noscript><p class=note>The details of so many tables are packed; showing them needs JavaScript.</p></noscript>"
+    "<noscript><p class=note>This catalog is large; its details are compressed and need JavaScript.</p></noscript>"
 )
 
 _BODY = """<a class="skip" href="#main">Skip to the content</a>
@@ -111,7 +110,7 @@ def _head(context: PageContext) -> Markup:
     failed = [t for t in profile.tables if t.plan == "failed"]
     warning = (
         fill(
-            '<p class="note">{n} of them could not be profiled: {names}.</p>',
+            '<p class="note">Tables that could not be profiled ({n}): {names}.</p>',
             n=len(failed),
             names=join([table_link(context, t.name) for t in failed[:8]], ", "),
         )
@@ -127,15 +126,15 @@ def _head(context: PageContext) -> Markup:
     )
 
 
-def _section(context: PageContext, table: TableProfile, content: Markup, place_in_pack: str) -> Markup:
+def _section(context: PageContext, table: TableProfile, content: Markup, packed_at: str) -> Markup:
     return fill(
         '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}><h2>{name}{kind}</h2>{content}'
         "</section>",
         anchor=context.anchors[table.name],
         name=table.name,
         kind=Markup(" <small>view</small>") if table.kind == "view" else None,
-        mark=fill(' data-packed="{p}"', p=place_in_pack) if place_in_pack else None,
-        content=None if place_in_pack else content,
+        mark=fill(' data-packed="{p}"', p=packed_at) if packed_at else None,
+        content=None if packed_at else content,
     )
 
 
@@ -144,7 +143,7 @@ def _about(context: PageContext, about: Mapping[str, str]) -> Markup:
     plans = Counter(table.plan for table in profile.tables)
     facts = {
         "Source": f"{profile.source} ({profile.kind}, {profile.dialect})",
-        "Made": when(profile.made_at),
+        "Profiled": when(profile.made_at),
         "Schema fingerprint": profile.fingerprint,
         "Profiles": ", ".join(f"{n:,} {plan}" for plan, n in sorted(plans.items())),
         "Earlier runs shown": str(len(context.history)) if context.history else "",
@@ -153,9 +152,9 @@ def _about(context: PageContext, about: Mapping[str, str]) -> Markup:
     }
     rows = join(fill("<dt>{k}</dt><dd>{v}</dd>", k=k, v=v) for k, v in facts.items() if v)
     return fill(
-        '<section id="about"><h2>How this was made</h2><dl>{rows}</dl><p class="how">A number without a mark is exact. '
-        "<b>~</b> comes from a sample, <b>≈</b> is approximate; the mark tells the bound. Values of suspected personal "
-        "data are masked. Press <kbd>/</kbd> to search, <kbd>Alt</kbd> <kbd>↑</kbd> <kbd>↓</kbd> to go from table to "
-        "table.</p></section>",
+        '<section id="about"><h2>About this catalog</h2><dl>{rows}</dl><p class="how">Numbers without a mark are '
+        "exact. <b>~</b> means from a sample, <b>≈</b> means approximate; hover over the mark for the error bound. "
+        "Values of suspected personal data are masked. Press <kbd>/</kbd> to search, <kbd>Alt</kbd> <kbd>↑</kbd> "
+        "<kbd>↓</kbd> to move between tables.</p></section>",
         rows=rows,
     )

@@ -1,4 +1,4 @@
-"""Queries to begin with, made from what the profile knows of a table: to copy, run and change."""
+"""Example queries for a table, generated from its profile, to copy, run and change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from etude.sources.quoting import quote_identifier
 
 
 def starter_queries(profile: SourceProfile, table: TableProfile) -> tuple[tuple[str, str], ...]:
-    """Titles and queries in the source's own dialect."""
+    """Return titles and queries in the source's SQL dialect."""
     quoted = _Quoted(profile.dialect)
     name = quoted.table(table.name)
     found = [("A few rows", f"SELECT *\nFROM {name}\nLIMIT 20")]
@@ -44,7 +44,7 @@ def starter_queries(profile: SourceProfile, table: TableProfile) -> tuple[tuple[
 
 
 class _Quoted:
-    """Identifiers as a dialect quotes them."""
+    """Quotes identifiers as a dialect requires."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
@@ -53,11 +53,11 @@ class _Quoted:
         return quote_identifier(name, self._dialect)
 
     def table(self, name: str) -> str:
-        """A table of another schema is shown as `schema.table`."""
+        """Quote the name of a table; `schema.table` becomes two identifiers."""
         return ".".join(self(part) for part in name.split(".", 1))
 
     def monthly(self, table: str, column: str) -> str:
-        """Rows per month of a date column."""
+        """Return the query for rows per month of a date column."""
         month = {
             "sqlite": f"strftime('%Y-%m', {self(column)})",
             "mysql": f"date_format({self(column)}, '%Y-%m')",
@@ -70,7 +70,7 @@ def _key_columns(table: TableProfile) -> set[str]:
 
 
 def _category(table: TableProfile) -> ColumnProfile | None:
-    """A column to group by: few values, most rows filled, no key."""
+    """Choose a column to group by: few distinct values, mostly filled, not a key."""
     keys = _key_columns(table)
     fit = [
         c
@@ -86,7 +86,7 @@ def _category(table: TableProfile) -> ColumnProfile | None:
 
 
 def _measure(table: TableProfile) -> ColumnProfile | None:
-    """A column to add up: numbers that are no key and no code."""
+    """Choose a column to sum: a number that is neither a key nor a code."""
     keys = _key_columns(table)
     fit = [c for c in table.columns if c.family in NUMERIC and c.name not in keys and not c.unique]
     fit = [c for c in fit if (c.distinct or 0) > 30 or c.family != "integer"]

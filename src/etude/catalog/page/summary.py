@@ -1,4 +1,4 @@
-"""What is recent: what changed since the last run, how the tables moved over the runs, where the newest rows are."""
+"""The page of recent changes: changes since the last run, tables over the runs, and the newest rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from etude.catalog.drift.change import Change
-from etude.catalog.measure.axis import epoch, place
+from etude.catalog.measure.axis import epoch, position
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
 from etude.catalog.page import svg
 from etude.catalog.page.changes import render_changes
@@ -15,9 +15,9 @@ from etude.catalog.page.marks import freshness_badge
 from etude.catalog.page.markup import Markup, fill, join, page, percent, short, show, span, when
 
 CATALOG = "catalog.html"
-"""The page of the tables, beside this one."""
+"""The page with the sections of the tables, in the same folder."""
 SHOWN = 60
-"""Tables in a list; the rest is counted."""
+"""The maximum number of tables in a list."""
 
 _BODY = """<a class="skip" href="#main">Skip to the content</a>
 <header><a class="brand" href="{catalog}">{source}</a><button id="theme" type="button">Theme</button></header>
@@ -30,20 +30,20 @@ _BODY = """<a class="skip" href="#main">Skip to the content</a>
 
 
 def render_summary(profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile]) -> str:
-    """The page of what is recent, led by the changes. `history` holds the earlier runs, oldest first."""
+    """Render the page of recent changes. `history` holds the earlier runs, oldest first."""
     context = make_context(profile, changes, history, CATALOG)
     last = context.history[-1] if context.history else None
     since = f"since {when(last.made_at)}" if last is not None and last.made_at else ""
     facts = [when(profile.made_at), since, f"{len(changes)} changes" if last is not None else "the first run"]
     first = (
-        Markup("") if last is not None else fill('<p class="calm">{t}</p>', t="Changes are told from the next run on.")
+        Markup("") if last is not None else fill('<p class="calm">{t}</p>', t="Changes appear from the second run on.")
     )
     body = fill(
         _BODY,
         catalog=CATALOG,
         source=profile.source,
         facts=join((fill("<span>{f}</span>", f=f) for f in facts if f), " "),
-        changes=render_changes(context, "What changed", lambda c: _line(context, c)) or first,
+        changes=render_changes(context, "Changes", lambda c: _line(context, c)) or first,
         runs=_runs(context) if context.history else None,
         recent=_recent(context),
     )
@@ -51,7 +51,7 @@ def render_summary(profile: SourceProfile, changes: Sequence[Change], history: S
 
 
 def _line(context: PageContext, change: Change) -> Markup:
-    """The figure that a change is about, over the runs."""
+    """Draw the figure that a change is about over the runs."""
     tables = context.series(change.table)
     if change.kind in ("volume", "table-emptied"):
         return svg.sparkline([t.rows if t else None for t in tables], "rows over the runs")
@@ -59,7 +59,7 @@ def _line(context: PageContext, change: Change) -> Markup:
     if change.kind in ("nulls", "emptied", "filled"):
         return svg.sparkline([c.null_share if c else None for c in columns], "nulls over the runs")
     if change.kind in ("shift", "scale", "sign", "spread"):
-        middles = [place(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
+        middles = [position(c.quantiles[10]) if c and len(c.quantiles) == 21 else None for c in columns]
         return svg.sparkline(middles, "median over the runs")
     if change.kind in ("cardinality", "constant", "duplicates", "key-broken", "new-value", "vanished-value"):
         return svg.sparkline([c.distinct if c else None for c in columns], "distinct values over the runs")
@@ -67,14 +67,14 @@ def _line(context: PageContext, change: Change) -> Markup:
 
 
 def _runs(context: PageContext) -> Markup:
-    """Rows, nulls and freshness of each table over the runs; those that moved most first."""
+    """Render rows, nulls and freshness of each table over the runs; tables that changed most come first."""
     last = context.history[-1]
     tables = sorted(
         context.profile.tables,
         key=lambda t: (-max((c.score for c in context.by_table.get(t.name, [])), default=0), -_growth(last, t), t.name),
     )
-    more = f"{len(tables) - SHOWN:,} more tables moved less." if len(tables) > SHOWN else ""
-    heads = ("Table", "Rows", "Since last", "", "Nulls", "", "Newest", "Age at each run")
+    more = f"{len(tables) - SHOWN:,} more tables changed less." if len(tables) > SHOWN else ""
+    heads = ("Table", "Rows", "Since last run", "", "Nulls", "", "Newest", "Age at each run")
     return fill(
         '<section><h2>Over {n} runs</h2><div class="wide" role="region" aria-label="Tables over the runs" tabindex="0">'
         '<table class="lines"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -120,28 +120,28 @@ def _run_row(context: PageContext, table: TableProfile) -> Markup:
 
 
 def _nulls(table: TableProfile) -> float | None:
-    """Nulls per cell."""
+    """Return the mean share of nulls over the columns."""
     shares = [s for c in table.columns if (s := c.null_share) is not None]
     return fmean(shares) if shares else None
 
 
 def _age(run: SourceProfile, table: TableProfile) -> float | None:
-    newest = place(table.freshness.newest) if table.freshness else None
+    newest = position(table.freshness.newest) if table.freshness else None
     if newest is None or run.made_at is None:
         return None
     return epoch(run.made_at) - newest
 
 
 def _recent(context: PageContext) -> Markup:
-    """Where the newest rows are and how fast they come, as far as the quantiles of their dates tell."""
+    """Render when the rows of each table were added, estimated from the quantiles of their dates."""
     dated = [t for t in context.profile.tables if t.freshness is not None]
     dated.sort(key=lambda t: (t.freshness.newest if t.freshness else "", t.name), reverse=True)
     cards = [c for t in dated[:SHOWN] for c in _card(context, t)]
     if not cards:
         return Markup("")
     return fill(
-        '<section><h2>What is recent</h2><div class="recent">{cards}</div><p class="how">Each drawing has the rows '
-        "over time, from the quantiles of the date: between two of them lies a twentieth of the rows.</p></section>",
+        '<section><h2>Rows over time</h2><div class="recent">{cards}</div><p class="how">Each chart shows rows per '
+        "time, estimated from the quantiles of the date: each bar holds a twentieth of the rows.</p></section>",
         cards=join(cards),
     )
 
@@ -151,20 +151,20 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
     column = table.column(fresh.column) if fresh else None
     if fresh is None or column is None:
         return
-    drawing, pace = _volume(column)
+    drawing, rate = _volume(column)
     yield fill(
-        '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{pace}</p></article>',
+        '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{rate}</p></article>',
         name=table_link(context, table.name),
         badge=freshness_badge(context.profile, fresh),
         column=fresh.column,
         drawing=drawing,
-        pace=pace,
+        rate=rate,
     )
 
 
 def _volume(column: ColumnProfile) -> tuple[Markup, str]:
-    """The rows over time as a drawing, and the pace of the last twentieth beside the whole in words."""
-    edges = [e for q in column.quantiles if (e := place(q)) is not None]
+    """Return a chart of rows over time, and a sentence that compares the latest rate with the average."""
+    edges = [e for q in column.quantiles if (e := position(q)) is not None]
     rows = (column.rows or 0) - (column.nulls or 0)
     if len(edges) != 21 or edges[20] <= edges[0] or not rows:
         return Markup(""), ""
@@ -172,9 +172,9 @@ def _volume(column: ColumnProfile) -> tuple[Markup, str]:
     ends = fill('<p class="ends"><span>{a}</span><span>{b}</span></p>', a=_day(column, 0), b=_day(column, 20))
     last = edges[20] - edges[19]
     usual = rows / (edges[20] - edges[0]) * 86400
-    words = f"{_pace(usual)} in all."
+    words = f"{_rate(usual)} on average."
     if last > 0:
-        words = f"The last twentieth of the rows came in {span(last)}: {_pace(rows / 20 / last * 86400)}; {words}"
+        words = f"The latest 5% of the rows span {span(last)}: {_rate(rows / 20 / last * 86400)}; {words}"
     return join([drawing, ends]), words
 
 
@@ -182,7 +182,7 @@ def _day(column: ColumnProfile, at: int) -> str:
     return show(column.quantiles[at])[:10]
 
 
-def _pace(per_day: float) -> str:
+def _rate(per_day: float) -> str:
     if per_day >= 1:
-        return f"{short(per_day) if per_day >= 10 else f'{per_day:.1f}'} a day"
-    return f"{per_day * 7:.1f} a week" if per_day * 7 >= 1 else f"{per_day * 365.25:.1f} a year"
+        return f"{short(per_day) if per_day >= 10 else f'{per_day:.1f}'} per day"
+    return f"{per_day * 7:.1f} per week" if per_day * 7 >= 1 else f"{per_day * 365.25:.1f} per year"

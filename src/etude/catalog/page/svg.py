@@ -1,4 +1,4 @@
-"""Small drawings as inline SVG: distributions, shares, lines over runs, neighbouring tables. No library, no script."""
+"""Small drawings as inline SVG: distributions, shares, lines over runs, related tables. No library, no script."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from etude.catalog.measure.axis import place
+from etude.catalog.measure.axis import position
 from etude.catalog.model import ColumnProfile
 from etude.catalog.page.markup import Markup, fill, join
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
 NEIGHBOURS = 9
-"""Tables drawn on each side; the rest is counted."""
+"""The maximum number of tables drawn on each side; a label counts the rest."""
 
 
 def distribution(column: ColumnProfile) -> Markup:
-    """The values of a column in a strip: bars over an axis where they have one, else shares side by side."""
-    places = [place(v) for v in column.quantiles]
+    """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side."""
+    places = [position(v) for v in column.quantiles]
     known = [p for p in places if p is not None]
     few = column.distinct is not None and column.distinct == len(column.top) and len(column.top) <= 10
     if len(known) == len(places) == 21 and known[20] > known[0] and column.family not in ("text", "boolean"):
         if few:
-            return _bars([(place(t.value), t.share) for t in column.top])
+            return _bars([(position(t.value), t.share) for t in column.top])
         return _steps(known, min(BINS, max(4, column.distinct or BINS)))
     if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique:
         return shares([t.share for t in column.top])
@@ -32,7 +32,7 @@ def distribution(column: ColumnProfile) -> Markup:
 
 
 def _bars(values: Sequence[tuple[float | None, float]]) -> Markup:
-    """One bar for each of a few values, in their order, evenly spaced."""
+    """Draw one bar for each of a few values, in order and evenly spaced."""
     ordered = [share for _, share in sorted((p, s) for p, s in values if p is not None)]
     if not ordered:
         return Markup("")
@@ -46,7 +46,7 @@ def _bars(values: Sequence[tuple[float | None, float]]) -> Markup:
 
 
 def _steps(quantiles: Sequence[float], bins: int) -> Markup:
-    """Equal bins over the axis, filled from the quantiles. A far tail is cut off and marked: the rest can be seen."""
+    """Draw a histogram estimated from the quantiles. A long tail is cut off and marked, so that the rest is visible."""
     low, high = quantiles[0], quantiles[20]
     middle = quantiles[19] - quantiles[1]
     cut_low = cut_high = False
@@ -79,7 +79,7 @@ def _steps(quantiles: Sequence[float], bins: int) -> Markup:
 
 
 def _share_below(quantiles: Sequence[float], value: float) -> float:
-    """The distribution function between the quantiles, taken as straight lines."""
+    """Return the share of values below a value, by linear interpolation between the quantiles."""
     above = bisect_right(quantiles, value)
     if above == 0:
         return 0.0
@@ -90,7 +90,7 @@ def _share_below(quantiles: Sequence[float], value: float) -> float:
 
 
 def shares(parts: Sequence[float]) -> Markup:
-    """Shares of a whole side by side, the largest first; what is left over stays empty."""
+    """Draw shares side by side, the largest first; the remainder stays empty."""
     x, drawn = 0.0, ""
     for i, share in enumerate(parts):
         width = share * WIDTH
@@ -103,18 +103,18 @@ def shares(parts: Sequence[float]) -> Markup:
 
 
 def bar(share: float) -> Markup:
-    """A share as a short bar of 40 by 6 (sized by the style sheet)."""
+    """Draw a share as a short bar of 40 by 6 (sized by the style sheet)."""
     width = 0.0 if share <= 0 else max(1.0, min(1.0, share) * 40)
     return Markup(f'<svg class="b"><rect width="{_n(width)}" height="6"/></svg>')
 
 
 def sparkline(values: Sequence[float | None], label: str) -> Markup:
-    """A line over the runs, its last point marked; nothing for fewer than two values."""
+    """Draw a line over the runs with its last point marked; empty for fewer than two values."""
     points = [(i, v) for i, v in enumerate(values) if v is not None and math.isfinite(v)]
     if len(points) < 2:
         return Markup("")
     low, high = min(v for _, v in points), max(v for _, v in points)
-    # A line that hardly moves is drawn flat: its noise is no news.
+    # Draw a line that hardly changes as flat, so that noise does not look like a change.
     room = max(high - low, 0.02 * max(abs(high), abs(low)), 1e-12)
     base = (high + low - room) / 2
 
@@ -134,7 +134,7 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
 
 
 def columns_over_time(edges: Sequence[float], counts: Sequence[float], label: str) -> Markup:
-    """Volume per time: for each stretch between two moments a bar whose area is its count."""
+    """Draw volume over time: for each interval a bar whose area is its count."""
     span = edges[-1] - edges[0]
     rates = [c / (b - a) if b > a else 0.0 for a, b, c in zip(edges, edges[1:], counts)]
     top = max(rates, default=0.0)
@@ -154,7 +154,10 @@ def columns_over_time(edges: Sequence[float], counts: Sequence[float], label: st
 def neighbourhood(
     name: str, left: Sequence[tuple[str, str, str]], right: Sequence[tuple[str, str, str]], label: str
 ) -> Markup:
-    """A table between those that refer to it (left) and those it refers to (right): name, columns, anchor of each."""
+    """Draw a table between the tables that refer to it (left) and those it refers to (right).
+
+    Each of these is a name, columns and an anchor.
+    """
     rows = max(len(left[:NEIGHBOURS]), len(right[:NEIGHBOURS]), 1)
     more = len(left) > NEIGHBOURS or len(right) > NEIGHBOURS
     height = rows * 40 + 16 + (18 if more else 0)

@@ -1,4 +1,4 @@
-"""A table on the page: what it is, its columns, keys, rows to look at, queries to copy, and how it was measured."""
+"""The section of a table on the page: purpose, columns, keys, sample rows, example queries, and provenance."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from etude.catalog.page.starters import starter_queries
 
 
 def render_table(context: PageContext, table: TableProfile) -> Markup:
-    """All that the page says of a table, below its name."""
-    told = context.by_table.get(table.name, [])
+    """Render the section of a table, without its heading."""
+    changes = context.by_table.get(table.name, [])
+    items = join(render_change(context, c) for c in changes)
     parts = [
         fill('<p class="purpose">{p}</p>', p=purpose(table)) if purpose(table) else "",
         _table_facts(context, table),
         fill('<p class="error">{error}</p>', error=table.error) if table.error else "",
-        fill('<ol class="changes">{items}</ol>', items=join(render_change(context, c) for c in told)) if told else "",
+        fill('<ol class="changes">{items}</ol>', items=items) if changes else "",
         render_columns(context, table),
         render_relations(context, table),
         render_dependencies(table),
@@ -57,19 +58,19 @@ def _table_facts(context: PageContext, table: TableProfile) -> Markup:
 
 
 def _shape(context: PageContext, table: TableProfile) -> Markup:
-    """What a row is and what it hangs together with, in a sentence."""
-    said = []
+    """Describe in a sentence what a row is and which tables it is related to."""
+    parts = []
     key = table.primary_key
     if key is not None and key.unique is not False:
-        said.append(fill("One row per {columns}.", columns=codes(key.columns)))
+        parts.append(fill("One row per {columns}.", columns=codes(key.columns)))
     to = list(dict.fromkeys(k.to_table for k in table.foreign_keys))
     by = list(dict.fromkeys(name for name, _ in context.referring.get(table.name.lower(), [])))
     for names, words in ((to, "Refers to"), (by, "Referred to by")):
         if names:
             more = f" and {len(names) - 6} more" if len(names) > 6 else ""
             links = join([table_link(context, n) for n in names[:6]], ", ")
-            said.append(fill("{words} {links}{more}.", words=words, links=links, more=more))
-    return join(said, " ")
+            parts.append(fill("{words} {links}{more}.", words=words, links=links, more=more))
+    return join(parts, " ")
 
 
 def _samples(table: TableProfile) -> Markup:
@@ -107,13 +108,13 @@ def _queries(context: PageContext, table: TableProfile) -> Markup:
         )
         for title, sql in starter_queries(context.profile, table)
     )
-    return fill('<details class="sql"><summary>Queries to begin with</summary><div>{b}</div></details>', b=blocks)
+    return fill('<details class="sql"><summary>Example queries</summary><div>{b}</div></details>', b=blocks)
 
 
 _PLANS = {
     "exact": "All statistics are exact: every row was read.",
-    "light": "A light profile: what costs most on small tables was left out.",
-    "sampled": "Counts are of all rows; distributions and frequent values are of a sample.",
+    "light": "A light profile: the most expensive statistics were left out.",
+    "sampled": "Counts cover all rows; distributions and frequent values come from a sample.",
     "failed": "The table could not be profiled.",
 }
 

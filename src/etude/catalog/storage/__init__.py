@@ -1,1 +1,1 @@
-"""Where catalogs, profiles and annotations are kept and read again."""
+"""Storage of catalogs, profiles and annotations."""

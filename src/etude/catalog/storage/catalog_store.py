@@ -1,11 +1,11 @@
-"""Where the runs of a catalog are kept: a folder for each below a prefix, and `latest.json`, which is written last.
+"""Store the runs of a catalog: a folder for each run below a prefix, and `latest.json`, which is written last.
 
-    <prefix>/<time>-<random>/catalog.json ... metrics.json     a run; it is complete once metrics.json is there
-    <prefix>/latest.json                                       the newest complete run
-    _scripts/<dialect>_catalog_script.py                       what worked last for a kind of database
+    <prefix>/<time>-<random>/catalog.json ... metrics.json     a run; it is complete once metrics.json exists
+    <prefix>/latest.json                                       the latest complete run
+    _scripts/<dialect>_catalog_script.py                       the latest script that worked for a SQL dialect
 
-A store may ignore the conditions of a write, so `latest.json` alone is never trusted to be the newest: whoever reads it
-also looks for complete runs after the one it names, which is one more request however many runs there are.
+An object store may ignore the conditions of a write, so `latest.json` may be out of date. Readers therefore also list
+complete runs after the one it names: one more request, no matter how many runs there are.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects, check_place
 
 T = TypeVar("T")
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 LATEST = "latest.json"
 CATALOG = "catalog.json"
 METRICS = "metrics.json"
 SCRIPTS = "_scripts"
 TENANTS = "tenants"
-"""Below it each tenant has a root of its own."""
+"""The folder that contains a root folder for each tenant."""
 JSON = "application/json"
 MEDIA = {"html": "text/html", "json": JSON, "py": "text/x-python"}
 RUNS = 10
-"""Runs that are looked at where `latest.json` does not help."""
+"""The maximum number of runs to read if `latest.json` cannot be used."""
 HISTORY = 12
-"""Earlier runs that a run remembers."""
+"""The maximum number of earlier runs that a run lists."""
 TRIES = 4
 WAIT_S = 0.25
-"""Seconds before the second try; each wait is twice the one before."""
+"""Seconds before the first retry; each wait is twice the previous one."""
 PAGE = 1000
-"""Names that a server gives at once."""
+"""The number of names in one response of a server."""
 _RUN = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{8}")
 _END = "~"
-"""Comes after every name of a file."""
+"""Sorts after every file name."""
 
 
 class StoredFile(Entity):
@@ -58,32 +58,32 @@ class StoredFile(Entity):
 
 
 class StoredCatalog(Entity):
-    """A complete run on the shelf: what `latest.json` holds."""
+    """A complete run in the store; the content of `latest.json`."""
 
     format: int = 1
     name: str
-    """Its folder below the prefix; in the order of time."""
+    """The folder below the prefix; names sort by time."""
     run_id: str | None = None
     source: str
     dialect: str
     fingerprint: str
-    """Of tables, columns and types."""
+    """A hash of tables, columns and types."""
     data: str = ""
-    """Of the tables' contents, as far as their source tells."""
+    """A hash of the tables' contents, if the source can provide one without reading them."""
     tables: tuple[str, ...] | None = None
-    """The tables asked for; None for all."""
+    """The requested tables; None for all."""
     failed: dict[str, str] = {}
-    """Tables that could not be profiled, and why."""
+    """Tables that could not be profiled, with the reason."""
     tried_by: str | None = None
-    """The model that tried to mend them last."""
+    """The model that last tried to fix them."""
     files: dict[str, StoredFile] = {}
     history: tuple[str, ...] = ()
-    """The runs before it that asked for the same tables, newest first."""
+    """Earlier runs for the same tables, newest first."""
     seal: str = ""
     """The SHA-256 of the other fields, so that damage to this record shows; older records have none."""
 
     def sealed(self) -> StoredCatalog:
-        """The same with its seal."""
+        """Return the record with its seal."""
         return self.model_copy(update={"seal": self._digest()})
 
     @model_validator(mode="after")
@@ -97,16 +97,16 @@ class StoredCatalog(Entity):
 
 
 class StoredMetrics(Entity):
-    """What `metrics.json` holds as far as the shelf needs it: the run, and whatever else was measured."""
+    """The part of `metrics.json` that the store needs."""
 
     model_config = {"extra": "ignore"}
     stored: StoredCatalog
 
 
 def run_name(at: datetime, after: StoredCatalog | None = None) -> str:
-    """A new name for a run: in the order of time, nobody else's, and later than a run that it knows of.
+    """Return a new, unique name for a run that sorts by time, and after the run `after`.
 
-    So a clock that is behind does not make it look older than what it builds on.
+    A slow clock therefore cannot make a run look older than the run it builds on.
     """
     if after is not None and _RUN.fullmatch(after.name):
         known = datetime.strptime(after.name.partition("Z")[0], "%Y%m%dT%H%M%S.%f").replace(tzinfo=UTC)
@@ -117,17 +117,17 @@ def run_name(at: datetime, after: StoredCatalog | None = None) -> str:
 class CatalogStore:
     """The runs of one catalog."""
 
-    def __init__(self, objects: Objects, prefix: str, root: str = "", tell: Tell | None = None) -> None:
+    def __init__(self, objects: Objects, prefix: str, root: str = "", report: Report | None = None) -> None:
         self._objects = objects
         self.prefix = check_place(_join(root, _check_prefix(prefix)))
         self._scripts = _join(root, SCRIPTS)
-        self._tell = tell or (lambda _: None)
+        self._report = report or (lambda _: None)
         self.url = f"{objects.url.rstrip('/')}/{self.prefix}"
 
     # Finding.
 
     def latest(self) -> StoredCatalog | None:
-        """The newest complete run, or None where there is none: one or two requests, however many runs there are."""
+        """Return the latest complete run, or None: usually two requests, no matter how many runs there are."""
         pointed = self._pointed()
         if pointed is not None:
             newer = self._read_first(reversed(self._complete(self._after(pointed.name))))
@@ -136,24 +136,22 @@ class CatalogStore:
 
     def _pointed(self) -> StoredCatalog | None:
         try:
-            return StoredCatalog.model_validate_json(
-                self._steadily(lambda: self._objects.read(f"{self.prefix}/{LATEST}"))
-            )
+            return StoredCatalog.model_validate_json(self._retry(lambda: self._objects.read(f"{self.prefix}/{LATEST}")))
         except NotFound:
             return None
         except ValidationError:
-            self._tell(f"`{self.url}/{LATEST}` cannot be read; the runs themselves are looked at.")
+            self._report(f"`{self.url}/{LATEST}` cannot be read; looking for the latest run itself.")
             return None
 
     def recent(self, count: int = RUNS) -> list[StoredCatalog]:
-        """The newest complete runs, newest first, found without `latest.json`."""
+        """Return the latest complete runs, newest first, without reading `latest.json`."""
         names = sorted(self._recent_names(count), reverse=True)
         found = (self._record(name) for name in names[:RUNS])
         return list(islice((f for f in found if f is not None), count))
 
     def _recent_names(self, count: int) -> list[str]:
-        """Names of complete runs, the newest `count` among them: by one list where it is short, else from late days."""
-        few = self._steadily(lambda: list(islice(self._objects.names(self.prefix), PAGE)))
+        """Return names of complete runs, including the newest `count`: from one short listing, or from recent days."""
+        few = self._retry(lambda: list(islice(self._objects.names(self.prefix), PAGE)))
         if len(few) < PAGE:
             return self._complete(few)
         now = datetime.now(UTC)
@@ -164,22 +162,22 @@ class CatalogStore:
         return self._complete(self._after("0"))
 
     def _after(self, name: str) -> list[str]:
-        """What lies in the folders of runs after the one of that name."""
+        """List the files of all runs after the one of that name."""
         start = f"{self.prefix}/{name}/{_END}"
 
         def ask() -> list[str]:
             found = []
             for place in self._objects.names(self.prefix, start):
-                # Names come in order, and those of runs begin with a digit: what follows is something else.
+                # Names are sorted and those of runs start with a digit, so everything after them is something else.
                 if place.removeprefix(f"{self.prefix}/")[:1] > "9":
                     break
                 found.append(place)
             return found
 
-        return self._steadily(ask)
+        return self._retry(ask)
 
     def _complete(self, places: Sequence[str]) -> list[str]:
-        """The names of those runs whose last file is there, oldest first."""
+        """Return the names of the runs whose last file exists, oldest first."""
         parts = (p.removeprefix(f"{self.prefix}/").split("/") for p in places)
         return sorted(p[0] for p in parts if len(p) == 2 and p[1] == METRICS and _RUN.fullmatch(p[0]))
 
@@ -192,14 +190,14 @@ class CatalogStore:
         except NotFound:
             return None
         except ValidationError:
-            self._tell(f"`{self.url}/{name}/{METRICS}` is damaged; the run is left out.")
+            self._report(f"`{self.url}/{name}/{METRICS}` is damaged; the run is left out.")
             return None
         return stored if stored.name == name else None
 
     # Reading.
 
     def read(self, run: StoredCatalog, name: str) -> bytes:
-        """A file of a run, checked against what the run says of it."""
+        """Read a file of a run and verify its hash."""
         data = self._get(run.name, name)
         known = run.files.get(name)
         if known is not None and hashlib.sha256(data).hexdigest() != known.sha256:
@@ -213,10 +211,10 @@ class CatalogStore:
         return data
 
     def _get(self, run: str, name: str) -> bytes:
-        return self._steadily(lambda: self._objects.read(f"{self.prefix}/{run}/{name}"))
+        return self._retry(lambda: self._objects.read(f"{self.prefix}/{run}/{name}"))
 
     def history(self, run: StoredCatalog) -> Iterator[bytes]:
-        """The `catalog.json` of a run and of those before it, newest first; those gone or damaged are left out."""
+        """Yield the `catalog.json` of a run and of earlier ones, newest first. Deleted and damaged ones are skipped."""
         for name in (run.name, *run.history):
             each = run if name == run.name else self._record(name)
             if each is None:
@@ -226,12 +224,12 @@ class CatalogStore:
             except NotFound:
                 continue
             except Damaged as error:
-                self._tell(f"{error.message} It is left out.")
+                self._report(f"{error.message} It is left out.")
 
     def script_of(self, dialect: str, name: str) -> str | None:
-        """The script of that name that worked last for a kind of database."""
+        """Return the latest script of that name that worked for a SQL dialect."""
         try:
-            return self._steadily(lambda: self._objects.read(f"{self._scripts}/{dialect}_{name}")).decode()
+            return self._retry(lambda: self._objects.read(f"{self._scripts}/{dialect}_{name}")).decode()
         except (NotFound, UnicodeDecodeError):
             return None
 
@@ -240,7 +238,7 @@ class CatalogStore:
     def publish(
         self, run: StoredCatalog, files: Mapping[str, bytes], metrics: Callable[[StoredCatalog], bytes]
     ) -> StoredCatalog:
-        """Write a run, `metrics.json` as its last file, then point to it; what breaks off leaves nothing of it."""
+        """Write a run, `metrics.json` last, then update `latest.json`; if writing fails, remove its files."""
         run = run.model_copy(update={"files": {n: _describe(data) for n, data in sorted(files.items())}}).sealed()
         written: list[str] = []
         try:
@@ -256,7 +254,7 @@ class CatalogStore:
         return run
 
     def _point(self, run: StoredCatalog) -> None:
-        """Have `latest.json` name the newest complete run: this one, or one that was completed meanwhile."""
+        """Make `latest.json` name the latest complete run: this one, or one that was completed meanwhile."""
         self._swap(run)
         newer = self._read_first(reversed(self._complete(self._after(run.name))))
         if newer is not None:
@@ -270,24 +268,24 @@ class CatalogStore:
                 pointed = ""
             return run.model_dump_json().encode() if run.name > pointed else None
 
-        self._steadily(lambda: self._objects.update(f"{self.prefix}/{LATEST}", change, JSON))
+        self._retry(lambda: self._objects.update(f"{self.prefix}/{LATEST}", change, JSON))
 
     def keep_script(self, dialect: str, name: str, script: str) -> None:
-        """Keep a script that worked for all databases of its kind."""
+        """Store a script that worked, for all databases of its dialect."""
         self._put(f"{self._scripts}/{dialect}_{name}", script.encode())
 
     def _put(self, place: str, data: bytes) -> None:
         media = MEDIA.get(place.rpartition(".")[2], "application/octet-stream")
-        self._steadily(lambda: self._objects.write(place, data, media))
+        self._retry(lambda: self._objects.write(place, data, media))
 
-    def _steadily(self, ask: Callable[[], T]) -> T:
-        """Ask the store; where it has trouble, say so and ask again after a while."""
+    def _retry(self, ask: Callable[[], T]) -> T:
+        """Call the store; if it is unavailable, report that and retry with backoff."""
         for number in range(1, TRIES):
             try:
                 return ask()
-            except Unavailable as trouble:
+            except Unavailable as error:
                 wait = WAIT_S * 2 ** (number - 1)
-                self._tell(f"{trouble.message} Trying again in {wait:g} s.")
+                self._report(f"{error.message} Trying again in {wait:g} s.")
                 time.sleep(wait)
         return ask()
 

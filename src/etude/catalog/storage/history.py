@@ -1,7 +1,7 @@
-"""What the scripts of a catalog read and hand out: this catalog, the earlier ones, the pages made of them.
+"""The files that catalog scripts read and write: this catalog, the earlier ones, and the pages made from them.
 
-In a session the files come from the host and go to it; in a script that runs alone they are those of the working
-folder. `earlier.jsonl` holds the `catalog.json` of earlier runs, oldest first, one on a line: `cat */catalog.json`.
+In a session the files are exchanged with the host; a standalone script uses the working folder. `earlier.jsonl` holds
+the `catalog.json` of earlier runs, oldest first, one per line: `cat */catalog.json`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHANGE_LIST: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])
 
 
 def load_catalog(db: Database) -> SourceProfile:
-    """The catalog that was made just now; where there is none, it is made."""
+    """Load the catalog that was just made, or make it if there is none."""
     try:
         return from_json(etude.load(CATALOG))
     except NotFound:
@@ -37,7 +37,7 @@ def load_catalog(db: Database) -> SourceProfile:
 
 
 def load_history() -> list[SourceProfile]:
-    """The catalogs of earlier runs, oldest first."""
+    """Load the catalogs of earlier runs, oldest first."""
     try:
         return read_history(etude.load(EARLIER))
     except NotFound:
@@ -45,30 +45,30 @@ def load_history() -> list[SourceProfile]:
 
 
 def read_history(lines: bytes) -> list[SourceProfile]:
-    """The catalogs in the lines of `earlier.jsonl`."""
+    """Parse the lines of `earlier.jsonl`."""
     return [from_json(line) for line in lines.splitlines() if line.strip()]
 
 
 def find_changes(profile: SourceProfile, history: Sequence[SourceProfile]) -> tuple[Change, ...]:
-    """What changed since the last run; nothing where there was none."""
+    """Return the changes since the last run; empty for the first run."""
     return compare(history[-1], profile, history) if history else ()
 
 
 def put_tables(profile: SourceProfile, *tables: TableProfile) -> SourceProfile:
-    """The profile with some tables replaced, or added at the end."""
+    """Return the profile with some tables replaced, or added at the end."""
     new = {t.name: t for t in tables}
     kept = tuple(new.pop(t.name, t) for t in profile.tables)
     return profile.model_copy(update={"tables": (*kept, *new.values())})
 
 
 def save_catalog(profile: SourceProfile) -> None:
-    """Hand out `catalog.json` and the page."""
+    """Save `catalog.json` and its page."""
     history = load_history()
     etude.save(CATALOG, to_line(profile))
     etude.save(PAGE, render_catalog(profile, find_changes(profile, history), history))
 
 
 def save_summary(profile: SourceProfile, changes: Sequence[Change], history: Sequence[SourceProfile]) -> None:
-    """Hand out what changed, and the page of what is recent."""
+    """Save the changes and the summary page."""
     etude.save(CHANGES, CHANGE_LIST.dump_json(tuple(changes)))
     etude.save(SUMMARY, render_summary(profile, changes, history))

@@ -1,4 +1,4 @@
-"""Profiles for those who ask: the latest catalog's, the one kept at home, or one made now; and what people say."""
+"""Find the profile of a source in the local cache or the latest catalog, or make it; read and write annotations."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
 
 CATALOGS = "catalogs"
-SAID = "annotations.json"
+ANNOTATIONS = "annotations.json"
 
 
 def open_root(app: App, store: str = "") -> tuple[Objects, str]:
-    """The object store of catalogs and where in it they begin: a bucket of its own, or a corner of the app's."""
+    """Return the object store of catalogs and the root folder in it: a separate store, or a folder of the app's."""
     chosen = store or app.settings.catalog.store
     if chosen:
         options = app.settings.catalog.store_options or app.settings.objects_options
@@ -43,8 +43,8 @@ def open_root(app: App, store: str = "") -> tuple[Objects, str]:
 
 
 def place_of(app: App, source: Source) -> str:
-    """What a source is called where its catalog is kept: two files of one name are two sources."""
-    # A prefix may not be called like what etude itself keeps beside them; a name has no hyphen.
+    """Return the folder name of a source in the catalog store; two files with the same name get different ones."""
+    # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
     name = f"source-{source.name}" if source.name.startswith("_") or source.name == TENANTS else source.name
     if app.sources().get(source.name) == source.spec:
         return name
@@ -56,7 +56,7 @@ def place_of(app: App, source: Source) -> str:
 
 
 def get_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
-    """The profile of a source: the one known for its data as it is, or one made now, with what people say of it."""
+    """Return the profile of a source with annotations: the stored one if the data is unchanged, else a new one."""
     from etude.catalog.measure.profile import profile_source
 
     known = find_profile(app, source)
@@ -69,17 +69,17 @@ def get_profile(app: App, source: Source, on_progress: Progress | None = None) -
 
 
 def find_profile(app: App, source: Source) -> SourceProfile | None:
-    """The profile known for the data of a source as it is, with what people say of it; None where it has to be made."""
+    """Return the stored profile of a source with annotations; None if there is none for its current data."""
     catalog = app.catalog(source)
     found = _kept_profile(_place(app, source, catalog)) or _stored_profile(app, source, catalog)
     return annotate(found, get_annotations(app, source)) if found is not None else None
 
 
 def find_sizes(app: App, source: Source) -> dict[str, Size]:
-    """Rows and bytes of the tables by the profile that is kept at home for the data as it is; none without one."""
+    """Return rows and bytes of the tables from the locally cached profile; empty if none fits the current data."""
     profile = None
-    with suppress(EtudeError):  # for an estimate no query fails
-        # Nearly always there is none: then the source is not asked what its data is.
+    with suppress(EtudeError):  # never fail a query because an estimate failed
+        # Usually there is no profile; then skip reading the source's catalog.
         if any(_folder(app, source).glob("*.json")):
             profile = _kept_profile(_place(app, source, app.catalog(source)))
     tables = profile.tables if profile is not None else ()
@@ -87,7 +87,7 @@ def find_sizes(app: App, source: Source) -> dict[str, Size]:
 
 
 def keep_profile(app: App, source: Source, catalog: Catalog, profile: SourceProfile) -> None:
-    """Keep a profile at home, in the place of the one that the source had there."""
+    """Cache a profile locally, replacing the previous one of the source."""
     place = _place(app, source, catalog)
     write_whole(place, to_line(profile))
     for old in place.parent.glob("*.json"):
@@ -104,10 +104,10 @@ def _kept_profile(place: Path) -> SourceProfile | None:
 
 
 def _stored_profile(app: App, source: Source, catalog: Catalog) -> SourceProfile | None:
-    """The profile of the latest catalog in its usual place, if the data is still as it was."""
+    """Return the profile of the latest catalog in its default location if the data is unchanged."""
     objects, root = open_root(app)
     catalog_store = CatalogStore(objects, place_of(app, source), root)
-    # A store that cannot be reached is no reason to know nothing: the profile can be made.
+    # If the store is unavailable, the caller can still make the profile.
     with suppress(EtudeError, ValidationError):
         latest = catalog_store.latest()
         if latest is not None and latest.tables is None and latest.data == data_mark_of(catalog):
@@ -118,7 +118,7 @@ def _stored_profile(app: App, source: Source, catalog: Catalog) -> SourceProfile
 
 
 def data_mark_of(catalog: Catalog) -> str:
-    """Changes when the schema does, or the data as far as the source tells without reading it."""
+    """Return a hash that changes with the schema, and with the data if the source reports its changes cheaply."""
     tables = [(t.name, t.fingerprint, t.row_count if t.row_count_exact else None) for t in catalog.tables]
     return hashlib.sha256(json.dumps([catalog.fingerprint, tables]).encode()).hexdigest()[:32]
 
@@ -131,42 +131,42 @@ def _folder(app: App, source: Source) -> Path:
     return app.settings.home / "profiles" / app.tenant / place_of(app, source)
 
 
-# What people say.
+# Annotations.
 
 
 def get_annotations(app: App, source: Source) -> Annotations:
-    """What people say of a source: in the YAML beside it, in the folder of the settings, and by the API."""
-    said = Annotations()
+    """Return the annotations of a source: from YAML files next to it, from the settings' folder, and from the API."""
+    annotations = Annotations()
     for path in _files(app, source):
         found = read_annotations(path)
-        said = merge(said, found) if found is not None else said
-    objects, place = _said_place(app, source)
+        annotations = merge(annotations, found) if found is not None else annotations
+    objects, key = _stored_annotations(app, source)
     try:
-        told = parse_annotations(json.loads(objects.read(place)), f"`{place}`")
+        stored = parse_annotations(json.loads(objects.read(key)), f"`{key}`")
     except NotFound:
-        return said
-    return merge(said, told)
+        return annotations
+    return merge(annotations, stored)
 
 
-def put_annotations(app: App, source: Source, said: Annotations) -> Annotations:
-    """Add what somebody says of a source; what was said of the same thing before gives way."""
-    objects, place = _said_place(app, source)
+def put_annotations(app: App, source: Source, annotations: Annotations) -> Annotations:
+    """Add annotations to a source; they replace earlier ones of the same field."""
+    objects, key = _stored_annotations(app, source)
 
     def change(current: bytes | None) -> bytes:
-        before = parse_annotations(json.loads(current), f"`{place}`") if current else Annotations()
-        return merge(before, said).model_dump_json(exclude_unset=True).encode()
+        before = parse_annotations(json.loads(current), f"`{key}`") if current else Annotations()
+        return merge(before, annotations).model_dump_json(exclude_unset=True).encode()
 
-    objects.update(place, change, JSON)
+    objects.update(key, change, JSON)
     return get_annotations(app, source)
 
 
-def _said_place(app: App, source: Source) -> tuple[Objects, str]:
+def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
     objects, root = open_root(app)
-    return objects, "/".join(part for part in (root, place_of(app, source), SAID) if part)
+    return objects, "/".join(part for part in (root, place_of(app, source), ANNOTATIONS) if part)
 
 
 def _files(app: App, source: Source) -> list[Path]:
-    """The YAML files that may tell of a source, the general ones first."""
+    """Return the YAML files that may annotate a source, those with the lowest precedence first."""
     found = []
     if not source.network:
         path = Path(source.url.rstrip("/*"))
@@ -179,7 +179,7 @@ def _files(app: App, source: Source) -> list[Path]:
 
 
 class _HostDatabase(Database):
-    """A source from the host's side, for what is measured without a session. Nothing of it is recorded."""
+    """A source as seen by the host, to profile it without a session. Its queries are not recorded."""
 
     def __init__(self, app: App, source: Source) -> None:
         self._app = app

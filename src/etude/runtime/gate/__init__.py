@@ -1,1 +1,1 @@
-"""How the numbers of an answer are found, read and looked up; `etude.runtime.numbers` is the way in."""
+"""Find, parse and look up the numbers of an answer; `etude.runtime.numbers` is the entry point."""

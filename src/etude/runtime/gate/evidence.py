@@ -1,4 +1,4 @@
-"""Results as tables: what their columns hold, and what the names of the columns say about it."""
+"""Results as tables: the values of each column, and what its name says about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etude.runtime.gate.mentions import TIME_UNITS, Period, find_numbers, word_s
 
 @dataclass(frozen=True)
 class Evidence:
-    """A computed result: rows of a query, perhaps only the first of `row_count`, or the text that a cell printed."""
+    """A computed result: the first rows of a query, out of `row_count`, or the text that a cell printed."""
 
     name: str
     columns: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ EXACT = Context(prec=6000)
 class EvidenceColumn:
     """One column: its values, its numbers by row, and what its name says about them.
 
-    `exact` are the values that `numbers` came from, and `huge` those too large to compute with as floats.
+    `exact` holds the values that `numbers` came from; `huge` holds the values too large to compute with as floats.
     """
 
     name: str
@@ -66,13 +66,13 @@ class EvidenceColumn:
 
     @cached_property
     def is_key(self) -> bool:
-        """Whether the numbers name things, so that sums and ratios of them mean nothing."""
+        """Whether the numbers are identifiers, so that their sums and ratios mean nothing."""
         last = re.split(r"[\W_]+", self.name.lower().strip("_"))[-1]
         return last in _KEY_WORDS or (bool(self.numbers) and "year" in self.words)
 
     @cached_property
     def periods(self) -> dict[int, Period]:
-        """The values that are dates or name a stretch of time, by row."""
+        """The values that are dates or name a period, by row."""
         return {i: period for i, value in enumerate(self.values) if (period := _period_of(value, self))}
 
     @cached_property
@@ -87,7 +87,7 @@ class EvidenceColumn:
 
     @cached_property
     def may_be_percent(self) -> bool:
-        """Whether numbers could be percentages though the name does not say so."""
+        """Whether the numbers could be percentages although the name does not say so."""
         plain = not self.unit and self.factor == 1 and not self.words & _MONEY_WORDS
         return plain and not self.whole and not self.is_key and max(map(abs, self.numbers.values())) <= 200
 
@@ -102,7 +102,7 @@ class EvidenceColumn:
 
     @cached_property
     def adds_up(self) -> bool:
-        """Whether a sum of the numbers means something: that of rates does not."""
+        """Whether a sum of the numbers is meaningful; a sum of rates is not."""
         return not self.is_percent or self.whole
 
     @cached_property
@@ -129,7 +129,7 @@ class EvidenceColumn:
 
 @dataclass
 class EvidenceTable:
-    """A result prepared for looking things up."""
+    """A result prepared for lookups."""
 
     name: str
     columns: list[EvidenceColumn]
@@ -139,7 +139,7 @@ class EvidenceTable:
 
     @property
     def complete(self) -> bool:
-        """Whether all rows are there, so that a sum of them is the sum."""
+        """Whether all rows are present, so that their sum is the true sum."""
         return self.rows == self.row_count
 
     @cached_property
@@ -149,7 +149,7 @@ class EvidenceTable:
 
     @cached_property
     def periods(self) -> dict[int, Period]:
-        """What stretch of time each row is about, by the first column that says so."""
+        """The period of each row, taken from the first column that has periods."""
         return next((column.periods for column in self.columns if column.periods), {})
 
     @cached_property
@@ -159,7 +159,7 @@ class EvidenceTable:
 
     @cached_property
     def labels(self) -> dict[str, list[int]]:
-        """The rows in which each short text stands."""
+        """The rows that contain each short text."""
         found: dict[str, list[int]] = {}
         for column in self.columns:
             for i, value in enumerate(column.values):
@@ -168,7 +168,7 @@ class EvidenceTable:
         return found
 
     def row_label(self, row: int) -> str:
-        """What to call a row."""
+        """Return a name for a row."""
         for column in self.columns:
             value = column.values[row]
             if isinstance(value, str | date):
@@ -177,7 +177,7 @@ class EvidenceTable:
 
 
 def tables_of(evidence: Evidence) -> Iterator[EvidenceTable]:
-    """The result as tables: one of rows, and one or more of what was printed."""
+    """Return a result as tables: one for its rows, and one or more for printed text."""
     if evidence.columns:
         rows = evidence.rows[:_MAX_ROWS]
         columns = [
@@ -190,7 +190,7 @@ def tables_of(evidence: Evidence) -> Iterator[EvidenceTable]:
 
 
 def _printed_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
-    """Printed lines as rows, those with equally many numbers together: so that printed tables compare by column."""
+    """Group printed lines by how many numbers they have, so that a printed table becomes a table with columns."""
     groups: dict[int, list[tuple[object, ...]]] = {}
     for line in evidence.text[:200_000].splitlines()[:_MAX_ROWS]:
         numbers = [Decimal(n.replace(",", "")) for n in re.findall(_PRINTED_NUMBER, line)]
@@ -223,7 +223,7 @@ def _column(name: str, values: list[object]) -> EvidenceColumn:
 
 
 def _as_number(value: object) -> float | None:
-    """The value as a float, where it is a number that one can hold; of larger ones the exact value is kept."""
+    """Return the value as a float, infinity if it is too large for one, or None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         return None
     if isinstance(value, str) and not re.fullmatch(r"\s*[-+]?\d{1,300}(?:\.\d{1,300})?\s*", value):
@@ -238,13 +238,13 @@ def _as_number(value: object) -> float | None:
 
 
 def name_words(name: str) -> frozenset[str]:
-    """The words of a name, in lower case and the singular."""
+    """Return the words of a name in lower case and in the singular."""
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
     return frozenset(singular(word) for word in re.split(r"[\W_\d]+", split.lower()) if word)
 
 
 def singular(word: str) -> str:
-    """An English word in the singular, well enough to compare it with another."""
+    """Return an English word in the singular, approximately: good enough to compare words."""
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "shes", "ches", "xes")):

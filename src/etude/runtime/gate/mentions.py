@@ -1,4 +1,4 @@
-"""Numbers in prose: where each stands, what it may mean, and how precisely it is written."""
+"""Numbers in prose: where each one is, what it may mean, and how precisely it is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARK = " [unverified]"
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a text as a set."""
+    """Return the words of a text as a set."""
     return frozenset(words.split())
 
 
@@ -24,7 +24,7 @@ Hedge = Literal["", "about", "over", "under"]
 
 @dataclass(frozen=True)
 class Reading:
-    """One value that a written number may stand for; `step` is the worth of its last written digit."""
+    """One value that a written number may stand for; `step` is the place value of its last digit."""
 
     value: Decimal
     step: Decimal
@@ -32,7 +32,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Period:
-    """A stretch of time as written: a year, a half, a quarter, a month or a day; None is what was left out."""
+    """A period as written: a year, a half, a quarter, a month or a day; parts left out are None."""
 
     year: int | None = None
     half: int | None = None
@@ -43,10 +43,10 @@ class Period:
 
 @dataclass(frozen=True)
 class Mention:
-    """A number in a text. `text[start:end]` is what was written, with its sign, currency and unit.
+    """A number in a text; `text[start:end]` includes its sign, currency and unit.
 
-    `readings` are several where the separators do not tell (`1.234`). A fraction is a percentage (`half` is 50), and
-    `parts` are its two numbers where it was written with a slash. `unit` is `money`, or a unit of time.
+    There are several `readings` if the separators are ambiguous (`1.234`). A fraction is a percentage (`half` is 50);
+    if it is written with a slash, `parts` are its two numbers. `unit` is `money` or a unit of time.
     """
 
     start: int
@@ -161,7 +161,7 @@ _SKIP = re.compile(
     re.X | re.M | re.S,
 )
 _ONLY_NUMBER = re.compile(rf"[-+\u2212]?{_CURRENCY}?\s?{_DIGITS}(?:[kKmMbB%]|\s?%|\s?(?:million|billion|bn|mn))?$")
-_GOES_ON = re.compile(r"-[A-Za-z]+\d")
+_NAME_CONTINUES = re.compile(r"-[A-Za-z]+\d")
 _FRACTION = re.compile(r"(?<![\w./,])(?P<a>\d{1,3})/(?P<b>\d{1,4})(?![\w/]|[.,]\d)")
 _ANY_WORD = "|".join(sorted(WORDS, key=len, reverse=True))
 _WORD_NUMBER = re.compile(
@@ -207,16 +207,16 @@ _IRREGULAR = word_set("people men women children data staff series")
 
 
 def find_numbers(text: str) -> tuple[Mention, ...]:
-    """The numbers of a text in their order, except those in code, addresses, quoted names and list numbering."""
+    """Return the numbers of a text in order, except those in code, URLs, quoted names and list numbering."""
     bare, offsets = _strip_marks(text)
     found: list[Mention] = []
     taken = bytearray(len(bare))
     for start, end in _skipped(bare):
-        _take(taken, start, end)
+        _mark_taken(taken, start, end)
     for scan in (_find_dates, _find_times, _find_fractions, _find_digits, _find_words):
         for mention in scan(bare, taken):
             if not any(taken[mention.start : mention.end]):
-                _take(taken, mention.start, mention.end)
+                _mark_taken(taken, mention.start, mention.end)
                 found.append(mention)
     found.sort(key=lambda mention: mention.start)
     shared = _share_units(bare, found)
@@ -225,7 +225,7 @@ def find_numbers(text: str) -> tuple[Mention, ...]:
 
 
 def _strip_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text as it was before it was marked, and for positions from each first number on, how far it moved."""
+    """Remove the marks; also return, as (position, shift) pairs, how far the text after each mark moved."""
     pieces, offsets, at, moved = [], [(0, 0)], 0, 0
     for match in re.finditer(re.escape(MARK), text):
         pieces.append(text[at : match.start()])
@@ -237,10 +237,11 @@ def _strip_marks(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _original(offsets: list[tuple[int, int]], position: int) -> int:
+    """Return the position in the text with marks."""
     return position + offsets[bisect_right(offsets, position, key=lambda pair: pair[0]) - 1][1]
 
 
-def _take(taken: bytearray, start: int, end: int) -> None:
+def _mark_taken(taken: bytearray, start: int, end: int) -> None:
     taken[start:end] = b"\x01" * (end - start)
 
 
@@ -248,7 +249,7 @@ def _skipped(text: str) -> Iterator[tuple[int, int]]:
     for match in _SKIP.finditer(text):
         inside = (match["code"] or match["quote"] or "")[1:-1]
         if inside and _ONLY_NUMBER.match(inside.strip()):
-            continue  # A value set in code or quotes is still a claim.
+            continue  # A number alone in backticks or quotes is still a claim.
         yield match.span()
     for match in _VERSION.finditer(text):
         if not _groups_of_three(match.group()):
@@ -268,7 +269,7 @@ def _find_dates(text: str, taken: bytearray) -> Iterator[Mention]:
         for match in pattern.finditer(text):
             if any(taken[match.start() : match.end()]):
                 continue
-            if pattern is _DATES[-1] and not _stands_for_a_year(text, match):
+            if pattern is _DATES[-1] and not _is_year(text, match):
                 continue
             period = _period(match.groupdict())
             if period is not None:
@@ -276,8 +277,8 @@ def _find_dates(text: str, taken: bytearray) -> Iterator[Mention]:
                 yield Mention(match.start(), match.end(), match.group(), "date", bare, period=period)
 
 
-def _stands_for_a_year(text: str, match: re.Match[str]) -> bool:
-    """Whether four digits are a year: `2024 orders` is an amount, `in 2024` and `2024 was` are not."""
+def _is_year(text: str, match: re.Match[str]) -> bool:
+    """Return whether four digits are a year, as in `in 2024` and `2024 was`, but not in `2024 orders`."""
     before = text[max(0, match.start() - 16) : match.start()]
     after = re.match(r"[\s*_]+([A-Za-z]+)", text[match.end() : match.end() + 24])
     follows = after.group(1).lower() if after else ""
@@ -294,7 +295,7 @@ def _period(groups: dict[str, str | None]) -> Period | None:
     day = int(groups["day"] or 0) if groups.get("day") else None
     if name := groups.get("name"):
         month = month_number(name)
-    if first := groups.get("a"):  # Which of the two is the month cannot be told: the reading that can be one.
+    if first := groups.get("a"):  # 1/2/2024 is ambiguous: the smaller number is the month, so that it can be one.
         month, day = sorted((int(first), int(groups["b"] or 0)))
     if (month is not None and not 1 <= month <= 12) or (day is not None and not 1 <= day <= 31):
         return None
@@ -303,7 +304,7 @@ def _period(groups: dict[str, str | None]) -> Period | None:
 
 
 def month_number(name: str) -> int:
-    """1 for `January` or `jan`."""
+    """Return 1 for `January` or `jan`, and so on."""
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
 
 
@@ -329,10 +330,10 @@ def _find_digits(text: str, taken: bytearray) -> Iterator[Mention]:
             at = digits_end
             continue
         start, signed_by = _signed_start(text, match)
-        if start and (text[start - 1].isalnum() or text[start - 1] == "_" or _joined(text, start)):
+        if start and (text[start - 1].isalnum() or text[start - 1] == "_" or _is_part_of_name(text, start)):
             continue
         readings = _read_digits(match["digits"])
-        if not readings:  # Such as 10,20,30: several numbers, each to be found by itself.
+        if not readings:  # Several numbers, such as 10,20,30: find each one by itself.
             at = digits_start + len(re.match(r"\d+", match["digits"]).group())  # type: ignore[union-attr]
             readings = _read_digits(text[digits_start:at])
             suffix = None
@@ -341,17 +342,17 @@ def _find_digits(text: str, taken: bytearray) -> Iterator[Mention]:
         end = suffix.end() if suffix else at
         after = text[end : end + 1]
         if suffix is not None and (
-            after.isalnum() or after == "_" or suffix["time"] in ("D", "H", "S") or _GOES_ON.match(text, end)
+            after.isalnum() or after == "_" or suffix["time"] in ("D", "H", "S") or _NAME_CONTINUES.match(text, end)
         ):
             at = end
             continue  # Part of a name, such as 3D or 12abc.
-        mention = _measured(text, start, end, match, suffix, readings, signed_by)
+        mention = _build_mention(text, start, end, match, suffix, readings, signed_by)
         yield mention
         at = end
 
 
 def _signed_start(text: str, match: re.Match[str]) -> tuple[int, str]:
-    """Where the number begins, and its sign: a dash after a digit or a letter joins, and is no minus."""
+    """Return the start of the number and its sign; a dash after a digit or a letter is a hyphen, not a minus."""
     sign, start = match["sign"] or "", match.start()
     if match["money"] and not sign and start and text[start - 1].isalnum():
         return match.start("digits"), ""
@@ -364,14 +365,14 @@ def _signed_start(text: str, match: re.Match[str]) -> tuple[int, str]:
     return start, sign
 
 
-def _joined(text: str, start: int) -> bool:
-    """Whether a name goes on here, as in SKU-1234 or COVID-19; a range, as in 10-20, is none."""
+def _is_part_of_name(text: str, start: int) -> bool:
+    """Return whether a number belongs to a name, as in SKU-1234 or COVID-19; a range such as 10-20 does not."""
     before = re.search(r"[A-Za-z_][\w]*[-./#]$", text[max(0, start - 24) : start])
     return before is not None and not re.match(r"(?:mid|pre|post|non|sub|to|or|and)-$", before.group(), re.I)
 
 
 def _read_digits(written: str) -> tuple[Reading, ...]:
-    """All that digits with separators may mean; nothing where they are no single number."""
+    """Return every value that digits with separators may mean; empty if they are not a single number."""
     text = re.sub(rf"{_GAP}|['\u2019]", " ", written)
     groups = re.split(r"[., ]", text)
     marks = [c for c in text if c in "., "]
@@ -401,11 +402,11 @@ def _reading(plain: str) -> Reading:
     return Reading(value, Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0))
 
 
-def _measured(
+def _build_mention(
     text: str, start: int, end: int, match: re.Match[str], suffix: re.Match[str] | None,
     readings: tuple[Reading, ...], sign: str,
 ) -> Mention:  # fmt: skip
-    """The number with what stands before and after it: sign, currency, scale, unit, hedge."""
+    """Apply what is written before and after a number: sign, currency, scale, unit, hedge."""
     groups: dict[str, str | None] = suffix.groupdict() if suffix else {}
     factor = Decimal(1)
     if match["exp"]:
@@ -414,7 +415,7 @@ def _measured(
     unit = "money" if match["money"] or groups.get("money") else ""
     scale = (groups.get("scale") or "").strip(" -\u00a0\u202f\u2009")
     scaled = tuple(_times(reading, factor * _SCALES.get(scale.lower(), 1)) for reading in readings)
-    if scale == "m":  # Metres or minutes as well.
+    if scale == "m":  # It may also mean metres or minutes.
         scaled += tuple(_times(reading, factor) for reading in readings)
     if groups.get("ordinal"):
         kind = "ordinal"
@@ -462,7 +463,7 @@ def _find_words(text: str, taken: bytearray) -> Iterator[Mention]:
 
 
 def _read_word(text: str, match: re.Match[str], hedge: Hedge) -> tuple[Kind, Reading, str, int] | None:
-    """What a number word says, or None where it is no quantity, as in `these two` and `one of them`."""
+    """Parse a number word; None if it is not a quantity, as in `these two` and `one of them`."""
     after = text[match.end() : match.end() + 60]
     before = text[max(0, match.start() - 20) : match.start()].lower()
     if match["part"] and not _is_count_of_quarters(match, after):
@@ -487,7 +488,7 @@ def _read_word(text: str, match: re.Match[str], hedge: Hedge) -> tuple[Kind, Rea
 
 
 def _is_count_of_quarters(match: re.Match[str], after: str) -> bool:
-    """Whether `three quarters` are quarters of a year, and not 75%."""
+    """Return whether `three quarters` means quarters of a year rather than 75%."""
     counted = WORDS.get(match["part_n"].lower(), 0) > 1 and match["part"].lower() == "quarters"
     return counted and (WORDS[match["part_n"].lower()] > 3 or not re.match(r"\s+of\s+(?!(?:19|20)\d\d)", after))
 
@@ -535,7 +536,7 @@ def _read_count(text: str, match: re.Match[str], after: str) -> tuple[Kind, Read
 
 
 def _counts_something(after: str) -> bool:
-    """Whether a plural noun follows, as in `three regions` or `three of the five largest regions`."""
+    """Return whether a plural noun follows, as in `three regions` or `three of the five largest regions`."""
     if re.match(r"\s+(?:of|out of)\s+(?:the|these|those|our|all|its|their|\w+)\b", after):
         return True
     for word in re.findall(r"(?<=[\s-])([A-Za-z]+)(?=[^A-Za-z]|$)", re.split(r"[,.;:()\n|]", after)[0])[:3]:
@@ -548,7 +549,7 @@ def _counts_something(after: str) -> bool:
 
 
 def _share_units(text: str, found: list[Mention]) -> list[Mention]:
-    """In `10-20%`, `between 5 and 6 million` and `$10-20` both numbers have the unit that one of them shows."""
+    """Give both numbers of a range the unit that one of them has: `10-20%`, `between 5 and 6 million`, `$10-20`."""
     shared = list(found)
     for i, (left, right) in enumerate(pairwise(found)):
         between = text[left.end : right.start]
@@ -585,11 +586,11 @@ _POINT = re.compile(r"\.\d{1,2}(?!\d)|,\d{3}\.\d|,\d{3},")
 _EITHER = re.compile(r"\d[.,]\d{3}(?!\d)")
 
 
-def settle_readings(mentions: Sequence[Mention]) -> list[Mention]:
-    """Leaves one reading of `1,234` and `1.234` where another number of the text shows a decimal point."""
+def resolve_readings(mentions: Sequence[Mention]) -> list[Mention]:
+    """Keep one reading of `1,234` and `1.234` if another number of the text shows its decimal point."""
     if not any(_POINT.search(mention.text) for mention in mentions if mention.kind not in ("date", "time")):
         return list(mentions)
-    return [  # The reading of a decimal point comes first.
+    return [  # The reading with a decimal point comes first.
         replace(mention, readings=mention.readings[: len(mention.readings) // 2])
         if len(mention.readings) > 1 and _EITHER.search(mention.text)
         else mention

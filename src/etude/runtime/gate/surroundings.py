@@ -1,4 +1,4 @@
-"""What surrounds a number in a text: its sentence, and the rows, columns and values which that speaks of."""
+"""The surroundings of a number in a text: its sentence, and the rows, columns and values the sentence refers to."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MIDDLE = {
     "mean": re.compile(r"\b(?:average\w*|mean|avg|typical\w*|per|each|every|expect\w*|ø)\b", re.I),
     "median": re.compile(r"\b(?:median|middle|typical\w*|half)\b", re.I),
 }
-BESIDE = re.compile(
+ADJACENT = re.compile(
     r"\b(?:previous|prior|preceding|before|next|following|earlier|later|mom|m/m|qoq|yoy|\w+-over-\w+|sequential\w*|runner-up)\b",
     re.I,
 )
@@ -73,13 +73,13 @@ SELECTION = re.compile(
 )
 LARGEST = re.compile(r"\b(?:top|largest|biggest|highest|leading|best|first|main)\b", re.I)
 SMALLEST = re.compile(r"\b(?:bottom|smallest|lowest|worst|last|weakest)\b", re.I)
-BY_HABIT = re.compile(r"\s*(?:confidence|significance|percentile|credible)\b|\s*/\s*7\b", re.I)
-DULL_WORDS = word_set("name id key avg mean sum total n count num number of the per by value label line text a in")
+CONVENTIONAL = re.compile(r"\s*(?:confidence|significance|percentile|credible)\b|\s*/\s*7\b", re.I)
+GENERIC_WORDS = word_set("name id key avg mean sum total n count num number of the per by value label line text a in")
 
 
 @dataclass
 class Focus:
-    """What one sentence speaks of: rows by table, groups of rows, columns, and values that it states."""
+    """What one sentence refers to: rows by table, groups of rows, columns, and values that it states."""
 
     rows: dict[int, list[int]] = field(default_factory=dict)
     groups: dict[int, list[tuple[str, list[int]]]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Operand:
 
 
 class ResultValue(NamedTuple):
-    """A value that stands in a result, or a plain fact about a column of it."""
+    """A value of a result, or a simple statistic of one of its columns."""
 
     value: float
     table: int
@@ -110,8 +110,8 @@ class ResultValue(NamedTuple):
     exact: object = None
 
 
-class Ground:
-    """Everything that the numbers of one text are compared with."""
+class GateContext:
+    """Everything that the numbers of one text are checked against."""
 
     def __init__(
         self, text: str, mentions: Sequence[Mention], tables: list[EvidenceTable], question: str, context: Sequence[str]
@@ -126,16 +126,16 @@ class Ground:
         self.focuses: dict[int, Focus] = {}
 
     def sentence(self, mention: Mention) -> int:
-        """Which sentence a number is in."""
+        """Return the index of the sentence that contains a number."""
         return bisect_right(self.starts, mention.start) - 1
 
     def sentence_text(self, index: int) -> str:
-        """The text of a sentence."""
+        """Return the text of a sentence."""
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
         return self.text[self.starts[index] : end]
 
     def around(self, mention: Mention, before: int, after: int) -> tuple[str, str]:
-        """The text before and after a number, within its sentence."""
+        """Return the text before and after a number, within its sentence."""
         index = self.sentence(mention)
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
         return (
@@ -144,13 +144,13 @@ class Ground:
         )
 
     def focus(self, index: int) -> Focus:
-        """What a sentence speaks of."""
+        """Return what a sentence refers to."""
         if index not in self.focuses:
             self.focuses[index] = _read_focus(self, index)
         return self.focuses[index]
 
     def lookup(self, low: float, high: float) -> Iterator[ResultValue]:
-        """The values of results between two bounds."""
+        """Yield the values of results between two bounds."""
         if max(abs(low), abs(high)) > HUGE:
             yield from (entry for entry in self.entries if math.isinf(entry.value))
             return
@@ -165,7 +165,7 @@ GIVEN = "given: "
 def _given_numbers(
     question: str, context: Sequence[str], tables: list[EvidenceTable]
 ) -> tuple[set[Decimal], set[Decimal], list[Period]]:
-    """Numbers and dates that may be repeated: the user's, those of the queries, and those in names of columns."""
+    """Return the numbers, percentages and dates of the question, the queries and the names of tables and columns."""
     plain: set[Decimal] = set()
     percents: set[Decimal] = set()
     periods: list[Period] = []
@@ -173,7 +173,7 @@ def _given_numbers(
     names += [re.sub(r"_", " ", table.name) for table in tables]
     labels = (str(value) for table in tables if table.printed for value in table.columns[0].values)
     for text in (question, *context, *names, *labels):
-        percents |= {Decimal(n) for n in re.findall(r"\bp(\d\d)\b", text)}  # p95 is how 95% is written.
+        percents |= {Decimal(n) for n in re.findall(r"\bp(\d\d)\b", text)}  # p95 means 95%.
         for mention in find_numbers(text):
             values = {reading.value for reading in mention.readings}
             (percents if mention.kind in ("percent", "points") else plain).update(values)
@@ -187,7 +187,7 @@ def _given_numbers(
 
 
 def _name_spans(text: str, tables: list[EvidenceTable]) -> list[tuple[int, int, int, tuple[int, ...]]]:
-    """Where names stand in the text: start, end, table, rows. A name of a column has no rows."""
+    """Return where names occur in the text: start, end, table, rows. The name of a column has no rows."""
     lower = text.lower()
     found = []
     for t, table in enumerate(tables):
@@ -265,19 +265,19 @@ def _numbers_in_texts(t: int, c: int, column: EvidenceColumn) -> Iterator[Result
         yield ResultValue(float(digits), t, c, row, what, Decimal(digits))
 
 
-def _read_focus(ground: Ground, index: int) -> Focus:
+def _read_focus(gate: GateContext, index: int) -> Focus:
     focus = Focus()
-    text = ground.sentence_text(index)
-    start, end = ground.starts[index], ground.starts[index] + len(text)
-    for at, _, t, rows in ground.names:
+    text = gate.sentence_text(index)
+    start, end = gate.starts[index], gate.starts[index] + len(text)
+    for at, _, t, rows in gate.names:
         if start <= at < end and len(rows) == 1:
             focus.rows.setdefault(t, []).extend(row for row in rows if row not in focus.rows.get(t, ()))
         elif start <= at < end and rows:
-            focus.groups.setdefault(t, []).append((ground.text[at:_], list(rows)))
+            focus.groups.setdefault(t, []).append((gate.text[at:_], list(rows)))
     words = {singular(word) for word in WORD.findall(text.lower())}
-    periods = _written_periods(ground, start, text)
-    for t, table in enumerate(ground.tables):
-        named = [c for c, column in enumerate(table.columns) if (column.words - DULL_WORDS) & words]
+    periods = _written_periods(gate, start, text)
+    for t, table in enumerate(gate.tables):
+        named = [c for c, column in enumerate(table.columns) if (column.words - GENERIC_WORDS) & words]
         if named:
             focus.columns[t] = named
         for written, period in periods:
@@ -289,17 +289,17 @@ def _read_focus(ground: Ground, index: int) -> Focus:
     return focus
 
 
-def focuses_of(ground: Ground, mention: Mention, net: int) -> list[Focus]:
-    """The sentence, and for wider nets the one before it, unless a new line separates the two."""
-    index = ground.sentence(mention)
-    focuses = [ground.focus(index)]
-    if net and index and "\n" not in ground.text[ground.starts[index - 1] : ground.starts[index]]:
-        focuses.append(ground.focus(index - 1))
+def focuses_of(gate: GateContext, mention: Mention, scope: int) -> list[Focus]:
+    """Return the focus of the sentence and, in a wider scope, of the one before it on the same line."""
+    index = gate.sentence(mention)
+    focuses = [gate.focus(index)]
+    if scope and index and "\n" not in gate.text[gate.starts[index - 1] : gate.starts[index]]:
+        focuses.append(gate.focus(index - 1))
     return focuses
 
 
-def _written_periods(ground: Ground, start: int, text: str) -> list[tuple[str, Period]]:
-    found = [(m.start, m.text, m.period) for m in ground.mentions if m.period and start <= m.start < start + len(text)]
+def _written_periods(gate: GateContext, start: int, text: str) -> list[tuple[str, Period]]:
+    found = [(m.start, m.text, m.period) for m in gate.mentions if m.period and start <= m.start < start + len(text)]
     taken = {at for at, _, _ in found}
     for match in re.finditer(rf"\b(?:{'|'.join(MONTHS)}|(?:{'|'.join(m[:3] for m in MONTHS)}|sept)\b\.?)", text, re.I):
         if match.group()[0].isupper() and start + match.start() not in taken:
@@ -312,18 +312,18 @@ def _written_periods(ground: Ground, start: int, text: str) -> list[tuple[str, P
 
 
 def quarter_of(period: Period) -> int | None:
-    """The quarter that a period lies in."""
+    """Return the quarter that contains a period."""
     return period.quarter or ((period.month + 2) // 3 if period.month else None)
 
 
 def half_of(period: Period) -> int | None:
-    """The half of the year that a period lies in."""
+    """Return the half of the year that contains a period."""
     quarter = quarter_of(period)
     return period.half or ((quarter + 1) // 2 if quarter else None)
 
 
 def _covers(outer: Period, inner: Period) -> bool:
-    """Whether what is written includes a row's period: `2024` does include March 2024, and `March` any March."""
+    """Return whether a written period includes a row's: `2024` includes March 2024, and `March` any March."""
     return all(
         wanted is None or wanted == have
         for wanted, have in (

@@ -23,7 +23,7 @@ from typing_extensions import TypeAliasType
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.validation import Problem, find_problem, show_value
+from etude.validation import FieldError, find_field_error, show_value
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32
@@ -566,13 +566,13 @@ def _check_depth(root: Any) -> None:
 
 
 def _explain(error: ValidationError) -> Invalid:
-    problem = find_problem(error, QueryPlan)
+    problem = find_field_error(error, QueryPlan)
     where = f"`{problem.field}`" if problem.field else "The plan"
     message, hint = _words(problem, where)
     return Invalid(message, hint=hint, path=problem.field or None)
 
 
-def _words(problem: Problem, where: str) -> tuple[str, str]:
+def _words(problem: FieldError, where: str) -> tuple[str, str]:
     """What is wrong, and in the hint what to write instead: models correct a plan by it."""
     listed = ", ".join(f"`{name}`" for name in problem.known)
     match problem.type:
