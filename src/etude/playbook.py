@@ -53,14 +53,9 @@ def parse_playbook(text: str) -> Playbook:
 
 
 def _read_text(fields: dict[str, Any], key: str) -> str:
-    value = fields.get(key, "")
+    value = fields.get(key) or ""
     if not isinstance(value, str):
         raise Invalid(f"`{key}` is {value!r}, not a text.", hint=_HINT)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        # YAML can spell half of a surrogate pair, which no answer could carry.
-        raise Invalid(f"`{key}` is {value!r}, which is not valid Unicode.", hint=_HINT) from None
     return value.strip()
 
 
