@@ -117,7 +117,7 @@ def test_a_damaged_earlier_run_is_left_out_of_the_history(catalog_store: Catalog
     first = publish(catalog_store)
     second = publish(catalog_store, START + timedelta(days=1))
     said: list[str] = []
-    catalog_store = CatalogStore(objects, catalog_store.prefix, tell=said.append)
+    catalog_store = CatalogStore(objects, catalog_store.prefix, report=said.append)
     second = second.model_copy(update={"history": (first.name,)})
     assert list(catalog_store.history(second)) == [b"{}", b"{}"]
     objects.write(f"{catalog_store.prefix}/{first.name}/catalog.json", b"[]", "application/json")

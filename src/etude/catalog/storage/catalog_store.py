@@ -80,7 +80,7 @@ class StoredCatalog(Entity):
     history: tuple[str, ...] = ()
     """Earlier runs for the same tables, newest first."""
     seal: str = ""
-    """The SHA-256 of the other fields, so that damage to this record shows; older records have none."""
+    """The SHA-256 of the other fields, to detect damage to this record; older records have none."""
 
     def sealed(self) -> StoredCatalog:
         """Return the record with its seal."""
