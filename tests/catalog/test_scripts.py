@@ -11,11 +11,11 @@ from etude.catalog.scripts import (
     CATALOG_SCRIPT,
     SUMMARY_SCRIPT,
     find_patterns,
-    generalise,
+    generalize_script,
     make_script,
+    normalize_script,
     set_tables,
     split_cells,
-    tidy,
 )
 from etude.runtime.script import PREAMBLE
 
@@ -53,9 +53,9 @@ def test_a_script_without_tables_stays_as_it_is() -> None:
 def test_a_script_from_a_session_begins_once() -> None:
     script = make_script(CATALOG_SCRIPT, "duckdb")
     taken = "\n".join([PREAMBLE, *(f"{cell}\n" for cell in split_cells(script))])
-    assert tidy(taken) == script
-    assert tidy(tidy(taken)) == script
-    assert tidy(f"{PREAMBLE}\nx = 1\n") == "import etude\n\ndb = etude.connect()\n\nx = 1\n"
+    assert normalize_script(taken) == script
+    assert normalize_script(normalize_script(taken)) == script
+    assert normalize_script(f"{PREAMBLE}\nx = 1\n") == "import etude\n\ndb = etude.connect()\n\nx = 1\n"
 
 
 def table(name: str, *columns: str) -> TableProfile:
@@ -80,4 +80,4 @@ def test_what_worked_for_a_table_is_offered_for_its_like() -> None:
 def test_what_is_kept_for_others_names_no_table() -> None:
     script = make_script(CATALOG_SCRIPT, "duckdb")
     special = set_tables(script, ["orders"]) + "\n# %% orders\nfix('orders')\n"
-    assert generalise(special, ["orders", "customers"]) == script
+    assert generalize_script(special, ["orders", "customers"]) == script

@@ -11,7 +11,7 @@ import pytest
 from etude.app import App
 from etude.catalog.storage.annotations import Annotations
 from etude.catalog.storage.catalog_store import CatalogStore
-from etude.catalog.storage.profiles import open_root, place_of
+from etude.catalog.storage.profiles import folder_of, open_root
 from etude.entities import SourceSpec
 from etude.errors import Invalid
 
@@ -99,4 +99,4 @@ def test_a_source_may_have_any_name(tmp_path: Path, name: str) -> None:
         assert app.known_profile(name) is not None and named.url != unnamed.url
         app.annotate(name, Annotations(owner="us"))
         assert app.annotations(name)["owner"] == "us"
-        assert place_of(app, app.source(name)) in named.url
+        assert folder_of(app, app.source(name)) in named.url

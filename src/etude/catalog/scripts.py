@@ -104,7 +104,7 @@ def _has_code(cell: str) -> bool:
         return True  # running the cell reports the error
 
 
-def tidy(script: str) -> str:
+def normalize_script(script: str) -> str:
     """Prepare the script of a session for storage: it contains the preamble exactly once."""
     preamble = PREAMBLE.strip("\n")
     rest = script.strip("\n").removeprefix(preamble).strip("\n")
@@ -130,7 +130,7 @@ def set_tables(script: str, tables: Sequence[str] | None) -> str:
     return script
 
 
-def generalise(script: str, tables: Sequence[str]) -> str:
+def generalize_script(script: str, tables: Sequence[str]) -> str:
     """Return the script for other databases: it covers all tables and leaves out cells that name one of `tables`."""
     cells = split_cells(set_tables(script, None))
     kept = [cell for cell in cells if not any(_names(cell, table) for table in tables)]

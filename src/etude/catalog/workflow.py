@@ -29,7 +29,7 @@ from etude.catalog.scripts import (
     SUMMARY_SCRIPT,
     TablePattern,
     find_patterns,
-    generalise,
+    generalize_script,
     make_script,
     set_tables,
 )
@@ -44,7 +44,7 @@ from etude.catalog.storage.history import (
     find_changes,
     read_history,
 )
-from etude.catalog.storage.profiles import data_mark_of, keep_profile, open_root, place_of
+from etude.catalog.storage.profiles import data_fingerprint, folder_of, keep_profile, open_root
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError, Invalid, NotFound, SandboxError, Unavailable
 from etude.events import (
@@ -248,7 +248,7 @@ class Cataloger:
         if earlier not in stored.history[1:]:
             return made.changes
         objects, root = open_root(self._app)
-        catalog_store = CatalogStore(objects, place_of(self._app, self._app.source(source)), root)
+        catalog_store = CatalogStore(objects, folder_of(self._app, self._app.source(source)), root)
         older = stored.history[stored.history.index(earlier) + 1 :]
         before = stored.model_copy(update={"name": earlier, "history": older})
         return find_changes(made.profile, [from_json(data) for data in catalog_store.history(before)][::-1])
@@ -303,7 +303,7 @@ class Cataloger:
             source=source,
             catalog=catalog,
             tables=check_tables(catalog, tables),
-            catalog_store=CatalogStore(objects, prefix or place_of(app, source), root, note),
+            catalog_store=CatalogStore(objects, prefix or folder_of(app, source), root, note),
             model=_open_model(model, app),
             log=log,
             control=control or Control(),
@@ -479,7 +479,7 @@ class Cataloger:
         if run.status != "succeeded":
             job.errors.append(f"{part.script}: the model failed: {(run.error or {}).get('detail', run.status)}")
             return None
-        script = scripts.tidy(notebook.script())
+        script = scripts.normalize_script(notebook.script())
         notebook.reset()
         try:
             value = self._play(job, notebook, part, script)
@@ -568,7 +568,7 @@ class Cataloger:
             source=profile.source,
             dialect=profile.dialect,
             fingerprint=profile.fingerprint,
-            data=data_mark_of(job.catalog),
+            data=data_fingerprint(job.catalog),
             tables=job.tables,
             failed={t.name: t.error or "" for t in profile.tables if t.plan == "failed"},
             tried_by=job.model.name if job.model else before.latest.tried_by if before.latest else None,
@@ -595,7 +595,7 @@ class Cataloger:
         try:
             for name, script in ((CATALOG_SCRIPT, catalog.script), (SUMMARY_SCRIPT, summary.script)):
                 job.catalog_store.keep_script(
-                    profile.dialect, name, generalise(script, [t.name for t in job.catalog.tables])
+                    profile.dialect, name, generalize_script(script, [t.name for t in job.catalog.tables])
                 )
         except Unavailable as error:  # the run itself is already stored
             job.note(error.message)

@@ -42,7 +42,7 @@ def open_root(app: App, store: str = "") -> tuple[Objects, str]:
     return app.objects, CATALOGS if app.tenant == MAIN else f"{CATALOGS}/{TENANTS}/{app.tenant}"
 
 
-def place_of(app: App, source: Source) -> str:
+def folder_of(app: App, source: Source) -> str:
     """Return the folder name of a source in the catalog store; two files with the same name get different ones."""
     # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
     name = f"source-{source.name}" if source.name.startswith("_") or source.name == TENANTS else source.name
@@ -106,18 +106,18 @@ def _kept_profile(place: Path) -> SourceProfile | None:
 def _stored_profile(app: App, source: Source, catalog: Catalog) -> SourceProfile | None:
     """Return the profile of the latest catalog in its default location if the data is unchanged."""
     objects, root = open_root(app)
-    catalog_store = CatalogStore(objects, place_of(app, source), root)
+    catalog_store = CatalogStore(objects, folder_of(app, source), root)
     # If the store is unavailable, the caller can still make the profile.
     with suppress(EtudeError, ValidationError):
         latest = catalog_store.latest()
-        if latest is not None and latest.tables is None and latest.data == data_mark_of(catalog):
+        if latest is not None and latest.tables is None and latest.data == data_fingerprint(catalog):
             profile = from_json(catalog_store.read(latest, CATALOG))
             keep_profile(app, source, catalog, profile)
             return profile
     return None
 
 
-def data_mark_of(catalog: Catalog) -> str:
+def data_fingerprint(catalog: Catalog) -> str:
     """Return a hash that changes with the schema, and with the data if the source reports its changes cheaply."""
     tables = [(t.name, t.fingerprint, t.row_count if t.row_count_exact else None) for t in catalog.tables]
     return hashlib.sha256(json.dumps([catalog.fingerprint, tables]).encode()).hexdigest()[:32]
@@ -128,7 +128,7 @@ def _place(app: App, source: Source, catalog: Catalog) -> Path:
 
 
 def _folder(app: App, source: Source) -> Path:
-    return app.settings.home / "profiles" / app.tenant / place_of(app, source)
+    return app.settings.home / "profiles" / app.tenant / folder_of(app, source)
 
 
 # Annotations.
@@ -162,7 +162,7 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
 
 def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
     objects, root = open_root(app)
-    return objects, "/".join(part for part in (root, place_of(app, source), ANNOTATIONS) if part)
+    return objects, "/".join(part for part in (root, folder_of(app, source), ANNOTATIONS) if part)
 
 
 def _files(app: App, source: Source) -> list[Path]:
