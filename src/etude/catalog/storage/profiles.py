@@ -124,7 +124,7 @@ def data_fingerprint(catalog: Catalog) -> str:
 
 
 def _place(app: App, source: Source, catalog: Catalog) -> Path:
-    return _folder(app, source) / f"{data_mark_of(catalog)}.json"
+    return _folder(app, source) / f"{data_fingerprint(catalog)}.json"
 
 
 def _folder(app: App, source: Source) -> Path:
