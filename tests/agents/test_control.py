@@ -19,30 +19,52 @@ def test_an_agent_is_created_once(agents: Agents) -> None:
     made = agents.create("echo", {"subject": "tea"}, id="e")
     assert (made.id, made.status, made.activity) == ("e", "active", "queued")
     assert made.config == {"subject": "tea", "interval_s": 60.0}
-    with pytest.raises(Conflict, match="There is an agent `e` already"):
+    with pytest.raises(Conflict, match="Agent `e` already exists"):
         agents.create("echo", {"subject": "tea"}, id="e")
     assert agents.create("echo", {"subject": "tea"}).id.startswith("agent_")
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "x" * 200, "ä", ""])
 def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
-    with pytest.raises(Invalid, match="cannot name an agent"):
+    with pytest.raises(Invalid, match="is not a valid agent id"):
         agents.create("echo", {"subject": "tea"}, id=name)
 
 
 def test_a_configuration_is_checked(agents: Agents) -> None:
-    with pytest.raises(
-        Invalid, match=r"`interval_s` of the configuration .* cannot be `-1`: it must be more than 0"
-    ) as caught:
+    with pytest.raises(Invalid, match="cannot be `-1`: an interval must be at least 1 s") as caught:
         agents.create("echo", {"subject": "tea", "interval_s": -1})
     assert "`subject`" in caught.value.hint
     with pytest.raises(Invalid, match="`subjekt` of the configuration of a `echo` agent is not known") as caught:
         agents.create("echo", {"subjekt": "tea"})
     assert caught.value.hint == "Did you mean `subject`?"
-    with pytest.raises(Invalid, match="has a number without end"):
+    with pytest.raises(Invalid, match="contains NaN or infinity"):
         agents.create("echo", {"subject": "tea", "interval_s": float("inf")})
     with pytest.raises(Invalid, match="There is no kind of agent `nothing`"):
         agents.create("nothing")
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("echo", {"subject": "tea", "interval_s": 1e-6}),
+        ("watch", {"source": "x", "sql": "SELECT 1", "every_s": 0.5}),
+        ("catalog", {"source": "x", "every_s": 0.5}),
+        ("redis", {"url": "redis://example.com", "interval_s": 0.1}),
+    ],
+)
+def test_an_interval_below_a_second_is_refused(agents: Agents, kind: str, config: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="an interval must be at least 1 s"):
+        agents.create(kind, config)
+
+
+def test_reload_keeps_the_fields_that_are_left_out(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea", "interval_s": 5}, id="e")
+    assert agents.reload("e", {"interval_s": 9}).config == {"subject": "tea", "interval_s": 9.0}
+    assert agents.reload("e", {"subject": "coffee"}).config == {"subject": "coffee", "interval_s": 9.0}
+    assert agents.reload("e").config == agents.reload("e", {}).config == {"subject": "coffee", "interval_s": 9.0}
+    with pytest.raises(Invalid, match="`subject` of the configuration"):
+        agents.reload("e", {"subject": ""})
+    assert agents.config("e") == {"subject": "coffee", "interval_s": 9.0}
 
 
 def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
@@ -74,10 +96,10 @@ class Loose(Unfinished):
     [
         ("etude_nowhere:Kind", "cannot be loaded: ModuleNotFoundError: No module named 'etude_nowhere'"),
         ("etude.errors:Missing", "cannot be loaded: AttributeError"),
-        ("etude.errors:Invalid", "is no kind of agent: its entry point names `Invalid`"),
-        ("etude.ids:new_id", "is no kind of agent: its entry point names `new_id`"),
-        (f"{__name__}:Unfinished", "is no kind of agent: its entry point names `Unfinished`"),
-        (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is no configuration"),
+        ("etude.errors:Invalid", "is not a kind of agent: its entry point names `Invalid`"),
+        ("etude.ids:new_id", "is not a kind of agent: its entry point names `new_id`"),
+        (f"{__name__}:Unfinished", "is not a kind of agent: its entry point names `Unfinished`"),
+        (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is not a configuration"),
     ],
 )
 def test_a_kind_that_somebody_wrote_wrong_is_explained(
@@ -108,15 +130,15 @@ def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
 
 def test_what_is_said_is_json_and_not_too_long(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
-    with pytest.raises(Invalid, match="cannot be said as JSON"):
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
         agents.message("e", object())
-    with pytest.raises(Invalid, match="cannot be said as JSON"):
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
         agents.steer("e", {"share": float("nan")})
-    with pytest.raises(Invalid, match="too many for a message"):
+    with pytest.raises(Invalid, match="The message has 2,097,154 bytes"):
         agents.interrupt("e", "x" * (1 << 21))
-    with pytest.raises(Invalid, match="There is no guidance"):
+    with pytest.raises(Invalid, match="The guidance is empty"):
         agents.steer("e", None)
-    with pytest.raises(Invalid, match="`soon` is no way to pause"):
+    with pytest.raises(Invalid, match="`soon` is not a valid pause mode"):
         agents.pause("e", mode="soon")  # type: ignore[arg-type]
 
 
@@ -149,9 +171,9 @@ def test_a_secret_is_not_shown(agents: Agents) -> None:
 def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"urgency": -1}, "is no urgency"),
-        ({"urgency": 10**12}, "is no urgency"),
-        ({"urgency": 1.5}, "is no urgency"),
+        ({"urgency": -1}, "is not a valid urgency"),
+        ({"urgency": 10**12}, "is not a valid urgency"),
+        ({"urgency": 1.5}, "is not a valid urgency"),
         ({"delay": float("nan")}, "A delay of nan s"),
         ({"delay": float("inf")}, "A delay of inf s"),
         ({"delay": -1.0}, "A delay of -1 s"),
@@ -167,7 +189,7 @@ def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="a")
     agents.create("echo", {"subject": "tea"}, id="b")
     agents.message("a", "hello", id="once")
-    with pytest.raises(Conflict, match="Message `once` went to agent `a`"):
+    with pytest.raises(Conflict, match="Message `once` was already sent to agent `a`"):
         agents.message("b", "hello", id="once")
 
 

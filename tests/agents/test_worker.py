@@ -264,7 +264,7 @@ def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work
 def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
     agents: Agents, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.agents.running_step.SOON_S", 90.0)  # nothing is given back before it was seen
+    monkeypatch.setattr("etude.agents.running_step.LONG_STEP_S", 90.0)  # nothing is given back before it was seen
     end, ran = threading.Event(), set[str]()
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -284,7 +284,7 @@ def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
         agents.queue.enqueue(NewAction("a0", payload='"long"'), *[NewAction(n, payload='"short"') for n in names[1:]])
         wait_until(lambda: worker.at_work == len(names))
         agents.pause("a1")
-        monkeypatch.setattr("etude.agents.running_step.SOON_S", 0.5)
+        monkeypatch.setattr("etude.agents.running_step.LONG_STEP_S", 0.5)
         with Worker(open_app()):
             wait_until(lambda: ran == set(names[2:]))
         assert agents.get("a1").activity == "paused" and agents.get("a0").activity == "running"
@@ -304,7 +304,7 @@ def test_reload_gives_the_next_step_the_new_configuration(
     agents.create("script", {"note": "old"}, id="a")
     wait_until(lambda: seen == ["old"])
     agents.reload("a", {"note": "new"})
-    wait_until(lambda: agents.get("a").activity == "idle" and not agents.agent_store.said([1]))
+    wait_until(lambda: agents.get("a").activity == "idle" and not agents.agent_store.pending_control([1]))
     assert len(agents.steps("a")) == 1, "a reload is no step"
     agents.wait(agents.message("a", "go"))
     assert seen == ["old", "new"]
@@ -336,7 +336,7 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
         wait_until(lambda: seen)
         file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
         agents.reload("a")
-        wait_until(lambda: all(worker._step_runner.environment.outdated.is_set() for worker in (one, two)))
+        wait_until(lambda: all(worker._step_runner.settings_reload.outdated.is_set() for worker in (one, two)))
         drain(one)
         agents.wait(agents.message("a", "go"))
         drain(two)
@@ -356,7 +356,7 @@ def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     worker = work()
     # It hears now, and reads the file once, for it cannot know what it did not hear before.
-    wait_until(worker._step_runner.environment.outdated.is_set)
+    wait_until(worker._step_runner.settings_reload.outdated.is_set)
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").step_no == 1)
     file.write_text("[limits]\nrows = 'many'")
@@ -497,7 +497,7 @@ def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Wo
 def test_what_nobody_rang_for_is_found(agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rings are lost, and the thread that looks after the worker hangs."""
     held = threading.Event()
-    monkeypatch.setattr(Worker, "_hear", lambda self: held.wait())
+    monkeypatch.setattr(Worker, "_read_control", lambda self: held.wait())
     gate.open.set()
     work()
     agents.create("script", id="a")
@@ -514,19 +514,19 @@ def test_a_loop_that_breaks_begins_again_and_is_heard_of(
     agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
-    room, broken = Worker._room, threading.Event()
+    capacity, broken = Worker._capacity, threading.Event()
 
     def break_once(worker: Worker) -> int:
         if not broken.is_set():
             broken.set()
             raise RuntimeError("a defect")
-        return room(worker)
+        return capacity(worker)
 
-    monkeypatch.setattr(Worker, "_room", break_once)
+    monkeypatch.setattr(Worker, "_capacity", break_once)
     work()
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").activity == "done")
-    assert "dispatch broke and begins again" in caplog.text
+    assert "dispatch failed; starting it again" in caplog.text
 
 
 ODD: dict[str, Any] = {

@@ -145,7 +145,7 @@ def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queu
 
 
 def test_waiting_doubles_up_to_a_minute() -> None:
-    assert [backoff(n) for n in (1, 2, 3, 20)] == [0.4, 0.8, 1.6, 60.0]
+    assert [backoff(n) for n in (1, 2, 3, 20, 5000)] == [0.4, 0.8, 1.6, 60.0, 60.0]
 
 
 def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, agent_store: AgentStore) -> None:
@@ -252,6 +252,50 @@ def test_what_runs_here_is_not_lost_when_the_clock_is_put_forward(queue: Queue) 
     queue.sweep(running=[claim.seq])
     assert queue.turn(claim=1).claimed == []
     assert queue.turn([Finish(claim, "done")]).refused == []
+
+
+def set_clock(queue: Queue, seconds: float) -> None:
+    """Set the clock of the database this far from the real time, for this queue."""
+    dialect = queue._dialect
+    dialect.now = f"({type(dialect).now} + {seconds})"  # type: ignore[misc]
+    dialect._statements.clear()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_interval_starts_again_if_the_clock_is_set_back(store: Store, restarted: bool) -> None:
+    queue = Queue(store)
+    add_agents(queue, "a")
+    set_clock(queue, 3600)
+    queue.enqueue(NewAction("a", id="tick", kind="tick", delay=60))
+    assert 50 < (queue.sweep() or 0) <= 60
+    if restarted:
+        queue = Queue(store)
+    set_clock(queue, 0)
+    assert 50 < (queue.sweep() or 0) <= 60, "and not an hour later"
+    pass_time(queue)
+    assert claim_all(queue) == ["tick"]
+
+
+def test_a_retry_is_not_delayed_further_if_the_clock_is_set_back(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET created_at = created_at - 7200")
+    set_clock(queue, 3600)
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "delayed", error="no", delay=30)])
+    queue.sweep()
+    set_clock(queue, 0)
+    assert 20 < (queue.sweep() or 0) <= 30
+
+
+def test_a_long_delay_that_began_before_the_time_set_stays(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="tomorrow", delay=86_400))
+    set_clock(queue, 7200)
+    queue.sweep()
+    set_clock(queue, 3600)
+    assert 82_700 < (queue.sweep() or 0) <= 82_800
 
 
 def test_a_heartbeat_keeps_the_lease(queue: Queue, open_store: Callable[[], Store]) -> None:
@@ -385,13 +429,13 @@ def test_a_bell_that_cannot_be_rung_stays(tmp_path: Path, monkeypatch: pytest.Mo
     def refuse(*_: object) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
-    path = str(tmp_path / "bell_x")
+    path = str(tmp_path / "wake_x")
     os.mkfifo(path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        queue_sqlite._ring(path, b"run 0\n")
+        queue_sqlite._write(path, b"run 0\n")
     assert os.path.exists(path)
-    queue_sqlite._ring(path, b"run 0\n")
+    queue_sqlite._write(path, b"run 0\n")
     assert not os.path.exists(path), "nobody reads it"
 
 
@@ -413,7 +457,7 @@ def test_many_rings_at_once_are_each_heard(tmp_path: Path) -> None:
         assert listens.wait(90)
         rings = [("control", 100_000 + n) for n in range(500)]
         for ring in rings:
-            dialect.rung([ring], "another")
+            dialect.notify_after_commit([ring], "another")
         rung.set()
         thread.join(90)
     assert told == rings
@@ -489,7 +533,7 @@ def test_what_is_added_while_its_agent_is_claimed_and_freed_is_seen(
         thread = start_waiting(other, lambda: other.enqueue(NewAction("a", id="late")))
         assert queue._finish(work, [Finish(claim, "done")]) == []
     thread.join()
-    assert queue.waits()
+    assert queue.has_work()
     assert claim_all(queue) == ["late"]
 
 
@@ -504,10 +548,10 @@ def test_what_is_said_while_a_step_is_about_to_end_wakes_the_agent_again(
     with other.transaction() as work:
         no, *_ = AgentStore(other)._lock(work, "a")
         thread = start_waiting(other, lambda: queue.turn([Finish(claim, "done")]))
-        AgentStore(other)._say(work, no, "interrupt", "listen")
+        AgentStore(other)._add_control(work, no, "interrupt", "listen")
     thread.join()
     (woken,) = queue.turn(claim=1).claimed
-    assert (woken.kind, woken.told) == ("wake", True)
+    assert (woken.kind, woken.has_control) == ("wake", True)
 
 
 # Tenants.
@@ -591,22 +635,22 @@ def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, a
     (claim,) = queue.turn(claim=1).claimed
     agent_store.interrupt("a", "listen")
     (again,) = queue.turn([Finish(claim, "done")], claim=1).claimed
-    assert (again.kind, again.told) == ("wake", True)
-    ((_, seq, verb, body),) = agent_store.said([again.agent])
+    assert (again.kind, again.has_control) == ("wake", True)
+    ((_, seq, verb, body),) = agent_store.pending_control([again.agent])
     assert (verb, body) == ("interrupt", "listen")
     queue.turn([Finish(again, "done", applied=(seq,))])
-    assert agent_store.agent("a").activity == "idle" and agent_store.said([again.agent]) == []
+    assert agent_store.agent("a").activity == "idle" and agent_store.pending_control([again.agent]) == []
 
 
 def test_what_comes_again_with_a_try_wakes_nobody_before(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     agent_store.interrupt("a", "first")
     (claim,) = queue.turn(claim=1).claimed
-    ((_, first, _, _),) = agent_store.said([claim.agent])
-    assert queue.turn([Finish(claim, "delayed", delay=3600, again=(first,))], claim=1).claimed == []
+    ((_, first, _, _),) = agent_store.pending_control([claim.agent])
+    assert queue.turn([Finish(claim, "delayed", delay=3600, deferred=(first,))], claim=1).claimed == []
     agent_store.interrupt("a", "second")
     (woken,) = queue.turn(claim=1).claimed
-    assert [body for _, _, _, body in agent_store.said([woken.agent])] == ["first", "second"]
+    assert [body for _, _, _, body in agent_store.pending_control([woken.agent])] == ["first", "second"]
 
 
 def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, agent_store: AgentStore) -> None:
@@ -624,7 +668,7 @@ def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, agent_store:
 def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a", "gone")
     agent_store.steer("a", "heard")
-    ((no, seq, _, _),) = agent_store.said([1])
+    ((no, seq, _, _),) = agent_store.pending_control([1])
     queue.enqueue(NewAction("a"))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "done", applied=(seq,))])
@@ -636,7 +680,7 @@ def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, agent_
     queue.prune(days=30)
     assert queue.read("SELECT count(*) FROM control") == [(3,)]
     queue.prune(days=7)
-    assert [body for *_, body in agent_store.said([no])] == ["not yet"]
+    assert [body for *_, body in agent_store.pending_control([no])] == ["not yet"]
     assert queue.read("SELECT count(*) FROM control") == [(1,)]
 
 

@@ -37,7 +37,7 @@ def sql(query: str) -> dict[str, Any]:
 
 SCENES: list[dict[str, Any]] = [
     {"asked": "## Which item", "turns": [{"text": "DONE"}]},
-    {"asked": "You were told: look at salt", "turns": [{"text": "How much salt is there?"}]},
+    {"asked": "Guidance: look at salt", "turns": [{"text": "How much salt is there?"}]},
     {"asked": "## How many items", "turns": [{"text": "Which item has the most?\n\nThat one."}]},
     {"asked": "Decide what to find out next", "turns": [{"text": "How many items are there?"}]},
     {

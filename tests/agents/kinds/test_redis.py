@@ -13,9 +13,9 @@ from tests.patience import wait_until
 from tests.redis_server import MISSING, PROGRAM, RedisServer
 
 from etude.agents.control import Agents
-from etude.agents.delivery import AT_ONCE
+from etude.agents.delivery import BATCH
 from etude.agents.hub import Hub
-from etude.agents.kinds.redis import READING
+from etude.agents.kinds.redis import CLIENT_OPTIONS
 from etude.agents.worker import Worker
 from etude.app import App
 from etude.errors import Invalid
@@ -28,7 +28,7 @@ if PROGRAM is None:
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServer]:
     # One that stalls for a while has not failed to answer: what it was sent would be sent again.
     monkeypatch.setattr("etude.agents.kinds.redis.TIMEOUT_S", 90.0)
-    monkeypatch.setitem(READING, "socket_timeout", 90.0)
+    monkeypatch.setitem(CLIENT_OPTIONS, "socket_timeout", 90.0)
     made = RedisServer(tmp_path)
     made.start()
     yield made
@@ -77,7 +77,7 @@ def test_entries_of_a_stream_are_told_once_and_do_not_go_back(
     server.add("in", topic="NOT A TOPIC", body="1")
     server.add("in", body="1")
     server.add("in", topic="tests.completed", body='{"passed": 7}')
-    config = {"url": server.url, "stream": "out", "listen_to": "in", "interval_s": 0.1}
+    config = {"url": server.url, "stream": "out", "listen_to": "in", "interval_s": 1}
     agents.create("redis", config, id="bridge")
     with Worker(app, agents.queue):
         assert [e.body for e in place.read(timeout=90)] == [{"passed": 7}]
@@ -92,13 +92,13 @@ def test_entries_of_a_stream_are_told_once_and_do_not_go_back(
 
 def test_a_long_stream_is_read_without_waiting(agents: Agents, app: App, hub: Hub, server: RedisServer) -> None:
     place, got = hub.subscribe(["n"]), list[Any]()
-    for n in range(2 * AT_ONCE + 1):
+    for n in range(2 * BATCH + 1):
         server.add("in", topic="n", body=str(n))
     agents.create("redis", {"url": server.url, "listen_to": "in", "interval_s": 3600}, id="bridge")
     with Worker(app, agents.queue):
-        while len(got) < 2 * AT_ONCE + 1:
+        while len(got) < 2 * BATCH + 1:
             got += [e.body for e in place.read(timeout=90)]
-    assert got == list(range(2 * AT_ONCE + 1))
+    assert got == list(range(2 * BATCH + 1))
 
 
 def test_a_stream_that_cannot_be_read_is_looked_at_again(
@@ -106,7 +106,7 @@ def test_a_stream_that_cannot_be_read_is_looked_at_again(
 ) -> None:
     place = hub.subscribe(["n"])
     server.client.set("in", "no stream")
-    agents.create("redis", {"url": server.url, "listen_to": "in", "interval_s": 0.1}, id="bridge")
+    agents.create("redis", {"url": server.url, "listen_to": "in", "interval_s": 1}, id="bridge")
     with Worker(app, agents.queue):
         wait_until(lambda: "did not answer" in error_of(agents, "bridge"))
         server.client.delete("in")
@@ -152,7 +152,7 @@ def test_a_url_that_cannot_be_used_is_refused(agents: Agents, url: str, why: str
 
 
 def test_a_stream_is_not_written_and_listened_to(agents: Agents) -> None:
-    with pytest.raises(Invalid, match="listen to another stream"):
+    with pytest.raises(Invalid, match="must be different streams"):
         agents.create("redis", {"url": "redis://example.com", "listen_to": "etude"})
 
 
