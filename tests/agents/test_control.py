@@ -1,4 +1,4 @@
-"""The verbs refuse what cannot be, and say what to do."""
+"""The verbs refuse invalid input and say what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_agent_is_created_once(agents: Agents) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "x" * 200, "ä", ""])
-def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
+def test_an_invalid_id_is_refused(agents: Agents, name: str) -> None:
     with pytest.raises(Invalid, match="is not a valid agent id"):
         agents.create("echo", {"subject": "tea"}, id=name)
 
@@ -67,7 +67,7 @@ def test_reload_keeps_the_fields_that_are_left_out(agents: Agents) -> None:
     assert agents.config("e") == {"subject": "coffee", "interval_s": 9.0}
 
 
-def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
+def test_the_error_of_an_invalid_configuration_shows_no_secret(agents: Agents) -> None:
     for kind, config in (
         ("webhook", {"url": "https://x.example", "secret": "hunt2"}),
         ("webhook", {"url": "https://u:hunt2@x.example", "secret": "long enough"}),
@@ -79,11 +79,11 @@ def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
 
 
 class Unfinished(Kind[Entity]):
-    """It has no step."""
+    """A kind without a step."""
 
 
 class Loose(Unfinished):
-    """Its configuration is any."""
+    """A kind whose configuration is not a model."""
 
     Config = dict  # type: ignore[assignment]
 
@@ -102,7 +102,7 @@ class Loose(Unfinished):
         (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is not a configuration"),
     ],
 )
-def test_a_kind_that_somebody_wrote_wrong_is_explained(
+def test_the_error_of_a_broken_kind_says_what_is_wrong(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, target: str, why: str
 ) -> None:
     monkeypatch.setitem(plugins.BUILT_IN["agent"], "mine", target)
@@ -112,7 +112,7 @@ def test_a_kind_that_somebody_wrote_wrong_is_explained(
     assert not agents.list().items
 
 
-def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
+def test_verbs_refuse_an_agent_that_does_not_exist(agents: Agents) -> None:
     for verb in (
         agents.pause,
         agents.resume,
@@ -128,7 +128,7 @@ def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
         agents.steer("nobody", "hello")
 
 
-def test_what_is_said_is_json_and_not_too_long(agents: Agents) -> None:
+def test_messages_and_guidance_are_json_of_limited_size(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     with pytest.raises(Invalid, match="cannot be written as JSON"):
         agents.message("e", object())
@@ -156,7 +156,7 @@ def test_lists_have_pages(agents: Agents) -> None:
         agents.steps("e0", limit=0)
 
 
-def test_waiting_has_an_end(agents: Agents) -> None:
+def test_waiting_for_an_action_times_out(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     name = agents.message("e", "hello")
     with pytest.raises(LimitExceeded, match=r"still ready after 0\.05 s"):
@@ -168,7 +168,7 @@ def test_a_secret_is_not_shown(agents: Agents) -> None:
     assert made.config["secret"] == "***" and agents.config("w")["secret"] == "swordfish!"
 
 
-def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents: Agents) -> None:
+def test_an_invalid_urgency_delay_or_id_of_a_message_is_refused(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"urgency": -1}, "is not a valid urgency"),
@@ -185,7 +185,7 @@ def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents
             agents.message("e", "hello", **how)
 
 
-def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
+def test_a_message_id_cannot_be_used_for_another_agent(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="a")
     agents.create("echo", {"subject": "tea"}, id="b")
     agents.message("a", "hello", id="once")
@@ -193,19 +193,19 @@ def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
         agents.message("b", "hello", id="once")
 
 
-def test_half_a_character_is_kept_as_a_mark(agents: Agents) -> None:
+def test_a_lone_surrogate_is_stored_as_a_question_mark(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     name = agents.message("e", "half \ud83d")
     found = agents.agent_store.action(name)
     assert found is not None and found.payload == "half ?"
 
 
-def test_the_end_of_an_agent_is_told_once(agents: Agents) -> None:
+def test_the_end_of_an_agent_is_published_once(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     (claim,) = agents.queue.turn(claim=1).claimed
     agents.destroy("e")
     agents.destroy("e", grace=60)
     agents.queue.turn([Finish(claim, "done")])
     agents.destroy("e")
-    told = [event.topic for event in Topics(agents.queue).read(0)]
-    assert told == ["agent.created", "agent.destroying", "agent.destroyed"]
+    events = [event.topic for event in Topics(agents.queue).read(0)]
+    assert events == ["agent.created", "agent.destroying", "agent.destroyed"]
