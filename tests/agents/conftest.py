@@ -24,7 +24,7 @@ class Anything(Entity):
 
 
 class Script(Kind[Anything]):
-    """Does what a test says: `do` is called with the context, the state and the inbox."""
+    """Runs a function of the test: `do` gets the context, the state and the inbox."""
 
     Config = Anything
     do: ClassVar[Callable[[StepContext, dict[str, Any], list[InboxItem]], StepResult]]
@@ -35,7 +35,7 @@ class Script(Kind[Anything]):
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stalls for a while is no worker that was cut off, and no step that does not end."""
+    """Allow for slow machines: a stall must not look like a lost worker or a step that does not end."""
     monkeypatch.setitem(Worker.__init__.__kwdefaults__, "lease", 300.0)
     monkeypatch.setattr("etude.agents.worker.ENDING_S", 90.0)
 
@@ -49,9 +49,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def open_app(store_url: str, tmp_path: Path) -> Iterator[Callable[[], App]]:
-    """A function that opens etude as another process would."""
+    """Return a function that opens etude as another process would."""
     with ExitStack() as stack:
-        # Receivers of webhooks are here.
+        # The receivers of webhooks listen on this machine.
         allow = {"reach": ["127.0.0.1"]}
         yield lambda: stack.enter_context(App(home=tmp_path / "home", store=store_url, agents=allow))
 
@@ -87,7 +87,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> type[Script]:
 
 @pytest.fixture
 def work(app: App, agents: Agents) -> Iterator[Callable[..., Worker]]:
-    """A function that starts a worker; all are stopped at the end."""
+    """Return a function that starts a worker; all are stopped at the end."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> Worker:

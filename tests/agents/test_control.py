@@ -1,4 +1,4 @@
-"""The verbs refuse what cannot be, and say what to do."""
+"""The verbs refuse invalid input and say what to do."""
 
 from __future__ import annotations
 
@@ -19,33 +19,55 @@ def test_an_agent_is_created_once(agents: Agents) -> None:
     made = agents.create("echo", {"subject": "tea"}, id="e")
     assert (made.id, made.status, made.activity) == ("e", "active", "queued")
     assert made.config == {"subject": "tea", "interval_s": 60.0}
-    with pytest.raises(Conflict, match="There is an agent `e` already"):
+    with pytest.raises(Conflict, match="Agent `e` already exists"):
         agents.create("echo", {"subject": "tea"}, id="e")
     assert agents.create("echo", {"subject": "tea"}).id.startswith("agent_")
 
 
 @pytest.mark.parametrize("name", ["a b", "-x", "x" * 200, "ä", ""])
-def test_a_name_that_cannot_be_is_refused(agents: Agents, name: str) -> None:
-    with pytest.raises(Invalid, match="cannot name an agent"):
+def test_an_invalid_id_is_refused(agents: Agents, name: str) -> None:
+    with pytest.raises(Invalid, match="is not a valid agent id"):
         agents.create("echo", {"subject": "tea"}, id=name)
 
 
 def test_a_configuration_is_checked(agents: Agents) -> None:
-    with pytest.raises(
-        Invalid, match=r"`interval_s` of the configuration .* cannot be `-1`: it must be more than 0"
-    ) as caught:
+    with pytest.raises(Invalid, match="cannot be `-1`: an interval must be at least 1 s") as caught:
         agents.create("echo", {"subject": "tea", "interval_s": -1})
     assert "`subject`" in caught.value.hint
     with pytest.raises(Invalid, match="`subjekt` of the configuration of a `echo` agent is not known") as caught:
         agents.create("echo", {"subjekt": "tea"})
     assert caught.value.hint == "Did you mean `subject`?"
-    with pytest.raises(Invalid, match="has a number without end"):
+    with pytest.raises(Invalid, match="contains NaN or infinity"):
         agents.create("echo", {"subject": "tea", "interval_s": float("inf")})
     with pytest.raises(Invalid, match="There is no kind of agent `nothing`"):
         agents.create("nothing")
 
 
-def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("echo", {"subject": "tea", "interval_s": 1e-6}),
+        ("watch", {"source": "x", "sql": "SELECT 1", "every_s": 0.5}),
+        ("catalog", {"source": "x", "every_s": 0.5}),
+        ("redis", {"url": "redis://example.com", "interval_s": 0.1}),
+    ],
+)
+def test_an_interval_below_a_second_is_refused(agents: Agents, kind: str, config: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="an interval must be at least 1 s"):
+        agents.create(kind, config)
+
+
+def test_reload_keeps_the_fields_that_are_left_out(agents: Agents) -> None:
+    agents.create("echo", {"subject": "tea", "interval_s": 5}, id="e")
+    assert agents.reload("e", {"interval_s": 9}).config == {"subject": "tea", "interval_s": 9.0}
+    assert agents.reload("e", {"subject": "coffee"}).config == {"subject": "coffee", "interval_s": 9.0}
+    assert agents.reload("e").config == agents.reload("e", {}).config == {"subject": "coffee", "interval_s": 9.0}
+    with pytest.raises(Invalid, match="`subject` of the configuration"):
+        agents.reload("e", {"subject": ""})
+    assert agents.config("e") == {"subject": "coffee", "interval_s": 9.0}
+
+
+def test_the_error_of_an_invalid_configuration_shows_no_secret(agents: Agents) -> None:
     for kind, config in (
         ("webhook", {"url": "https://x.example", "secret": "hunt2"}),
         ("webhook", {"url": "https://u:hunt2@x.example", "secret": "long enough"}),
@@ -57,11 +79,11 @@ def test_a_configuration_that_is_wrong_shows_no_secret(agents: Agents) -> None:
 
 
 class Unfinished(Kind[Entity]):
-    """It has no step."""
+    """A kind without a step."""
 
 
 class Loose(Unfinished):
-    """Its configuration is any."""
+    """A kind whose configuration is not a model."""
 
     Config = dict  # type: ignore[assignment]
 
@@ -74,13 +96,13 @@ class Loose(Unfinished):
     [
         ("etude_nowhere:Kind", "cannot be loaded: ModuleNotFoundError: No module named 'etude_nowhere'"),
         ("etude.errors:Missing", "cannot be loaded: AttributeError"),
-        ("etude.errors:Invalid", "is no kind of agent: its entry point names `Invalid`"),
-        ("etude.ids:new_id", "is no kind of agent: its entry point names `new_id`"),
-        (f"{__name__}:Unfinished", "is no kind of agent: its entry point names `Unfinished`"),
-        (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is no configuration"),
+        ("etude.errors:Invalid", "is not a kind of agent: its entry point names `Invalid`"),
+        ("etude.ids:new_id", "is not a kind of agent: its entry point names `new_id`"),
+        (f"{__name__}:Unfinished", "is not a kind of agent: its entry point names `Unfinished`"),
+        (f"{__name__}:Loose", "The `Config` of the kind of agent `mine` is not a configuration"),
     ],
 )
-def test_a_kind_that_somebody_wrote_wrong_is_explained(
+def test_the_error_of_a_broken_kind_says_what_is_wrong(
     agents: Agents, monkeypatch: pytest.MonkeyPatch, target: str, why: str
 ) -> None:
     monkeypatch.setitem(plugins.BUILT_IN["agent"], "mine", target)
@@ -90,7 +112,7 @@ def test_a_kind_that_somebody_wrote_wrong_is_explained(
     assert not agents.list().items
 
 
-def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
+def test_verbs_refuse_an_agent_that_does_not_exist(agents: Agents) -> None:
     for verb in (
         agents.pause,
         agents.resume,
@@ -106,17 +128,17 @@ def test_who_is_not_there_hears_nothing(agents: Agents) -> None:
         agents.steer("nobody", "hello")
 
 
-def test_what_is_said_is_json_and_not_too_long(agents: Agents) -> None:
+def test_messages_and_guidance_are_json_of_limited_size(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
-    with pytest.raises(Invalid, match="cannot be said as JSON"):
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
         agents.message("e", object())
-    with pytest.raises(Invalid, match="cannot be said as JSON"):
+    with pytest.raises(Invalid, match="cannot be written as JSON"):
         agents.steer("e", {"share": float("nan")})
-    with pytest.raises(Invalid, match="too many for a message"):
+    with pytest.raises(Invalid, match="The message has 2,097,154 bytes"):
         agents.interrupt("e", "x" * (1 << 21))
-    with pytest.raises(Invalid, match="There is no guidance"):
+    with pytest.raises(Invalid, match="The guidance is empty"):
         agents.steer("e", None)
-    with pytest.raises(Invalid, match="`soon` is no way to pause"):
+    with pytest.raises(Invalid, match="`soon` is not a valid pause mode"):
         agents.pause("e", mode="soon")  # type: ignore[arg-type]
 
 
@@ -134,7 +156,7 @@ def test_lists_have_pages(agents: Agents) -> None:
         agents.steps("e0", limit=0)
 
 
-def test_waiting_has_an_end(agents: Agents) -> None:
+def test_waiting_for_an_action_times_out(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     name = agents.message("e", "hello")
     with pytest.raises(LimitExceeded, match=r"still ready after 0\.05 s"):
@@ -146,12 +168,12 @@ def test_a_secret_is_not_shown(agents: Agents) -> None:
     assert made.config["secret"] == "***" and agents.config("w")["secret"] == "swordfish!"
 
 
-def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents: Agents) -> None:
+def test_an_invalid_urgency_delay_or_id_of_a_message_is_refused(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"urgency": -1}, "is no urgency"),
-        ({"urgency": 10**12}, "is no urgency"),
-        ({"urgency": 1.5}, "is no urgency"),
+        ({"urgency": -1}, "is not a valid urgency"),
+        ({"urgency": 10**12}, "is not a valid urgency"),
+        ({"urgency": 1.5}, "is not a valid urgency"),
         ({"delay": float("nan")}, "A delay of nan s"),
         ({"delay": float("inf")}, "A delay of inf s"),
         ({"delay": -1.0}, "A delay of -1 s"),
@@ -163,27 +185,27 @@ def test_what_is_said_comes_with_an_urgency_a_delay_and_an_id_that_can_be(agents
             agents.message("e", "hello", **how)
 
 
-def test_the_id_of_a_message_to_another_agent_is_taken(agents: Agents) -> None:
+def test_a_message_id_cannot_be_used_for_another_agent(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="a")
     agents.create("echo", {"subject": "tea"}, id="b")
     agents.message("a", "hello", id="once")
-    with pytest.raises(Conflict, match="Message `once` went to agent `a`"):
+    with pytest.raises(Conflict, match="Message `once` was already sent to agent `a`"):
         agents.message("b", "hello", id="once")
 
 
-def test_half_a_character_is_kept_as_a_mark(agents: Agents) -> None:
+def test_a_lone_surrogate_is_stored_as_a_question_mark(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     name = agents.message("e", "half \ud83d")
     found = agents.agent_store.action(name)
     assert found is not None and found.payload == "half ?"
 
 
-def test_the_end_of_an_agent_is_told_once(agents: Agents) -> None:
+def test_the_end_of_an_agent_is_published_once(agents: Agents) -> None:
     agents.create("echo", {"subject": "tea"}, id="e")
     (claim,) = agents.queue.turn(claim=1).claimed
     agents.destroy("e")
     agents.destroy("e", grace=60)
     agents.queue.turn([Finish(claim, "done")])
     agents.destroy("e")
-    told = [event.topic for event in Topics(agents.queue).read(0)]
-    assert told == ["agent.created", "agent.destroying", "agent.destroyed"]
+    events = [event.topic for event in Topics(agents.queue).read(0)]
+    assert events == ["agent.created", "agent.destroying", "agent.destroyed"]

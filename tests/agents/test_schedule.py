@@ -1,10 +1,11 @@
-"""When a clock says: also in the night in which it is changed."""
+"""Schedules: intervals, and cron expressions across daylight saving changes."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import ValidationError
 
 from etude.agents import schedule
 from etude.agents.schedule import Schedule
@@ -20,7 +21,7 @@ from etude.agents.schedule import Schedule
         ("2026-06-01T20:00", "0 7 * * *", "Europe/Berlin", 9.0),
     ],
 )
-def test_a_change_of_the_clock_moves_nothing(
+def test_a_cron_expression_keeps_its_local_time_across_daylight_saving(
     monkeypatch: pytest.MonkeyPatch, now: str, cron: str, zone: str, hours: float
 ) -> None:
     class Clock(datetime):
@@ -32,5 +33,18 @@ def test_a_change_of_the_clock_moves_nothing(
     assert Schedule(cron=cron, timezone=zone).wait() == hours * 3600
 
 
-def test_an_interval_is_an_interval() -> None:
+def test_the_wait_for_an_interval_is_the_interval() -> None:
     assert Schedule(every_s=60).wait() == 60
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 0.999, 0, -5, float("nan")])
+def test_an_interval_is_at_least_a_second(seconds: float) -> None:
+    assert Schedule(every_s=1).wait() == 1
+    with pytest.raises(ValidationError, match="an interval must be at least 1 s"):
+        Schedule(every_s=seconds)
+
+
+@pytest.mark.parametrize("cron", ["at dawn", "0 0 30 2 *"])
+def test_a_cron_expression_must_fire(cron: str) -> None:
+    with pytest.raises(ValidationError, match="is not a cron expression, or it never fires"):
+        Schedule(cron=cron)

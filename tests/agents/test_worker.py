@@ -1,4 +1,4 @@
-"""A worker runs steps; what was promised about pausing, steering, interrupting and destroying holds."""
+"""A worker runs steps and keeps the guarantees on pausing, steering, interrupting and destroying."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Work = Callable[..., Worker]
 
 
 class Gate:
-    """A step that waits to be let through, and does not mind being broken off."""
+    """A step that waits until it is opened, and ends if it is interrupted."""
 
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
@@ -93,7 +93,7 @@ def test_a_message_is_a_step(agents: Agents, work: Work, script: type[Script]) -
     assert len(agents.steps("a")) == 2
 
 
-def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_an_error_is_retried_and_then_recorded(agents: Agents, work: Work, script: type[Script]) -> None:
     def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         if inbox[0].kind == "message":
             raise Conflict("No.")
@@ -109,7 +109,7 @@ def test_an_error_is_tried_again_and_then_kept(agents: Agents, work: Work, scrip
     assert agents.get("a").status == "active"
 
 
-def test_a_defect_shows_no_secret_and_is_in_the_log(
+def test_an_unexpected_error_shows_no_secret_and_is_logged(
     agents: Agents, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -136,7 +136,7 @@ def test_pause_lets_the_step_end(agents: Agents, work: Work, gate: Gate) -> None
     wait_until(lambda: len(agents.steps("a")) == 2)
 
 
-def test_pause_now_breaks_the_step_off_and_resume_begins_it_anew(agents: Agents, work: Work, gate: Gate) -> None:
+def test_pause_now_interrupts_the_step_and_resume_starts_it_again(agents: Agents, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     gate.wait()
@@ -162,7 +162,7 @@ def test_interrupt_begins_the_next_step_with_the_guidance(agents: Agents, work: 
     assert [(i.kind, i.body) for i in gate.seen[1]] == [("guidance", {"do": "otherwise"}), ("start", None)]
 
 
-def test_guidance_of_a_step_that_was_broken_off_is_not_lost(agents: Agents, work: Work, gate: Gate) -> None:
+def test_guidance_of_an_interrupted_step_is_not_lost(agents: Agents, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     for word in ("one", "two"):
@@ -189,7 +189,7 @@ def test_interrupt_wakes_an_idle_and_a_paused_agent(agents: Agents, work: Work, 
     assert agents.get("a").status == "active"
 
 
-def test_steer_reaches_the_running_step_and_breaks_nothing_off(agents: Agents, work: Work, gate: Gate) -> None:
+def test_steer_reaches_the_running_step_without_interrupting_it(agents: Agents, work: Work, gate: Gate) -> None:
     worker = work()
     agents.create("script", id="a")
     gate.wait()
@@ -211,7 +211,7 @@ def test_steer_waits_for_the_next_step_of_an_idle_agent(agents: Agents, work: Wo
     assert [i.body for i in gate.seen[1]] == ["later", "now"]
 
 
-def test_destroy_gives_the_step_its_grace(agents: Agents, work: Work, gate: Gate) -> None:
+def test_destroy_gives_the_step_its_grace_period(agents: Agents, work: Work, gate: Gate) -> None:
     work()
     agents.create("script", id="a")
     waiting = agents.message("a", "never")
@@ -225,10 +225,10 @@ def test_destroy_gives_the_step_its_grace(agents: Agents, work: Work, gate: Gate
         agents.message("a", "hello?")
 
 
-def test_destroy_without_grace_breaks_it_off(
+def test_destroy_without_grace_interrupts_the_step(
     agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A step that ends late is no step that does not end.
+    # Allow for slow machines: a step that ends late must not be abandoned.
     monkeypatch.setattr(Queue, "sweep", partialmethod(Queue.sweep, 90.0))
     work()
     agents.create("script", id="a")
@@ -238,7 +238,7 @@ def test_destroy_without_grace_breaks_it_off(
     assert outcomes(agents, "a") == [("interrupted", "half")]
 
 
-def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_step_that_never_ends_does_not_block_others(agents: Agents, work: Work, script: type[Script]) -> None:
     began, end = threading.Semaphore(0), threading.Event()
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -261,10 +261,10 @@ def test_a_step_that_never_ends_keeps_no_other_from_running(agents: Agents, work
     assert agents.state("hangs") == {} and agents.steps("hangs") == []
 
 
-def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
+def test_a_prefetched_claim_does_not_wait_behind_a_long_step(
     agents: Agents, open_app: Callable[[], App], script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("etude.agents.running_step.SOON_S", 90.0)  # nothing is given back before it was seen
+    monkeypatch.setattr("etude.agents.running_step.LONG_STEP_S", 90.0)  # release no claim before it was seen
     end, ran = threading.Event(), set[str]()
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -280,11 +280,11 @@ def test_what_was_claimed_ahead_does_not_wait_behind_a_long_step(
         for name in names:
             agents.create("script", id=name)
         wait_until(lambda: all(agents.get(name).activity == "idle" for name in names))
-        worker._step_s = 0.0  # they were short so far
+        worker._step_s = 0.0  # steps were short so far
         agents.queue.enqueue(NewAction("a0", payload='"long"'), *[NewAction(n, payload='"short"') for n in names[1:]])
         wait_until(lambda: worker.at_work == len(names))
         agents.pause("a1")
-        monkeypatch.setattr("etude.agents.running_step.SOON_S", 0.5)
+        monkeypatch.setattr("etude.agents.running_step.LONG_STEP_S", 0.5)
         with Worker(open_app()):
             wait_until(lambda: ran == set(names[2:]))
         assert agents.get("a1").activity == "paused" and agents.get("a0").activity == "running"
@@ -304,14 +304,14 @@ def test_reload_gives_the_next_step_the_new_configuration(
     agents.create("script", {"note": "old"}, id="a")
     wait_until(lambda: seen == ["old"])
     agents.reload("a", {"note": "new"})
-    wait_until(lambda: agents.get("a").activity == "idle" and not agents.agent_store.said([1]))
-    assert len(agents.steps("a")) == 1, "a reload is no step"
+    wait_until(lambda: agents.get("a").activity == "idle" and not agents.agent_store.pending_control([1]))
+    assert len(agents.steps("a")) == 1, "a reload does not make a step"
     agents.wait(agents.message("a", "go"))
     assert seen == ["old", "new"]
 
 
 def drain(worker: Worker) -> None:
-    """Have it claim nothing more, also where it was about to."""
+    """Have the worker stop claiming, and wait until it has."""
     worker.drain()
     wait_until(worker._drained.is_set)
 
@@ -336,18 +336,18 @@ def test_reload_reads_the_settings_file_again_in_every_worker(
         wait_until(lambda: seen)
         file.write_text('[sources.shop]\nurl = "shop.db"\n[limits]\nrows = 77\n')
         agents.reload("a")
-        wait_until(lambda: all(worker._step_runner.environment.outdated.is_set() for worker in (one, two)))
+        wait_until(lambda: all(worker._step_runner.settings_reload.outdated.is_set() for worker in (one, two)))
         drain(one)
         agents.wait(agents.message("a", "go"))
         drain(two)
         one._draining.clear()
         agents.wait(agents.message("a", "go"))
-    assert [told for _, *told in seen[1:]] == [[["shop"], 77]] * 2
+    assert [settings for _, *settings in seen[1:]] == [[["shop"], 77]] * 2
     assert [app for app, *_ in seen[1:]] == [second, first]
-    assert first.settings.agents.reach == ("127.0.0.1",), "what was given otherwise stays"
+    assert first.settings.agents.reach == ("127.0.0.1",), "settings given in other ways stay"
 
 
-def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
+def test_an_invalid_settings_file_is_an_error_of_the_step(
     agents: Agents, work: Work, script: type[Script], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "etude.toml"
@@ -355,8 +355,8 @@ def test_a_settings_file_that_cannot_be_read_is_an_error_of_the_step(
     monkeypatch.setenv("ETUDE_CONFIG", str(file))
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     worker = work()
-    # It hears now, and reads the file once, for it cannot know what it did not hear before.
-    wait_until(worker._step_runner.environment.outdated.is_set)
+    # It has started to listen, and reads the file once because it may have missed a notification.
+    wait_until(worker._step_runner.settings_reload.outdated.is_set)
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").step_no == 1)
     file.write_text("[limits]\nrows = 'many'")
@@ -379,7 +379,7 @@ def test_a_stopped_worker_leaves_its_step_to_another(open_app: Callable[[], App]
     assert outcomes(agents, "a") == [("ok", "whole")]
 
 
-def test_draining_lets_steps_end_and_begins_none(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
+def test_draining_lets_steps_end_and_starts_none(open_app: Callable[[], App], agents: Agents, gate: Gate) -> None:
     app = open_app()
     worker = Worker(app).start()
     agents.create("script", id="a")
@@ -394,7 +394,7 @@ def test_draining_lets_steps_end_and_begins_none(open_app: Callable[[], App], ag
 def test_a_worker_that_lost_its_lease_stops_its_steps(
     agents: Agents, open_app: Callable[[], App], work: Work, gate: Gate
 ) -> None:
-    another = open_app().store.worker_id  # one that lives, from whom nothing is taken back
+    another = open_app().store.worker_id  # a live worker, so its claims are not reclaimed
     worker = work(lease=3.0)
     agents.create("script", id="a")
     gate.wait()
@@ -453,7 +453,7 @@ def test_a_step_and_a_question_in_its_thread_share_one_session(
     assert [step.output for step in agents.steps("a")] == [["1", 10], ["2", 20], ["3", 30]]
 
 
-def test_a_session_knows_the_cells_that_ran_in_another_process(tmp_path: Path, open_app: Callable[[], App]) -> None:
+def test_a_session_sees_the_cells_that_ran_in_another_process(tmp_path: Path, open_app: Callable[[], App]) -> None:
     data = tmp_path / "t.csv"
     data.write_text("a\n1\n")
     here, there = open_app(), open_app()
@@ -483,8 +483,8 @@ def test_an_interrupt_stops_the_cell_that_runs(agents: Agents, work: Work, scrip
     wait_until(lambda: agents.get("a").last_output == "stopped")
 
 
-def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Work, script: type[Script]) -> None:
-    """The second voice locks the agent while the worker, woken by the first, looks for it."""
+def test_a_message_right_after_an_interrupt_is_not_missed(agents: Agents, work: Work, script: type[Script]) -> None:
+    """The message locks the agent while the worker, woken by the interrupt, tries to claim it."""
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=IDLE))
     work()
     agents.create("script", id="a")
@@ -494,10 +494,12 @@ def test_what_is_said_in_one_breath_is_missed_by_nobody(agents: Agents, work: Wo
         agents.wait(agents.message("a", n), timeout=90)
 
 
-def test_what_nobody_rang_for_is_found(agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rings are lost, and the thread that looks after the worker hangs."""
+def test_work_is_found_if_notifications_are_lost(
+    agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notifications are lost, and the maintenance thread hangs."""
     held = threading.Event()
-    monkeypatch.setattr(Worker, "_hear", lambda self: held.wait())
+    monkeypatch.setattr(Worker, "_read_control", lambda self: held.wait())
     gate.open.set()
     work()
     agents.create("script", id="a")
@@ -510,49 +512,49 @@ def test_what_nobody_rang_for_is_found(agents: Agents, work: Work, gate: Gate, m
     held.set()
 
 
-def test_a_loop_that_breaks_begins_again_and_is_heard_of(
+def test_a_loop_that_fails_is_logged_and_started_again(
     agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
-    room, broken = Worker._room, threading.Event()
+    capacity, broken = Worker._capacity, threading.Event()
 
     def break_once(worker: Worker) -> int:
         if not broken.is_set():
             broken.set()
             raise RuntimeError("a defect")
-        return room(worker)
+        return capacity(worker)
 
-    monkeypatch.setattr(Worker, "_room", break_once)
+    monkeypatch.setattr(Worker, "_capacity", break_once)
     work()
     agents.create("script", id="a")
     wait_until(lambda: agents.get("a").activity == "done")
-    assert "dispatch broke and begins again" in caplog.text
+    assert "dispatch failed; starting it again" in caplog.text
 
 
 ODD: dict[str, Any] = {
     "nothing": None,
-    "a state that is no JSON": StepResult(state={"a": object()}),
-    "a state that is no mapping": StepResult(state=[1]),  # type: ignore[arg-type]
+    "a state that is not JSON": StepResult(state={"a": object()}),
+    "a state that is not a mapping": StepResult(state=[1]),  # type: ignore[arg-type]
     "a large state": StepResult(state={"a": "x" * (1 << 24)}),
-    "an output that is no JSON": StepResult(output=object()),
+    "an output that is not JSON": StepResult(output=object()),
     "a large output": StepResult(output="x" * (1 << 22)),
-    "a cost that is no number": StepResult(cost_usd=float("nan")),
-    "tokens in words": StepResult(tokens="many"),  # type: ignore[arg-type]
-    "tokens without end": StepResult(tokens=10**30),
-    "a time that is no number": StepResult(next=Next(after=float("nan"))),
-    "a time in words": StepResult(next=Next(after="soon")),  # type: ignore[arg-type]
-    "a time alone": StepResult(next=5),  # type: ignore[arg-type]
-    "a topic that is none": StepResult(events=(("Not A Topic", 1),)),
-    "an event that is no JSON": StepResult(events=(("n", float("nan")),)),
+    "a cost of NaN": StepResult(cost_usd=float("nan")),
+    "tokens as text": StepResult(tokens="many"),  # type: ignore[arg-type]
+    "too many tokens": StepResult(tokens=10**30),
+    "a delay of NaN": StepResult(next=Next(after=float("nan"))),
+    "a delay as text": StepResult(next=Next(after="soon")),  # type: ignore[arg-type]
+    "a number instead of `Next`": StepResult(next=5),  # type: ignore[arg-type]
+    "an invalid topic": StepResult(events=(("Not A Topic", 1),)),
+    "an event that is not JSON": StepResult(events=(("n", float("nan")),)),
     "an event without a body": StepResult(events=("n",)),  # type: ignore[arg-type]
-    "an error that no database keeps": Invalid("no\0\ud83d"),
+    "an error that cannot be stored": Invalid("no\0\ud83d"),
     "an exit": SystemExit(3),
-    "a key": KeyboardInterrupt(),
+    "a keyboard interrupt": KeyboardInterrupt(),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_one_agent_returns_is_no_matter_of_the_others(
+def test_a_bad_result_of_one_agent_does_not_affect_others(
     agents: Agents, work: Work, script: type[Script], name: str
 ) -> None:
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -575,7 +577,7 @@ def test_what_one_agent_returns_is_no_matter_of_the_others(
         assert "Unexpected" not in str(agents.get("odd").last_error)
 
 
-def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_a_result_that_cannot_be_recorded_fails_alone(agents: Agents, work: Work, script: type[Script]) -> None:
     both = threading.Barrier(2)
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -593,7 +595,7 @@ def test_an_end_that_cannot_be_written_fails_alone(agents: Agents, work: Work, s
     assert "could not be recorded" in (agents.get("odd").last_error or "")
 
 
-def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_an_infinite_delay_is_limited(agents: Agents, work: Work, script: type[Script]) -> None:
     script.do = staticmethod(lambda ctx, state, inbox: StepResult(next=Next(after=float("inf")), output="\ud83d"))
     work()
     agents.create("script", id="a")
@@ -601,7 +603,7 @@ def test_what_is_planned_for_never_is_planned_for_late(agents: Agents, work: Wor
     assert due.year > 2100 and agents.list().items[0].last_output == "?"
 
 
-def test_guidance_that_cannot_be_heeded_is_tried_as_often_as_anything(
+def test_guidance_that_makes_a_step_fail_is_retried_like_a_message(
     agents: Agents, work: Work, script: type[Script]
 ) -> None:
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -618,10 +620,12 @@ def test_guidance_that_cannot_be_heeded_is_tried_as_often_as_anything(
     wait_until(lambda: agents.queue.read("SELECT count(*) FROM actions WHERE state = 'failed'") == [(1,)])
     agents.wait(agents.message("a", "another"))
     assert [s.outcome for s in agents.steps("a")] == ["ok", "error", "error", "error", "ok"]
-    assert (agents.get("a").tokens, agents.get("a").cost_usd) == (30, 0.75), "what failed was paid for, too"
+    assert (agents.get("a").tokens, agents.get("a").cost_usd) == (30, 0.75), "failed steps count too"
 
 
-def test_what_a_broken_off_step_shows_may_be_anything(agents: Agents, work: Work, script: type[Script]) -> None:
+def test_the_partial_output_of_an_interrupted_step_may_be_anything(
+    agents: Agents, work: Work, script: type[Script]
+) -> None:
     began = threading.Event()
 
     def step(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
@@ -641,7 +645,7 @@ def test_what_a_broken_off_step_shows_may_be_anything(agents: Agents, work: Work
     assert outcomes(agents, "a") == [("interrupted", "{1, 2}"), ("ok", None)]
 
 
-def test_a_kind_that_is_gone_is_an_error_that_wakes_nobody(
+def test_a_kind_that_is_not_installed_is_an_error_without_events(
     agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from etude import plugins
@@ -654,7 +658,7 @@ def test_a_kind_that_is_gone_is_an_error_that_wakes_nobody(
     assert agents.queue.read("SELECT topic FROM hub_events") == [("agent.created",)]
 
 
-def test_a_configuration_that_an_upgrade_made_wrong_says_so_until_it_is_right(
+def test_a_configuration_that_an_upgrade_made_invalid_can_be_reloaded(
     agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Newer(Entity):
@@ -670,7 +674,7 @@ def test_a_configuration_that_an_upgrade_made_wrong_says_so_until_it_is_right(
     assert agents.get("a").last_error is None
 
 
-def test_a_kind_that_listens_to_anything_needs_no_topics(
+def test_a_listening_kind_without_topics_gets_all_events(
     agents: Agents, work: Work, script: type[Script], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(script, "listens", True)
@@ -685,7 +689,7 @@ def test_a_kind_that_listens_to_anything_needs_no_topics(
     wait_until(lambda: len(seen) > before)
 
 
-def test_leases_are_renewed_though_nobody_can_be_woken(
+def test_leases_are_renewed_if_waking_agents_fails(
     agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Any) -> None:
@@ -702,7 +706,7 @@ def test_leases_are_renewed_though_nobody_can_be_woken(
     assert outcomes(agents, "a") == [("ok", "whole")]
 
 
-def test_leases_are_renewed_while_what_is_old_is_removed(
+def test_leases_are_renewed_during_pruning(
     agents: Agents, work: Work, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removing, removed = threading.Event(), threading.Event()

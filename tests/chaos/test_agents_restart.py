@@ -107,7 +107,7 @@ Result = Callable[[], Any]
 
 
 def echo(place: Place, folder: Path, agent_id: str) -> Result:
-    place.agents.create("echo", {"subject": "rain", "interval_s": 0.1}, id=agent_id)
+    place.agents.create("echo", {"subject": "rain", "interval_s": 1}, id=agent_id)
     wait_until(lambda: len(place.outputs(agent_id)) >= 2)
     place.agents.message(agent_id, {"subject": "snow"}, id=f"{agent_id}-snow")
     wait_until(lambda: any("snow" in said for said in place.outputs(agent_id)))
@@ -126,7 +126,7 @@ def echo(place: Place, folder: Path, agent_id: str) -> Result:
 def watch(place: Place, folder: Path, agent_id: str) -> Result:
     path = folder / "stock.sqlite"
     set_stock(path, 42)
-    config = {"source": str(path), "sql": "SELECT n FROM stock", "every_s": 0.05, "threshold": 1}
+    config = {"source": str(path), "sql": "SELECT n FROM stock", "every_s": 1, "threshold": 1}
     place.agents.create("watch", config, id=agent_id)
     for n in (50, 51, 60):
         looks = len(place.outputs(agent_id))
@@ -165,7 +165,7 @@ def analyst(place: Place, folder: Path, agent_id: str) -> Result:
 
 def catalog(place: Place, folder: Path, agent_id: str) -> Result:
     (folder / "stock.csv").write_text("item,n\ntea,42\n")
-    place.agents.create("catalog", {"source": str(folder), "every_s": 0.05}, id=agent_id)
+    place.agents.create("catalog", {"source": str(folder), "every_s": 1}, id=agent_id)
     wait_until(lambda: place.outputs(agent_id))
     # All of it at once: half a file would be another change.
     made = folder.with_suffix(".csv")
@@ -207,7 +207,7 @@ def redis(place: Place, folder: Path, agent_id: str) -> Result:
     server.start()
     try:
         topic = f"n.{agent_id}"
-        config = {"url": server.url, "stream": "out", "topics": [topic], "listen_to": "in", "interval_s": 0.1}
+        config = {"url": server.url, "stream": "out", "topics": [topic], "listen_to": "in", "interval_s": 1}
         place.agents.create("redis", config, id=agent_id)
         for n in range(60):
             topics.publish(topic, n)

@@ -53,7 +53,7 @@ def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["worker", "--drain", "-1"]) == 2
     assert "-1 s to end" in capsys.readouterr().err
     assert run(["agents", "create", "echo", "subject=rain", "--id", ""]) == 2
-    assert "`` cannot name an agent" in capsys.readouterr().err
+    assert "`` is not a valid agent id" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run(["agents", "create"])
     assert "required: kind\n" in capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_a_path_means_the_same_where_the_worker_runs(tmp_path: Path, capsys: pyt
 
 
 def test_a_worker_works_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
-    say(capsys, "create", "echo", "subject=\x1b[31mred", "interval_s=0.05", "--id", "e")
+    say(capsys, "create", "echo", "subject=\x1b[31mred", "interval_s=1", "--id", "e")
     command = [sys.executable, "-m", "etude", "worker"]
     worker = subprocess.Popen(command, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""The queue: what is added is done once, in order, whatever happens to those who work."""
+"""The queue: every action is run once, in order, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def agent_store(queue: Queue) -> AgentStore:
 
 
 def add_agents(queue: Queue, *ids: str) -> None:
-    """Agents that have nothing to do."""
+    """Add idle agents."""
     with queue.transaction() as work:
         for name in ids:
             work.do(
@@ -60,7 +60,7 @@ def add_agents(queue: Queue, *ids: str) -> None:
 
 
 def claim_all(queue: Queue) -> list[str]:
-    """Run everything that can be run, one at a time; the order."""
+    """Run every ready action, one at a time, and return the order."""
     order = []
     while claimed := queue.turn(claim=1).claimed:
         order.append(claimed[0].id)
@@ -69,7 +69,7 @@ def claim_all(queue: Queue) -> list[str]:
 
 
 def pass_time(queue: Queue) -> None:
-    """All that waits for a time is due."""
+    """Make all delayed actions due."""
     with queue.transaction() as work:
         work.do("UPDATE actions SET run_after = 1 WHERE state = 'delayed'")
     queue.sweep()
@@ -109,14 +109,14 @@ def test_an_id_is_added_once(queue: Queue) -> None:
     assert claim_all(queue) == []
 
 
-def test_what_is_added_together_is_added_or_not(queue: Queue, agent_store: AgentStore) -> None:
+def test_actions_added_together_are_all_added_or_none(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     with pytest.raises(NotFound, match="There is no agent `nobody`"):
         queue.enqueue(NewAction("a", id="1"), NewAction("nobody", id="2"))
     assert agent_store.action("1") is None
 
 
-def test_what_is_delayed_waits(queue: Queue) -> None:
+def test_a_delayed_action_waits(queue: Queue) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="later", delay=3600))
     assert queue.turn(claim=1).claimed == []
@@ -126,12 +126,12 @@ def test_what_is_delayed_waits(queue: Queue) -> None:
     assert claim_all(queue) == ["later"]
 
 
-def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queue, agent_store: AgentStore) -> None:
+def test_a_failed_action_is_retried_up_to_its_attempts(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="bad", attempts=2), NewAction("a", id="good"))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "delayed", error="no", delay=backoff(claim.attempts))])
-    assert [c.id for c in queue.turn(claim=1).claimed] == ["good"], "it does not hold up the others"
+    assert [c.id for c in queue.turn(claim=1).claimed] == ["good"], "it does not delay the others"
     with queue.transaction() as work:
         work.do("UPDATE actions SET state = 'done', worker = NULL WHERE id = 'good'")
         work.do("UPDATE agents SET running = NULL")
@@ -144,8 +144,8 @@ def test_a_failed_try_is_followed_by_another_until_there_were_enough(queue: Queu
     assert (found.state, found.attempts, found.last_error) == ("failed", 2, "still no")
 
 
-def test_waiting_doubles_up_to_a_minute() -> None:
-    assert [backoff(n) for n in (1, 2, 3, 20)] == [0.4, 0.8, 1.6, 60.0]
+def test_backoff_doubles_up_to_a_minute() -> None:
+    assert [backoff(n) for n in (1, 2, 3, 20, 5000)] == [0.4, 0.8, 1.6, 60.0, 60.0]
 
 
 def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, agent_store: AgentStore) -> None:
@@ -173,7 +173,7 @@ def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, agent_stor
     assert queue.read("SELECT topic, agent FROM hub_events") == [("t", "a")]
 
 
-def test_a_new_plan_takes_the_place_of_the_old_one(queue: Queue) -> None:
+def test_a_new_tick_replaces_the_old_one(queue: Queue) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a"), NewAction("a"))
     for delay in (100.0, 200.0):
@@ -195,7 +195,7 @@ def test_a_schedule_outlives_a_step_that_fails_for_good(queue: Queue, agent_stor
     assert agent_store.agent("a").activity == "waiting"
 
 
-def test_a_value_that_no_column_takes_is_refused_and_not_tried_for_ever(queue: Queue) -> None:
+def test_a_value_that_cannot_be_stored_is_refused_and_not_retried(queue: Queue) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a"))
     (claim,) = queue.turn(claim=1).claimed
@@ -209,7 +209,7 @@ def test_a_value_that_no_column_takes_is_refused_and_not_tried_for_ever(queue: Q
 # Lost workers.
 
 
-def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
+def test_the_action_of_a_lost_worker_is_taken_over_and_its_end_refused(
     queue: Queue, open_store: Callable[[], Store]
 ) -> None:
     add_agents(queue, "a")
@@ -217,7 +217,7 @@ def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
     (claim,) = queue.turn(claim=1).claimed
     other = Queue(open_store())
     other.sweep()
-    assert other.turn(claim=1).claimed == [], "its owner lives"
+    assert other.turn(claim=1).claimed == [], "its owner is alive"
     with queue.transaction() as work:
         work.do("UPDATE actions SET lease_until = 1")
     other.sweep()
@@ -229,7 +229,7 @@ def test_what_a_lost_worker_held_is_taken_over_and_its_end_refused(
     assert other.turn([Finish(taken, "done")]).refused == []
 
 
-def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, agent_store: AgentStore) -> None:
+def test_of_two_ends_of_an_action_the_one_with_the_old_token_is_refused(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (stale,) = queue.turn(claim=1).claimed
@@ -243,7 +243,7 @@ def test_two_ends_of_one_action_at_once_are_told_apart(queue: Queue, agent_store
     assert [s.output for s in agent_store.steps("a")] == ["in time"] and state_of(queue, "1") == "done"
 
 
-def test_what_runs_here_is_not_lost_when_the_clock_is_put_forward(queue: Queue) -> None:
+def test_a_running_action_is_not_lost_if_the_clock_is_set_forward(queue: Queue) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (claim,) = queue.turn(claim=1).claimed
@@ -252,6 +252,50 @@ def test_what_runs_here_is_not_lost_when_the_clock_is_put_forward(queue: Queue) 
     queue.sweep(running=[claim.seq])
     assert queue.turn(claim=1).claimed == []
     assert queue.turn([Finish(claim, "done")]).refused == []
+
+
+def set_clock(queue: Queue, seconds: float) -> None:
+    """Set the clock of the database this far from the real time, for this queue."""
+    dialect = queue._dialect
+    dialect.now = f"({type(dialect).now} + {seconds})"  # type: ignore[misc]
+    dialect._statements.clear()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_interval_starts_again_if_the_clock_is_set_back(store: Store, restarted: bool) -> None:
+    queue = Queue(store)
+    add_agents(queue, "a")
+    set_clock(queue, 3600)
+    queue.enqueue(NewAction("a", id="tick", kind="tick", delay=60))
+    assert 50 < (queue.sweep() or 0) <= 60
+    if restarted:
+        queue = Queue(store)
+    set_clock(queue, 0)
+    assert 50 < (queue.sweep() or 0) <= 60, "and not an hour later"
+    pass_time(queue)
+    assert claim_all(queue) == ["tick"]
+
+
+def test_a_retry_is_not_delayed_further_if_the_clock_is_set_back(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="1"))
+    with queue.transaction() as work:
+        work.do("UPDATE actions SET created_at = created_at - 7200")
+    set_clock(queue, 3600)
+    (claim,) = queue.turn(claim=1).claimed
+    queue.turn([Finish(claim, "delayed", error="no", delay=30)])
+    queue.sweep()
+    set_clock(queue, 0)
+    assert 20 < (queue.sweep() or 0) <= 30
+
+
+def test_a_long_delay_that_began_before_the_time_set_stays(queue: Queue) -> None:
+    add_agents(queue, "a")
+    queue.enqueue(NewAction("a", id="tomorrow", delay=86_400))
+    set_clock(queue, 7200)
+    queue.sweep()
+    set_clock(queue, 3600)
+    assert 82_700 < (queue.sweep() or 0) <= 82_800
 
 
 def test_a_heartbeat_keeps_the_lease(queue: Queue, open_store: Callable[[], Store]) -> None:
@@ -264,7 +308,7 @@ def test_a_heartbeat_keeps_the_lease(queue: Queue, open_store: Callable[[], Stor
     assert other.turn(claim=1).claimed == []
 
 
-def test_what_a_worker_holds_unknowingly_is_given_back(queue: Queue) -> None:
+def test_claims_that_a_worker_does_not_know_of_are_released(queue: Queue) -> None:
     add_agents(queue, "a", "b")
     queue.enqueue(NewAction("a", id="1"), NewAction("b", id="2"))
     known, _ = queue.turn(claim=2).claimed
@@ -273,7 +317,7 @@ def test_what_a_worker_holds_unknowingly_is_given_back(queue: Queue) -> None:
     assert (again.id, again.attempts) == ("2", 1)
 
 
-def test_what_another_took_over_meanwhile_is_not_given_back(
+def test_a_claim_that_another_worker_took_over_is_not_released(
     queue: Queue, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_agents(queue, "a")
@@ -293,7 +337,7 @@ def test_what_another_took_over_meanwhile_is_not_given_back(
     assert queue.turn(claim=1).claimed == []
 
 
-def test_what_a_worker_claimed_again_after_it_seemed_dead_is_its_own(
+def test_a_worker_that_seemed_dead_keeps_what_it_claimed_again(
     queue: Queue, open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_agents(queue, "a")
@@ -335,7 +379,7 @@ time.sleep(60)
     other.kill()
     other.wait()
     taken: list[Claim] = []
-    while not taken:  # the server notices the end of a connection in its own time
+    while not taken:  # the server takes a while to notice that a connection has ended
         queue.sweep()
         taken = queue.turn(claim=1).claimed
     found = agent_store.action("1")
@@ -355,7 +399,7 @@ def test_an_action_that_kills_its_workers_ends_as_failed(queue: Queue, open_stor
     assert claim_all(queue) == ["next"]
 
 
-# Bells.
+# Notifications.
 
 
 def test_another_process_is_woken(queue: Queue, start: Callable[[str], subprocess.Popen[str]]) -> None:
@@ -364,13 +408,13 @@ def test_another_process_is_woken(queue: Queue, start: Callable[[str], subproces
         """
 import threading
 from etude.store.queue import Queue
-rung, listening = threading.Event(), threading.Event()
+notified, listening = threading.Event(), threading.Event()
 queue = Queue(open_store())
-queue.listen(lambda kind, agent: (listening if kind == "all" else rung).set())
+queue.listen(lambda kind, agent: (listening if kind == "all" else notified).set())
 listening.wait(90)
 say("ready")
-rung.wait(90)
-say(rung.is_set(), [c.id for c in queue.turn(claim=1).claimed])
+notified.wait(90)
+say(notified.is_set(), [c.id for c in queue.turn(claim=1).claimed])
 queue.close()
 """
     )
@@ -379,86 +423,86 @@ queue.close()
     assert other.stdout.readline() == "True ['1']\n"
 
 
-def test_a_bell_that_cannot_be_rung_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_pipe_without_a_reader_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from etude.store import queue_sqlite
 
     def refuse(*_: object) -> int:
         raise OSError(errno.EMFILE, "too many open files")
 
-    path = str(tmp_path / "bell_x")
+    path = str(tmp_path / "wake_x")
     os.mkfifo(path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        queue_sqlite._ring(path, b"run 0\n")
+        queue_sqlite._write(path, b"run 0\n")
     assert os.path.exists(path)
-    queue_sqlite._ring(path, b"run 0\n")
-    assert not os.path.exists(path), "nobody reads it"
+    queue_sqlite._write(path, b"run 0\n")
+    assert not os.path.exists(path), "no process reads it"
 
 
-def test_many_rings_at_once_are_each_heard(tmp_path: Path) -> None:
-    told: list[tuple[str, int]] = []
-    listens, rung = threading.Event(), threading.Event()
+def test_every_one_of_many_notifications_arrives(tmp_path: Path) -> None:
+    received: list[tuple[str, int]] = []
+    listening, sent = threading.Event(), threading.Event()
 
-    def tell(kind: str, agent: int) -> None:
+    def listener(kind: str, agent: int) -> None:
         if kind == "all":
-            listens.set()
-            rung.wait(90)
+            listening.set()
+            sent.wait(90)
         else:
-            told.append((kind, agent))
+            received.append((kind, agent))
 
     with SqliteStore(str(tmp_path / "etude.db")) as store:
         dialect = SqliteDialect(store)
-        thread = threading.Thread(target=dialect.listen, args=("me", tell, lambda: len(told) >= 500))
+        thread = threading.Thread(target=dialect.listen, args=("me", listener, lambda: len(received) >= 500))
         thread.start()
-        assert listens.wait(90)
-        rings = [("control", 100_000 + n) for n in range(500)]
-        for ring in rings:
-            dialect.rung([ring], "another")
-        rung.set()
+        assert listening.wait(90)
+        notifications = [("control", 100_000 + n) for n in range(500)]
+        for notification in notifications:
+            dialect.notify_after_commit([notification], "another")
+        sent.set()
         thread.join(90)
-    assert told == rings
+    assert received == notifications
 
 
-def test_a_busy_or_paused_agent_wakes_nobody(queue: Queue, agent_store: AgentStore) -> None:
-    rings: list[str] = []
-    queue.listen(lambda kind, _: rings.append(kind))
+def test_a_message_for_a_busy_or_paused_agent_wakes_no_worker(queue: Queue, agent_store: AgentStore) -> None:
+    notifications: list[str] = []
+    queue.listen(lambda kind, _: notifications.append(kind))
     add_agents(queue, "busy", "paused")
     agent_store.pause("paused")
     queue.enqueue(NewAction("busy"))
     queue.turn(claim=1)
-    rings.clear()
+    notifications.clear()
     queue.enqueue(NewAction("busy"), NewAction("paused"))
-    assert "run" not in rings
+    assert "run" not in notifications
     agent_store.resume("paused")
-    assert "run" in rings
+    assert "run" in notifications
     queue.close()
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_a_listener_whose_connection_is_cut_hears_again(queue: Queue) -> None:
+def test_a_listener_reconnects_after_its_connection_is_cut(queue: Queue) -> None:
     add_agents(queue, "a")
-    rings: queues.SimpleQueue[str] = queues.SimpleQueue()
+    notifications: queues.SimpleQueue[str] = queues.SimpleQueue()
     other = Queue(queue.store)
-    queue.listen(lambda kind, _: rings.put(kind))
-    assert rings.get(timeout=60) == "all"
+    queue.listen(lambda kind, _: notifications.put(kind))
+    assert notifications.get(timeout=60) == "all"
     ours = "datname = current_database() AND starts_with(query, 'LISTEN')"
     assert queue.read(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}") == [(True,)]
-    assert rings.get(timeout=60) == "all", "what rang meanwhile is looked for"
+    assert notifications.get(timeout=60) == "all", "notifications may have been missed"
     other.enqueue(NewAction("a"))
-    assert rings.get(timeout=60) == "run"
+    assert notifications.get(timeout=60) == "run"
     queue.close()
 
 
-def test_a_listener_that_fails_does_not_end_the_listening(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    heard: queues.SimpleQueue[str] = queues.SimpleQueue()
+def test_a_listener_that_raises_does_not_stop_notifications(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    received: queues.SimpleQueue[str] = queues.SimpleQueue()
 
     def fail_once(kind: str, _: int) -> None:
-        heard.put(kind)
-        if heard.qsize() == 1:
+        received.put(kind)
+        if received.qsize() == 1:
             raise RuntimeError("a defect")
 
     queue.listen(fail_once)
-    assert [heard.get(timeout=60), heard.get(timeout=60)] == ["all", "all"]
+    assert [received.get(timeout=60), received.get(timeout=60)] == ["all", "all"]
     assert "a defect" in caplog.text
     queue.close()
 
@@ -467,7 +511,7 @@ def test_a_listener_that_fails_does_not_end_the_listening(queue: Queue, caplog: 
 
 
 def start_waiting(queue: Queue, act: Callable[[], object]) -> threading.Thread:
-    """Do something in another thread; it is on its way, and waits for a lock of a transaction that is open here."""
+    """Act in another thread, and return once it waits for a lock of a transaction that is open here."""
     thread = threading.Thread(target=act)
     thread.start()
     asked = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -477,10 +521,10 @@ def start_waiting(queue: Queue, act: Callable[[], object]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_what_is_added_while_its_agent_is_claimed_and_freed_is_seen(
+def test_an_action_added_while_its_agent_is_claimed_and_released_is_found(
     queue: Queue, open_store: Callable[[], Store]
 ) -> None:
-    """It was on its way when another action was first in line, and arrives when there is none any more."""
+    """When it is added another action is the head of the agent, and when it gets the lock there is none."""
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="urgent", urgency=0))
     other = Queue(open_store())
@@ -489,12 +533,12 @@ def test_what_is_added_while_its_agent_is_claimed_and_freed_is_seen(
         thread = start_waiting(other, lambda: other.enqueue(NewAction("a", id="late")))
         assert queue._finish(work, [Finish(claim, "done")]) == []
     thread.join()
-    assert queue.waits()
+    assert queue.has_work()
     assert claim_all(queue) == ["late"]
 
 
 @pytest.mark.parametrize("place", ["postgres"], indirect=True)
-def test_what_is_said_while_a_step_is_about_to_end_wakes_the_agent_again(
+def test_a_control_message_sent_while_a_step_ends_wakes_the_agent_again(
     queue: Queue, open_store: Callable[[], Store]
 ) -> None:
     add_agents(queue, "a")
@@ -504,10 +548,10 @@ def test_what_is_said_while_a_step_is_about_to_end_wakes_the_agent_again(
     with other.transaction() as work:
         no, *_ = AgentStore(other)._lock(work, "a")
         thread = start_waiting(other, lambda: queue.turn([Finish(claim, "done")]))
-        AgentStore(other)._say(work, no, "interrupt", "listen")
+        AgentStore(other)._add_control(work, no, "interrupt", "listen")
     thread.join()
     (woken,) = queue.turn(claim=1).claimed
-    assert (woken.kind, woken.told) == ("wake", True)
+    assert (woken.kind, woken.has_control) == ("wake", True)
 
 
 # Tenants.
@@ -525,7 +569,7 @@ def test_one_tenants_thousand_do_not_starve_anothers_one(store: Store) -> None:
     assert len(claimed) == 4
 
 
-def test_turns_alternate_where_only_one_can_run(store: Store) -> None:
+def test_tenants_alternate_if_only_one_step_can_run(store: Store) -> None:
     worker = Queue(store)
     for name in ("x", "y"):
         tenant = Queue(store.scoped(name))
@@ -553,7 +597,7 @@ def test_tenants_do_not_see_each_others_agents(store: Store) -> None:
 # Verbs of the agent store.
 
 
-def test_destroying_cancels_what_waits_and_takes_nothing_more(queue: Queue, agent_store: AgentStore) -> None:
+def test_destroying_cancels_waiting_actions_and_refuses_new_ones(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"), NewAction("a", id="2", delay=60))
     agent_store.destroy("a", grace=30)
@@ -585,31 +629,33 @@ def test_a_stale_interrupt_is_refused(queue: Queue, agent_store: AgentStore) -> 
         agent_store.interrupt("a", "stop", step_no=7)
 
 
-def test_what_was_said_too_late_for_a_step_wakes_the_agent_again(queue: Queue, agent_store: AgentStore) -> None:
+def test_a_control_message_too_late_for_a_step_wakes_the_agent_again(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="1"))
     (claim,) = queue.turn(claim=1).claimed
     agent_store.interrupt("a", "listen")
     (again,) = queue.turn([Finish(claim, "done")], claim=1).claimed
-    assert (again.kind, again.told) == ("wake", True)
-    ((_, seq, verb, body),) = agent_store.said([again.agent])
+    assert (again.kind, again.has_control) == ("wake", True)
+    ((_, seq, verb, body),) = agent_store.pending_control([again.agent])
     assert (verb, body) == ("interrupt", "listen")
     queue.turn([Finish(again, "done", applied=(seq,))])
-    assert agent_store.agent("a").activity == "idle" and agent_store.said([again.agent]) == []
+    assert agent_store.agent("a").activity == "idle" and agent_store.pending_control([again.agent]) == []
 
 
-def test_what_comes_again_with_a_try_wakes_nobody_before(queue: Queue, agent_store: AgentStore) -> None:
+def test_a_control_message_that_a_retry_reads_again_does_not_wake_the_agent(
+    queue: Queue, agent_store: AgentStore
+) -> None:
     add_agents(queue, "a")
     agent_store.interrupt("a", "first")
     (claim,) = queue.turn(claim=1).claimed
-    ((_, first, _, _),) = agent_store.said([claim.agent])
-    assert queue.turn([Finish(claim, "delayed", delay=3600, again=(first,))], claim=1).claimed == []
+    ((_, first, _, _),) = agent_store.pending_control([claim.agent])
+    assert queue.turn([Finish(claim, "delayed", delay=3600, deferred=(first,))], claim=1).claimed == []
     agent_store.interrupt("a", "second")
     (woken,) = queue.turn(claim=1).claimed
-    assert [body for _, _, _, body in agent_store.said([woken.agent])] == ["first", "second"]
+    assert [body for _, _, _, body in agent_store.pending_control([woken.agent])] == ["first", "second"]
 
 
-def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, agent_store: AgentStore) -> None:
+def test_old_ended_actions_are_deleted_and_waiting_ones_kept(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a")
     queue.enqueue(NewAction("a", id="done"))
     claim_all(queue)
@@ -621,10 +667,10 @@ def test_old_actions_are_removed_those_that_wait_stay(queue: Queue, agent_store:
     assert agent_store.action("done") is None and agent_store.action("waits") is not None
 
 
-def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, agent_store: AgentStore) -> None:
+def test_old_control_messages_are_deleted_if_applied(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "a", "gone")
-    agent_store.steer("a", "heard")
-    ((no, seq, _, _),) = agent_store.said([1])
+    agent_store.steer("a", "applied")
+    ((no, seq, _, _),) = agent_store.pending_control([1])
     queue.enqueue(NewAction("a"))
     (claim,) = queue.turn(claim=1).claimed
     queue.turn([Finish(claim, "done", applied=(seq,))])
@@ -636,11 +682,11 @@ def test_old_words_are_removed_those_that_nobody_heard_stay(queue: Queue, agent_
     queue.prune(days=30)
     assert queue.read("SELECT count(*) FROM control") == [(3,)]
     queue.prune(days=7)
-    assert [body for *_, body in agent_store.said([no])] == ["not yet"]
+    assert [body for *_, body in agent_store.pending_control([no])] == ["not yet"]
     assert queue.read("SELECT count(*) FROM control") == [(1,)]
 
 
-def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, agent_store: AgentStore) -> None:
+def test_old_steps_are_deleted_except_the_last_ones(queue: Queue, agent_store: AgentStore) -> None:
     add_agents(queue, "busy", "calm")
     with queue.transaction() as work:
         for agent, steps in ((1, 2500), (2, 10)):
@@ -658,12 +704,12 @@ def test_old_steps_are_removed_the_last_ones_stay(queue: Queue, agent_store: Age
     assert [agent_store.steps(name)[0].step_no for name in ("busy", "calm")] == [1501, 1]
 
 
-# Whatever happens, in any order.
+# All operations, in any order.
 
 
 @dataclass
 class Model:
-    """An action as it should be."""
+    """The expected state of an action."""
 
     id: str
     agent: str
@@ -675,7 +721,7 @@ class Model:
 
 @dataclass
 class Holder:
-    """A worker: its store, and what it thinks it runs."""
+    """A worker: its store, and the claims it believes to hold."""
 
     store: Store
     queue: Queue = field(init=False)
@@ -690,7 +736,7 @@ EXAMPLES = 300 if os.environ.get("CHAOS") == "long" else 25
 
 
 class Life(RuleBasedStateMachine):
-    """Three agents, three workers, and everything that can happen to them."""
+    """Three agents, three workers, and all operations on them."""
 
     place = ""
     ids = Bundle("ids")
@@ -743,7 +789,7 @@ class Life(RuleBasedStateMachine):
     @rule(worker=st.integers(0, 2), count=st.integers(1, 3))
     def claim(self, worker: int, count: int) -> None:
         expected = self.expected(count)
-        # For so long that none is lost but by the rules below.
+        # Long leases: claims are lost only by the rules below.
         claimed = self.workers[worker].queue.turn(claim=count, lease=3600.0).claimed
         assert [c.id for c in claimed] == expected
         for claim in claimed:
@@ -765,7 +811,7 @@ class Life(RuleBasedStateMachine):
         ended = end if end != "fail" else "failed" if model.attempts >= 2 else "delayed"
         record = StepRecord(input="null", outcome=end, seconds=0.0)
         turn = held.queue.turn([Finish(claim, ended, delay=3600.0, step=record)])  # type: ignore[arg-type]
-        # Another worker may run the same action by now: the token tells them apart.
+        # Another worker may run the same action by now, with a newer token.
         mine = model.state == "running" and not any(
             c.id == claim.id and c.token > claim.token for w in self.workers for c in w.claims
         )
@@ -793,14 +839,14 @@ class Life(RuleBasedStateMachine):
         held = self.workers[worker]
         name = held.store.worker_id
         held.store.close()
-        while not self.queue.store._dead({name}):  # the server notices the end of a connection in its own time
+        while not self.queue.store._dead({name}):  # the server takes a while to notice that a connection has ended
             pass
         self.lose(held)
         self.workers[worker] = self.open()
 
     @rule(worker=st.integers(0, 2))
     def hang(self, worker: int) -> None:
-        """Its leases run out; it goes on later and believes that it still holds them."""
+        """Its leases expire; later it continues and believes that it still holds them."""
         held = self.workers[worker]
         with self.queue.transaction() as work:
             work.do("UPDATE actions SET lease_until = 1 WHERE worker = ?", held.store.worker_id)
@@ -859,7 +905,7 @@ class Life(RuleBasedStateMachine):
         assert rows == []
 
     def teardown(self) -> None:
-        """Whatever happened: let time pass, and everything comes to an end."""
+        """In any case, every action ends once enough time has passed."""
         try:
             for agent in AGENTS:
                 self.resume(agent)
@@ -878,7 +924,7 @@ class Life(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_or_done_twice_whatever_happens(place: str) -> None:
+def test_no_action_is_lost_or_run_twice_in_any_order_of_events(place: str) -> None:
     machine = type("LifeHere", (Life,), {"place": place})
     run_state_machine_as_test(
         machine,
@@ -892,7 +938,7 @@ def test_nothing_is_lost_or_done_twice_whatever_happens(place: str) -> None:
     )
 
 
-def test_workers_that_race_never_claim_the_same(queue: Queue, open_store: Callable[[], Store]) -> None:
+def test_racing_workers_never_claim_the_same_action(queue: Queue, open_store: Callable[[], Store]) -> None:
     add_agents(queue, *(f"a{n}" for n in range(20)))
     queue.enqueue(*(NewAction(f"a{n % 20}", id=str(n)) for n in range(200)))
     seen: list[str] = []

@@ -1,1 +1,1 @@
-"""Durable agents: who works in steps, and is steered, paused and brought back by a queue."""
+"""Durable agents: they work in steps, and a queue pauses, steers and recovers them."""

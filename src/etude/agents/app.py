@@ -1,4 +1,4 @@
-"""What agents need of the application that runs them."""
+"""The interface between agents and the application that runs them."""
 
 from __future__ import annotations
 

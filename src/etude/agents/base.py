@@ -1,8 +1,7 @@
-"""What a kind of agent is: a configuration, and a function that makes one step.
+"""A kind of agent: a configuration, and a function that makes one step.
 
-A step gets what the agent remembers and what it was told, and returns what it remembers now, what it has to say and
-when it wants to go on. Everything that it returns is committed together. Between steps an agent is a row in the
-store, whatever happens to the process.
+A step gets the agent's state and inbox, and returns the new state, an output and when to continue. All of that is
+committed together. Between steps an agent is only a row in the store, so it survives the process.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ if TYPE_CHECKING:
     from etude.agents.session import AgentSession
 
 C = TypeVar("C", bound=Entity)
-Told = Literal["start", "tick", "message", "guidance"]
+ItemKind = Literal["start", "tick", "message", "guidance"]
 
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
-    """One thing that a step is about: the agent's start, its own tick, a message, or guidance."""
+    """One input of a step: the agent's start, a tick of its schedule, a message, or guidance."""
 
-    kind: Told
+    kind: ItemKind
     body: Any = None
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """When an agent makes its next own step."""
+    """When an agent makes its next scheduled step."""
 
     after: float | None = None
-    """Seconds from now; None for no own step: the agent waits for messages."""
+    """Seconds from now; None if the agent only waits for messages."""
     done: bool = False
-    """Whether it has reached its goal."""
+    """True if the agent has reached its goal."""
 
 
 IDLE = Next()
@@ -52,24 +51,24 @@ NOW = Next(after=0.0)
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What came of a step."""
+    """The result of a step."""
 
     state: Mapping[str, Any] | None = None
-    """What the agent remembers from now on; None leaves it as it was."""
+    """The agent's new state; None leaves it unchanged."""
     output: Any = None
-    """What it has to say, as JSON."""
+    """The output, as JSON."""
     next: Next | None = None
-    """None leaves the plan as it was."""
+    """The next scheduled step; None leaves the schedule unchanged."""
     events: tuple[tuple[str, Any], ...] = ()
-    """What to tell those who listen: topics and bodies."""
+    """Events to publish, each a topic and a body."""
     interrupted: bool = False
-    """Whether the step was broken off: what it was about comes again. Without a state, so does its guidance."""
+    """True if the step did not finish: its action runs again. If `state` is None, so does its guidance."""
     tokens: int = 0
     cost_usd: float = 0.0
 
 
 def check_step(step: Any) -> StepResult:
-    """What a step returned, where it is one; nothing else can be recorded."""
+    """Return the result of a step, or raise `Invalid` if it cannot be recorded."""
     if not isinstance(step, StepResult):
         raise Invalid(f"The step returned a `{type(step).__name__}`.", hint="Return a `StepResult`.")
     after = step.next.after if isinstance(step.next, Next) else None
@@ -98,70 +97,70 @@ def _is_event(value: Any) -> bool:
 
 @dataclass
 class StepContext:
-    """What a step can use."""
+    """The context of a step: the application, the session, and cancellation."""
 
     agent_id: str
     tenant: str
     step_no: int
     key: str
-    """The same for every try of this step, and for no other step: for tools that must not act twice."""
+    """An idempotency key: the same if this step runs again after a crash, and different for every recorded step."""
     app: AgentApp
     """The application: sources, questions, settings."""
     cancel: Cancellation
-    """Set when the step must end at once; `etude.ask` and sessions heed it."""
+    """Cancelled when the step must end at once; pass it on to long calls."""
     _open_session: Callable[..., AgentSession] = field(repr=False)
     _find_thread: Callable[[str | None], str] = field(repr=False)
     _guidance: list[tuple[int, Any]] = field(default_factory=list, repr=False)
-    _taken: list[int] = field(default_factory=list, repr=False)
+    _delivered: list[int] = field(default_factory=list, repr=False)
     tokens: int = 0
     cost_usd: float = 0.0
-    """What models used in this step so far, however it ends."""
+    """The model usage of this step so far; it is recorded even if the step fails."""
     partial: Any = None
-    """What is shown of a step that was broken off; never taken for a result."""
+    """The output to record if the step is interrupted."""
 
     def check(self) -> None:
-        """Raise `Cancelled` where the step must end."""
+        """Raise `Cancelled` if the step must end."""
         self.cancel.check()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, unless the step must end."""
+        """Sleep, and raise `Cancelled` as soon as the step must end."""
         stop = threading.Event()
         with self.cancel.stopping(stop.set):
             if stop.wait(seconds):
-                raise Cancelled("The step was broken off.")
+                raise Cancelled("The step was interrupted.")
 
     def guidance(self) -> list[Any]:
-        """What the agent was told since the step began; ask before each call of a model."""
+        """Return the guidance that arrived since the last call; call this before each model call."""
         found = []
         while self._guidance:
             seq, body = self._guidance.pop(0)
-            self._taken.append(seq)
+            self._delivered.append(seq)
             found.append(body)
         return found
 
     def session(self, source: str | None = None, **options: Any) -> AgentSession:
-        """Return the session of the agent's own thread, with the names it had. `options` are those of `open_session`.
+        """Return the session of the agent's own thread, with its variables. `options` are those of `open_session`.
 
-        An interrupt of the step stops its cell.
+        Interrupting the step stops the running cell.
         """
         return self._open_session(source, **options)
 
     def thread(self, source: str | None = None) -> str:
-        """The id of the agent's own thread: what is asked in it is one conversation, with one session."""
+        """Return the id of the agent's own thread: one conversation, with one session."""
         return self._find_thread(source)
 
 
 class Kind(ABC, Generic[C]):
-    """A kind of agent. It is made anew for each step: what must last is in the state."""
+    """A kind of agent. Each step creates a new instance, so anything that must last belongs in the state."""
 
     Config: ClassVar[type[Entity]] = Entity
-    """The configuration: a frozen model that refuses what it does not know."""
+    """The configuration: a frozen model that refuses unknown fields."""
     quiet: ClassVar[bool] = False
-    """Whether its steps are told to nobody."""
+    """True if its steps emit no events."""
     listens: ClassVar[bool] = False
-    """Whether events wake it: those that the `topics` and the `agent` of its configuration name, or all."""
+    """True if events wake it: those that match `topics` and `agent` of its configuration, or all events."""
     admin: ClassVar[bool] = False
-    """Whether only administrators may have one, because it reaches further than the data."""
+    """True if only administrators may create and control it, because it reaches beyond the data."""
 
     def __init__(self, config: C) -> None:
         self.config = config

@@ -1,7 +1,7 @@
-"""The verbs: create, message, pause, resume, steer, interrupt, destroy, reload.
+"""The verbs for agents: create, message, pause, resume, steer, interrupt, destroy, reload.
 
-Three intents, three verbs: stop later and keep the place (pause), change course (steer, or interrupt where it cannot
-wait), stop for good (destroy). What was said is on record first; then the worker that runs the agent is woken.
+Three intents: stop for now and keep the state (pause), change course (steer, or interrupt if it cannot wait), stop for
+good (destroy). Every verb is recorded before the worker that runs the agent is notified.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from etude.agents.app import AgentApp
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-LARGEST_BODY = 1 << 20
+MAX_BODY = 1 << 20
 MOST_URGENCY = 1000
 LONGEST_DELAY_S = 31_536_000.0
 ENDED = frozenset({"done", "failed", "cancelled"})
 
 
 class Sent(Entity):
-    """A message that was taken."""
+    """A message that was queued."""
 
     action: str
 
@@ -50,48 +50,48 @@ class Agents:
         self.queue = queue or Queue(store)
         self.agent_store = AgentStore(self.queue)
 
-    # Looking.
+    # Reading.
 
     def get(self, agent_id: str) -> AgentInfo:
-        """The agent."""
+        """Return an agent."""
         return self.agent_store.agent(agent_id)
 
     def list(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
-        """Agents, the newest first; those that were destroyed only where asked for."""
+        """Return a page of agents, newest first. Destroyed agents are listed only if `status` asks for them."""
         return self.agent_store.agents(status, limit, cursor)
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> Sequence[AgentStep]:
-        """The steps of an agent above `after`, in order."""
+        """Return the steps of an agent after step number `after`, in order."""
         return self.agent_store.steps(agent_id, after, limit)
 
     def state(self, agent_id: str) -> dict[str, Any]:
-        """What the agent remembers."""
+        """Return the state that the agent keeps between steps."""
         return self.agent_store.state(agent_id)
 
     def config(self, agent_id: str) -> dict[str, Any]:
-        """The agent's configuration in full, secrets included."""
+        """Return the agent's full configuration, including secrets."""
         return self.agent_store.config(agent_id)
 
     def wait(self, action_id: str, timeout: float = 60.0) -> ActionInfo:
-        """Wait until an action has ended, and return it."""
-        rung = threading.Event()
-        stop = self.queue.listen(lambda *_: rung.set())
-        give_up = time.monotonic() + timeout
+        """Wait until an action has ended, and return it. Raise `LimitExceeded` after `timeout` seconds."""
+        notified = threading.Event()
+        stop = self.queue.listen(lambda *_: notified.set())
+        deadline = time.monotonic() + timeout
         try:
             while True:
-                rung.clear()
+                notified.clear()
                 found = self.agent_store.action(action_id)
                 if found is None:
-                    raise NotFound(f"There is no action `{action_id}`.", hint="It may have ended long ago.")
+                    raise NotFound(f"There is no action `{action_id}`.", hint="It may have ended and been deleted.")
                 if found.state in ENDED:
                     return found
-                left = give_up - time.monotonic()
+                left = deadline - time.monotonic()
                 if left <= 0:
                     raise LimitExceeded(
                         f"Action `{action_id}` is still {found.state} after {timeout:g} s.",
                         hint="Look at its agent, or wait longer.",
                     )
-                rung.wait(min(left, 0.5))
+                notified.wait(min(left, 0.5))
         finally:
             stop()
 
@@ -100,12 +100,12 @@ class Agents:
     def create(
         self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None, key_id: str | None = None
     ) -> AgentInfo:
-        """A new agent, which begins at once; what it uses counts against the day of the key, where one is given."""
+        """Create an agent, which starts at once. If a key is given, usage counts toward the key's daily quota."""
         agent_id = new_id("agent") if id is None else id
         if not ID.fullmatch(agent_id):
             raise Invalid(
-                f"`{agent_id[:140]}` cannot name an agent.",
-                hint="Use letters, digits, and . _ : -, at most 128, a letter or a digit first.",
+                f"`{agent_id[:140]}` is not a valid agent id.",
+                hint="Use at most 128 letters, digits and . _ : -, starting with a letter or a digit.",
             )
         checked = check_config(kind, config or {})
         self.agent_store.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens)
@@ -114,101 +114,123 @@ class Agents:
     def message(
         self, agent_id: str, body: Any, *, urgency: int = 100, delay: float = 0.0, id: str | None = None
     ) -> str:
-        """Have the agent read this in a step of its own; the id of the action. The same id twice is one message."""
+        """Queue a message, which gets a step of its own, and return the id of its action.
+
+        Of two messages with the same id only the first is queued.
+        """
         _check_body(body)
         if not isinstance(urgency, int) or not 0 <= urgency <= MOST_URGENCY:
-            raise Invalid(f"`{urgency}` is no urgency.", hint=f"Give a whole number, 0 (first) to {MOST_URGENCY}.")
+            raise Invalid(
+                f"`{urgency}` is not a valid urgency.", hint=f"Give a whole number from 0 (first) to {MOST_URGENCY}."
+            )
         if not 0 <= delay <= LONGEST_DELAY_S:
-            raise Invalid(f"A delay of {delay:g} s is not possible.", hint=f"Give at most {LONGEST_DELAY_S:g} s.")
+            raise Invalid(
+                f"A delay of {delay:g} s is not possible.", hint=f"Give a number from 0 to {LONGEST_DELAY_S:g} seconds."
+            )
         if id is not None and not 0 < len(id) <= 128:
-            raise Invalid(f"An id of {len(id):,} characters is not possible.", hint="Give 1 to 128.")
+            raise Invalid(f"An id of {len(id):,} characters is not possible.", hint="Use 1 to 128 characters.")
         name = self.agent_store.message(agent_id, body, urgency=urgency, delay=delay, id=id)
         if id is not None and (known := self.agent_store.action(id)) is not None and known.agent != agent_id:
-            raise Conflict(f"Message `{id}` went to agent `{known.agent}`.", hint="Choose another id.")
+            raise Conflict(f"Message `{id}` was already sent to agent `{known.agent}`.", hint="Choose another id.")
         return name
 
     def pause(self, agent_id: str, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
-        """Make no further step; `now` also breaks off the one that runs, which begins anew after `resume`."""
+        """Start no further step. `now` also interrupts the running step, which starts again after `resume`."""
         if mode not in ("after_step", "now"):
-            raise Invalid(f"`{mode}` is no way to pause.", hint="Give `after_step` or `now`.")
+            raise Invalid(f"`{mode}` is not a valid pause mode.", hint="Give `after_step` or `now`.")
         self.agent_store.pause(agent_id, mode == "now")
         return self.get(agent_id)
 
     def resume(self, agent_id: str, guidance: Any = None) -> AgentInfo:
-        """Go on; where guidance is given, a step begins with it at once."""
+        """Continue a paused agent. If guidance is given, a step begins with it at once."""
         _check_body(guidance)
         self.agent_store.resume(agent_id, guidance)
         return self.get(agent_id)
 
     def steer(self, agent_id: str, guidance: Any) -> AgentInfo:
-        """Have this read before the next call of a model; nothing is broken off, and an idle agent is not woken."""
+        """Give guidance, read before the next model call. Nothing is interrupted, and an idle agent is not woken."""
         if guidance is None:
-            raise Invalid("There is no guidance.", hint="Say what the agent should do.")
+            raise Invalid("The guidance is empty.", hint="Say what the agent should do.")
         _check_body(guidance)
         self.agent_store.steer(agent_id, guidance)
         return self.get(agent_id)
 
     def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> AgentInfo:
-        """Break off the step that runs and begin the next with the guidance; a paused agent goes on.
+        """Interrupt the running step and begin the next with the guidance. A paused agent continues.
 
-        With `step_no`, only where the agent has made so many steps: a late interrupt hits nothing that it did not mean.
+        If `step_no` is given and the agent has made another number of steps, raise `Conflict`: a late interrupt must
+        not hit a later step.
         """
         _check_body(guidance)
         self.agent_store.interrupt(agent_id, guidance, step_no)
         return self.get(agent_id)
 
     def destroy(self, agent_id: str, grace: float = 30.0) -> AgentInfo:
-        """End the agent: nothing more is begun, a step that runs has `grace` seconds. What it did stays on record."""
+        """End the agent: start no further step, and give a running one `grace` seconds to end. Its record is kept."""
         if not 0 <= grace <= 86_400:
-            raise Invalid(f"A grace of {grace:g} s is not possible.", hint="Give seconds between 0 and 86400.")
+            raise Invalid(
+                f"A grace period of {grace:g} s is not possible.", hint="Give a number from 0 to 86400 seconds."
+            )
         self.agent_store.destroy(agent_id, grace)
         return self.get(agent_id)
 
     def reload(self, agent_id: str, config: Mapping[str, Any] | None = None) -> AgentInfo:
-        """Have the next step see settings, sources and configuration as they are now, in a fresh session."""
+        """Have the next step use the current settings and sources, in a new session.
+
+        The fields of `config` replace those of the agent's configuration; fields that are left out stay as they are.
+        """
         kind = self.get(agent_id).kind
-        self.agent_store.reload(agent_id, None if config is None else check_config(kind, config))
+        if not config:
+            self.agent_store.reload(agent_id)
+            return self.get(agent_id)
+        fields = load_kind(kind).Config.model_fields
+
+        def merge(present: dict[str, Any]) -> dict[str, Any]:
+            # An upgrade may have removed fields that the agent was created with.
+            return check_config(kind, {k: v for k, v in present.items() if k in fields} | dict(config))
+
+        self.agent_store.reload(agent_id, merge)
         return self.get(agent_id)
 
 
 def load_kind(name: str) -> type[Kind[Any]]:
-    """The kind of agent of this name: built in, or of a package."""
+    """Return the kind of agent with this name: a built-in one, or one of an installed package."""
     try:
         found = plugins.load("agent", name)
     except EtudeError as error:
         raise Invalid(f"There is no kind of agent `{name}`.", hint=error.hint) from None
-    except Exception as error:  # whatever the module of a package does when it is imported
+    except Exception as error:  # importing a package may raise anything
         raise Invalid(
             f"The kind of agent `{name}` cannot be loaded: {type(error).__name__}: {error}.",
-            hint="Correct the package that adds it, or its entry point in `etude.agent`.",
+            hint="Fix the package that adds it, or its entry point in `etude.agent`.",
         ) from error
     if not (isinstance(found, type) and issubclass(found, Kind)) or isabstract(found):
         raise Invalid(
-            f"`{name}` is no kind of agent: its entry point names `{getattr(found, '__name__', found)}`.",
-            hint="Name a class that derives from `etude.agents.base.Kind` and has a `step`.",
+            f"`{name}` is not a kind of agent: its entry point names `{getattr(found, '__name__', found)}`.",
+            hint="Name a class that derives from `etude.agents.base.Kind` and has a `step` method.",
         )
     if not (isinstance(found.Config, type) and issubclass(found.Config, Entity)):
         raise Invalid(
-            f"The `Config` of the kind of agent `{name}` is no configuration.",
-            hint="Give a class that derives from `etude.entities.Entity`.",
+            f"The `Config` of the kind of agent `{name}` is not a configuration.",
+            hint="Use a class that derives from `etude.entities.Entity`.",
         )
     return found
 
 
 def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration in full, where it is one of this kind of agent."""
+    """Check the configuration of a kind of agent, and return it with defaults filled in."""
     checked: dict[str, Any] = read_config(kind, load_kind(kind), config).model_dump(mode="json")
     try:
         json.dumps(checked, allow_nan=False)
     except ValueError:
         raise Invalid(
-            f"The configuration of a `{kind}` agent has a number without end.", hint="Give one that can be written."
+            f"The configuration of a `{kind}` agent contains NaN or infinity.", hint="Give finite numbers."
         ) from None
     return checked
 
 
 def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | str) -> Entity:
-    """The configuration, given or as JSON, as the kind has it."""
+    """Read a configuration, given as a mapping or as JSON, into the kind's `Config`."""
     try:
         if isinstance(config, str):
             return kind.Config.model_validate_json(config)
@@ -223,9 +245,9 @@ def read_config(name: str, kind: type[Kind[Any]], config: Mapping[str, Any] | st
 
 
 def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Callable[[Role], None]) -> None:
-    """Refuse what only somebody at the machine may have: a path as the source, any model, a kind that reaches far.
+    """Refuse what only local users may use: a path as the source, models not offered, kinds reserved to administrators.
 
-    `require` raises where the caller has not the role.
+    `require` raises if the caller does not have the role.
     """
     require("admin" if load_kind(kind).admin else "analyst")
     source, model = config.get("source"), config.get("model")
@@ -236,12 +258,12 @@ def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Ca
 
 
 def require_hold(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
-    """The agents, for one who may tell this one what to do: who may not have one of its kind may not end one either."""
+    """Return the agents if the caller may control this one: controlling it takes the same role as creating it."""
     try:
-        far = load_kind(agents.get(agent_id).kind).admin
+        admin = load_kind(agents.get(agent_id).kind).admin
     except Invalid:
-        far = True  # nobody knows any more how far it reaches
-    require("admin" if far else "analyst")
+        admin = True  # the kind is no longer installed, so its role is unknown
+    require("admin" if admin else "analyst")
     return agents
 
 
@@ -249,6 +271,8 @@ def _check_body(body: Any) -> None:
     try:
         size = len(json.dumps(body, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"This cannot be said as JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
-    if size > LARGEST_BODY:
-        raise Invalid(f"{size:,} bytes are too many for a message.", hint=f"At most {LARGEST_BODY:,}.")
+        raise Invalid(
+            f"The message cannot be written as JSON: {error}.", hint="Use text, numbers, lists and objects."
+        ) from None
+    if size > MAX_BODY:
+        raise Invalid(f"The message has {size:,} bytes.", hint=f"Use at most {MAX_BODY:,}.")

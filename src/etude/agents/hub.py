@@ -1,7 +1,7 @@
-"""The hub: reads each event once for the process and hands it to everyone who listens.
+"""The hub: reads each event once for the process and passes it to all subscribers.
 
-A subscription is a place in the stream, nothing more: whoever is slow, or comes back later with the last id it saw,
-reads on from there, from memory where it can and from the store where it cannot.
+A subscription is only a position in the stream of events. A subscriber that is slow, or that comes back later with the
+last id it saw, continues from there: from memory if the events are still buffered, otherwise from the store.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from itertools import takewhile
 from typing import Any, Self
 
 from etude.errors import Conflict, Unavailable
-from etude.store.agents import AgentStore
+from etude.store.agents import AgentStore, ListeningAgent
 from etude.store.queue import Queue
 from etude.store.topics import HubEvent, Topics
 
 log = logging.getLogger("etude.agents")
 
-KEPT = 4096
-LOOK_S = 0.5
-BREATH_S = 0.02
-AT_ONCE = 1000
-GOES_ON = ("agent.resumed", "agent.interrupted")
-"""After these an agent that was paused looks for what came meanwhile."""
+BUFFER_SIZE = 4096
+POLL_S = 0.5
+BATCH_S = 0.02
+READ_LIMIT = 1000
+RESUMING = ("agent.resumed", "agent.interrupted")
+"""Events after which an agent that was paused reads what it missed."""
 
 
 class Hub:
-    """Hands out events of a queue's store. Start it, or use it as a context manager, to have it read."""
+    """Passes on the events of a queue's store. It reads once it is started, or while it is used in a `with` block."""
 
     def __init__(self, queue: Queue) -> None:
         self.topics = Topics(queue)
         self._queue = queue
-        self._kept: deque[HubEvent] = deque(maxlen=KEPT)
+        self._buffer: deque[HubEvent] = deque(maxlen=BUFFER_SIZE)
         self._at = 0
-        self._from = 0
-        """Everything after this id, up to `_at`, is kept."""
-        self._news = threading.Condition()
-        self._bell = threading.Event()
+        self._buffered_after = 0
+        """All events after this id, up to `_at`, are in the buffer."""
+        self._arrived = threading.Condition()
+        self._wake = threading.Event()
         self._closed = threading.Event()
-        self._ready: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
         self._unlisten: Callable[[], None] | None = None
 
     def start(self) -> Self:
-        """Begin to read what comes from now on."""
-        self._at = self._from = self.topics.last_settled()
+        """Start to read new events."""
+        self._at = self._buffered_after = self.topics.last_settled()
         self._catch_up()
-        self._unlisten = self._queue.listen(self._on_ring)
+        self._unlisten = self._queue.listen(self._on_notification)
         threading.Thread(target=self._read, name="etude-hub", daemon=True).start()
         return self
 
     def close(self) -> None:
-        """Stop reading; those who wait get nothing more."""
+        """Stop reading. Subscribers that are waiting return."""
         self._closed.set()
-        self._bell.set()
+        self._wake.set()
         if self._unlisten:
             self._unlisten()
-        with self._news:
-            self._news.notify_all()
+        with self._arrived:
+            self._arrived.notify_all()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -71,46 +71,45 @@ class Hub:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _on_ring(self, kind: str, _: int) -> None:
+    def _on_notification(self, kind: str, _: int) -> None:
         if kind in ("event", "all"):
-            self._bell.set()
+            self._wake.set()
 
     def _read(self) -> None:
         while not self._closed.is_set():
-            if self._bell.wait(LOOK_S):
-                # What comes in one breath is read in one.
-                self._closed.wait(BREATH_S)
-            self._bell.clear()
+            if self._wake.wait(POLL_S):
+                # Batch events that arrive together.
+                self._closed.wait(BATCH_S)
+            self._wake.clear()
             try:
                 self._catch_up()
             except Unavailable:
-                # The store comes back, or the process ends; the next look tells.
-                continue
+                continue  # try again at the next poll
             except Exception:
-                log.exception("the hub failed to read and tries again")
+                log.exception("the hub failed to read events; trying again")
 
     def _catch_up(self) -> None:
-        while events := self.topics.read(self._at, AT_ONCE):
-            self._hand_out(events)
+        while events := self.topics.read(self._at, READ_LIMIT):
+            self._add_to_buffer(events)
 
-    def _hand_out(self, events: Sequence[HubEvent]) -> None:
-        with self._news:
+    def _add_to_buffer(self, events: Sequence[HubEvent]) -> None:
+        with self._arrived:
             for event in events:
-                if len(self._kept) == KEPT:
-                    self._from = self._kept[0].id
-                self._kept.append(event)
+                if len(self._buffer) == BUFFER_SIZE:
+                    self._buffered_after = self._buffer[0].id
+                self._buffer.append(event)
             self._at = events[-1].id
-            self._news.notify_all()
-        for ready in list(self._ready):
-            ready()
+            self._arrived.notify_all()
+        for callback in list(self._callbacks):
+            callback()
 
     @property
     def at(self) -> int:
-        """The last id that was read."""
+        """The id of the last event read."""
         return self._at
 
     def publish(self, topic: str, body: Any, agent: str | None = None) -> None:
-        """Tell whoever listens to the topic, in any process."""
+        """Publish an event to the subscribers of all processes."""
         self.topics.publish(topic, body, agent)
 
     def subscribe(
@@ -121,48 +120,48 @@ class Hub:
         tenant: str | None = None,
         after: int | None = None,
     ) -> Subscription:
-        """Events whose topic fits one of the patterns, such as `agent.*`; after an id, or from now on."""
+        """Subscribe to events whose topic matches a pattern, such as `agent.*`, after an id or from now on."""
         owner = self._queue.tenant if tenant is None else tenant
         return Subscription(self, EventFilter(owner, tuple(topics), agent), self._at if after is None else after)
 
-    def on_news(self, ready: Callable[[], None]) -> Callable[[], None]:
-        """Have `ready` called, from another thread, whenever there is news; call what it returns to stop that."""
-        self._ready.append(ready)
-        return lambda: self._ready.remove(ready)
+    def on_events(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback`, from another thread, whenever events arrive; return a function that unsubscribes."""
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
 
     def since(self, after: int, tenant: str = "", agent: str | None = None) -> tuple[Sequence[HubEvent], int]:
-        """Some of the events after an id, in order, and the id to go on from.
+        """Return events after an id, in order, and the id to continue from.
 
-        They come from memory, or from the store where they are older than that: there only those of the agent are read.
+        Events that are no longer in memory are read from the store, and there only those of `agent`, if it is given.
         """
-        with self._news:
+        with self._arrived:
             last = self._at
-            if after >= self._from:
-                newer = list(takewhile(lambda event: event.id > after, reversed(self._kept)))
+            if after >= self._buffered_after:
+                newer = list(takewhile(lambda event: event.id > after, reversed(self._buffer)))
                 return newer[::-1], max(after, last)
         if agent is None:
-            events = self.topics.read(after, AT_ONCE)
+            events = self.topics.read(after, READ_LIMIT)
             return events, events[-1].id if events else last
-        events = self.topics.read_agent(tenant, agent, after, last, AT_ONCE)
-        return events, events[-1].id if len(events) == AT_ONCE else last
+        events = self.topics.read_agent(tenant, agent, after, last, READ_LIMIT)
+        return events, events[-1].id if len(events) == READ_LIMIT else last
 
     def wait(self, after: int, seconds: float) -> bool:
-        """Wait until there is something after an id; whether there is."""
-        with self._news:
-            self._news.wait_for(lambda: self._at > after or self._closed.is_set(), seconds)
+        """Wait until there is an event after an id; return False if none came in time."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._at > after or self._closed.is_set(), seconds)
             return self._at > after
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events somebody asks for."""
+    """The events that a subscriber wants."""
 
     tenant: str
     topics: tuple[str, ...]
     agent: str | None = None
 
-    def fits(self, event: HubEvent) -> bool:
-        """Whether the event is one of those asked for."""
+    def matches(self, event: HubEvent) -> bool:
+        """Return True if the event is wanted."""
         return (
             event.tenant == self.tenant
             and (self.agent is None or event.agent == self.agent)
@@ -171,29 +170,29 @@ class EventFilter:
 
 
 class Subscription:
-    """A place in the stream of events. `at` is the last id that was read: give it as `after` to go on later."""
+    """A position in the stream of events. To continue later, pass `at`, the last id read, as `after`."""
 
-    def __init__(self, hub: Hub, interest: EventFilter, after: int) -> None:
+    def __init__(self, hub: Hub, wanted: EventFilter, after: int) -> None:
         self._hub = hub
-        self._interest = interest
+        self._wanted = wanted
         self.at = after
 
-    def fits(self, event: HubEvent) -> bool:
-        """Whether the event is one of those asked for."""
-        return self._interest.fits(event)
+    def matches(self, event: HubEvent) -> bool:
+        """Return True if the event is wanted."""
+        return self._wanted.matches(event)
 
     def read(self, timeout: float = 0.0) -> list[HubEvent]:
-        """The events that have come since the last call; waits for one at most so long."""
+        """Return the events since the last call. If there are none, wait for one, at most `timeout` seconds."""
         until = time.monotonic() + timeout
         while True:
-            found = self._take()
+            found = self._next_events()
             left = until - time.monotonic()
             if found or left <= 0 or not self._hub.wait(self.at, left):
                 return found
 
-    def _take(self) -> list[HubEvent]:
-        events, self.at = self._hub.since(self.at, self._interest.tenant, self._interest.agent)
-        return [event for event in events if self.fits(event)]
+    def _next_events(self) -> list[HubEvent]:
+        events, self.at = self._hub.since(self.at, self._wanted.tenant, self._wanted.agent)
+        return [event for event in events if self.matches(event)]
 
     def __iter__(self) -> Iterator[HubEvent]:
         while not self._hub._closed.is_set():
@@ -201,7 +200,7 @@ class Subscription:
 
 
 class Waker:
-    """Wakes the agents of all tenants that an event is for."""
+    """Wakes the agents of all tenants that listen to events."""
 
     def __init__(self, agent_store: AgentStore) -> None:
         self._agent_store = agent_store
@@ -209,30 +208,44 @@ class Waker:
         self._at: int | None = None
 
     def wake(self) -> None:
-        """Look at the news; the first time, wake all: something may have come while nobody looked."""
+        """Read new events and wake the agents that want them; the first time, wake all listening agents.
+
+        The first time, events may have been published while no worker was running.
+        """
         listening = self._agent_store.listening()
         if not listening:
-            self._at = None  # what comes meanwhile is read for nobody
+            self._at = None  # reading events would serve no agent
             return
         if self._at is None:
             at = self._topics.last_settled()
-            for tenant, agent_id, _, ahead in listening:
-                if not ahead:
-                    self._send(tenant, agent_id, None)
+            for agent in listening:
+                if not agent.step_queued and not agent.state.get("down"):
+                    self._send(agent, None)
             self._at = at
-        while events := self._topics.read(self._at, AT_ONCE):
+        while events := self._topics.read(self._at, READ_LIMIT):
             at = events[-1].id
-            # Asked again: one that came after the first look may have missed what was read since.
-            for tenant, agent_id, config, ahead in self._agent_store.listening():
-                if ahead:  # its next step looks at all of them
-                    continue
-                asked = EventFilter(tenant, tuple(config.get("topics", ("*",))), config.get("agent"))
-                own = EventFilter(tenant, GOES_ON, agent_id)
-                if any(asked.fits(event) or own.fits(event) for event in events):
-                    self._send(tenant, agent_id, f"deliver:{agent_id}:{at}")
-            # Only now: where the store was away, they are woken again.
+            # Query again: an agent created since the first query may have missed the events read since.
+            for agent in self._agent_store.listening():
+                # A queued step reads all events.
+                if not agent.step_queued and any(wakes(agent, event) for event in events):
+                    self._send(agent, f"deliver:{agent.id}:{at}")
+            # Only now: if the store fails before this, the agents are woken again.
             self._at = at
 
-    def _send(self, tenant: str, agent_id: str, name: str | None) -> None:
-        with suppress(Conflict):  # it is destroyed meanwhile, which is no reason not to wake the others
-            self._agent_store.of(tenant).message(agent_id, None, id=name)
+    def _send(self, agent: ListeningAgent, name: str | None) -> None:
+        with suppress(Conflict):  # it was destroyed meanwhile; the others are still woken
+            self._agent_store.of(agent.tenant).message(agent.id, None, id=name)
+
+
+def wakes(agent: ListeningAgent, event: HubEvent) -> bool:
+    """Return True if an event wakes an agent.
+
+    An agent that waits to retry keeps `held` and `down` in its state: the agents whose events do not wake it, and
+    whether none does. Its scheduled retry reads those events.
+    """
+    if EventFilter(agent.tenant, RESUMING, agent.id).matches(event):
+        return True
+    if agent.state.get("down") or (event.agent or "") in agent.state.get("held", ()):
+        return False
+    topics = tuple(agent.config.get("topics", ("*",)))
+    return EventFilter(agent.tenant, topics, agent.config.get("agent")).matches(event)

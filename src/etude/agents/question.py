@@ -1,4 +1,4 @@
-"""A question of an agent, worked at by the desk within a step: broken off with it, taken up again after a crash."""
+"""Asking a question within a step: the run is cancelled with the step, and resumed after a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etude.runtime.control import Control
 from etude.runtime.thread import thread_runs
 
 Steer = Callable[[Control], None]
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 def ask(
@@ -23,63 +23,65 @@ def ask(
     source: str | None,
     question: str,
     model: str,
-    on_move: Steer | None = None,
-    noted: str | None = None,
+    on_progress: Steer | None = None,
+    last_run_id: str | None = None,
 ) -> Answer:
-    """Ask in the agent's own thread. Where a step that was cut short had asked the same, its run is gone on with.
+    """Ask in the agent's own thread. If a step that crashed had asked the same question, resume its run.
 
-    `SQL:` and `PYTHON:` run as they are, without a model. `noted` is the last run whose answer the agent has.
+    `SQL:` and `PYTHON:` run directly, without a model. `last_run_id` is the last run whose answer the agent recorded.
     """
     thread_id = ctx.thread(source)
     direct = parse_direct(question)
-    left = find_left(ctx, thread_id, direct[1] if direct else question, noted)
-    if left is not None and left.status in ("succeeded", "waiting"):
-        # Only its end was not heard of. A cell that ran has changed what the session holds: it must not run twice.
-        return ctx.app.runs.answer_of(left)
+    unfinished = find_unfinished(ctx, thread_id, direct[1] if direct else question, last_run_id)
+    if unfinished is not None and unfinished.status in ("succeeded", "waiting"):
+        # Only the answer was not recorded. The cell has changed the session, so it must not run twice.
+        return ctx.app.runs.answer_of(unfinished)
     if direct is not None:
         control = Control()
         with ctx.cancel.stopping(control.cancel):
             answer = ctx.app.ask(source, question, thread_id=thread_id, control=control)
         ctx.check()
         return answer
-    if left is not None and left.status in ("queued", "paused", "running"):
-        return work(ctx, left.id, on_move)
-    return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_move)
+    if unfinished is not None and unfinished.status in ("queued", "paused", "running"):
+        return work(ctx, unfinished.id, on_progress)
+    return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress)
 
 
-def ask_aside(ctx: StepContext, source: str | None, question: str, model: str, on_move: Steer | None = None) -> Answer:
-    """Ask in a thread that nobody needs afterwards: nothing said before has a part in the answer."""
+def ask_in_new_thread(
+    ctx: StepContext, source: str | None, question: str, model: str, on_progress: Steer | None = None
+) -> Answer:
+    """Ask in a new thread and delete it afterwards, so that earlier questions do not influence the answer."""
     store = ctx.app.store
     thread_id = store.create_thread(f"agent {ctx.agent_id}", source).id
     try:
-        return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_move)
+        return work(ctx, ctx.app.runs.begin("ask", question, source, model=model, thread_id=thread_id), on_progress)
     finally:
         store.delete_thread(thread_id)
 
 
-def work(ctx: StepContext, run_id: str, on_move: Steer | None = None) -> Answer:
-    """Work at a run until it ends or waits; when the step must end, so must the run."""
+def work(ctx: StepContext, run_id: str, on_progress: Steer | None = None) -> Answer:
+    """Execute a run until it ends or waits for an answer; cancel it if the step is cancelled."""
     runs, store, control = ctx.app.runs, ctx.app.store, Control()
 
-    def moved(_: Any) -> None:
-        if on_move is not None:
-            on_move(control)
+    def report_progress(_: Any) -> None:
+        if on_progress is not None:
+            on_progress(control)
 
     def stop() -> None:
         control.cancel()
-        with contextlib.suppress(EtudeError):  # it has ended meanwhile
+        with contextlib.suppress(EtudeError):  # the run may have ended meanwhile
             runs.cancel(run_id)
 
     before = store.run(run_id).usage
     with ctx.cancel.stopping(stop):
         while True:
             try:
-                run = runs.work(run_id, control=control, on_entry=moved)
+                run = runs.work(run_id, control=control, on_entry=report_progress)
                 break
             except Conflict:
-                # It was taken up elsewhere, as a server does with what an earlier one left behind; or by somebody who
-                # died just now, which shows a moment later.
-                for _ in runs.follow(run_id, timeout=LOOK_S):
+                # Another process is executing the run, such as a server that recovers old runs. If that process has
+                # just died, `recover` finds out a moment later.
+                for _ in runs.follow(run_id, timeout=POLL_S):
                     pass
                 store.recover()
                 run = store.run(run_id)
@@ -90,15 +92,15 @@ def work(ctx: StepContext, run_id: str, on_move: Steer | None = None) -> Answer:
     ctx.cost_usd += run.usage.cost_usd - before.cost_usd
     ctx.check()
     if run.status not in ENDED and run.status != "waiting":
-        raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step is tried again.")
+        raise Conflict(f"Run `{run_id}` is {run.status}.", hint="The step will be retried.")
     return runs.answer_of(run)
 
 
-def find_left(ctx: StepContext, thread_id: str, text: str, noted: str | None) -> Run | None:
-    """The run of this text that a step which was cut short left behind: the last of the thread, if it was not noted."""
+def find_unfinished(ctx: StepContext, thread_id: str, text: str, last_run_id: str | None) -> Run | None:
+    """Return the last run of the thread if it has this text and its answer was not recorded, else None."""
     store = ctx.app.store
     runs = thread_runs(store, thread_id)
-    if not runs or runs[-1] == noted:
+    if not runs or runs[-1] == last_run_id:
         return None
     run = store.run(runs[-1])
     if run.status == "running":
@@ -108,7 +110,7 @@ def find_left(ctx: StepContext, thread_id: str, text: str, noted: str | None) ->
 
 
 def require(answer: Answer) -> Answer:
-    """The answer, or an error that says why there is none."""
+    """Return the answer, or raise an error that says why there is none."""
     if answer.status == "waiting":
         raise Invalid(f"The question is not clear: {answer.question}", hint="Ask it in more words.")
     return answer.require()

@@ -1,4 +1,4 @@
-"""A step while it runs: what it was told, and why it must end."""
+"""A running step: the control messages it got, and why it must end."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any, Literal
 from etude.cancellation import Cancellation
 from etude.store.action import Claim
 
-SOON_S = 0.5
+LONG_STEP_S = 0.5
 Reason = Literal["interrupt", "pause", "destroy", "lost", "stop"]
 
 
 @dataclass
 class RunningStep:
-    """A step that runs here."""
+    """A step that this worker has claimed."""
 
     claim: Claim
     cancel: Cancellation = field(default_factory=Cancellation)
-    began: float = field(default_factory=time.monotonic)
-    listens: bool = False
-    """Whether what was said before has been taken in: only what comes after that can break the step off."""
-    heard: int = 0
-    """The last of what was said to the agent that this step knows of."""
+    started_at: float = field(default_factory=time.monotonic)
+    accepts_control: bool = False
+    """True once the step has read the control messages sent before it; only later ones can interrupt it."""
+    last_control: int = 0
+    """The number of the last control message that the step has read."""
     guidance: list[tuple[int, Any]] = field(default_factory=list)
-    """What was said meanwhile, and the step has not asked for yet."""
-    taken: list[int] = field(default_factory=list)
-    """Guidance that the step has; it is applied when something came of the step."""
-    settled: list[int] = field(default_factory=list)
-    """What else was said: it is applied however the step ends."""
+    """Guidance that arrived during the step and that the step has not asked for yet."""
+    delivered: list[int] = field(default_factory=list)
+    """Guidance that the step has got; it counts as applied if the step succeeds."""
+    acknowledged: list[int] = field(default_factory=list)
+    """Other control messages; they count as applied however the step ends."""
     reason: Reason | None = None
-    doomed_at: float | None = None
-    begun: bool = False
-    over: bool = False
+    destroy_at: float | None = None
+    started: bool = False
+    ended: bool = False
     abandoned: bool = False
-    """Whether the worker has nothing to do with it any more: it was given back, or was cut off and does not end."""
+    """True if the worker has released the step, or gave up waiting for it to end after cancelling it."""
     thread_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -43,16 +43,16 @@ class RunningStep:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells it from every other, also of the same action."""
+        """An identifier that is unique among steps, including those of the same action."""
         return self.claim.key
 
     @property
-    def waits(self) -> bool:
-        """Whether its end is not near: it has run, or waited for a thread, longer than short steps do."""
-        return time.monotonic() - self.began > SOON_S
+    def is_long(self) -> bool:
+        """True if it has been running, or waiting for a thread, longer than `LONG_STEP_S`."""
+        return time.monotonic() - self.started_at > LONG_STEP_S
 
     def stop(self, reason: Reason) -> None:
-        """Have it end; the first reason counts."""
+        """Cancel the step; the first reason counts."""
         if self.reason is None:
             self.reason = reason
         self.cancel.cancel()

@@ -1,23 +1,40 @@
-"""When an agent does what it does again: after an interval, or when a clock says."""
+"""When an agent acts again: after an interval, or at the times of a cron expression.
+
+An interval is counted from the end of a step. If the clock is set back, the queue restarts the interval, so the next
+step is late by at most one interval. A cron expression follows the clock and its time zone. If the clock is set back to
+before the moment at which a step was scheduled, that step may come early; the next one is on time.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Self
+from typing import Annotated, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from etude.entities import Entity
 
+MIN_INTERVAL_S = 1.0
+
+
+def _check_interval(seconds: float) -> float:
+    if not seconds >= MIN_INTERVAL_S:
+        raise ValueError(f"an interval must be at least {MIN_INTERVAL_S:g} s")
+    return seconds
+
+
+Interval = Annotated[float, AfterValidator(_check_interval)]
+"""Seconds between two steps of an agent."""
+
 
 class Schedule(Entity):
-    """The part of a configuration that says when."""
+    """The part of a configuration that says when to act."""
 
-    every_s: float | None = Field(default=None, gt=0)
-    """Seconds between two times ..."""
+    every_s: Interval | None = None
+    """Seconds between two steps. Give this or `cron`."""
     cron: str = ""
-    """... or when, such as `0 7 * * mon-fri`."""
+    """A cron expression, such as `0 7 * * mon-fri`."""
     timezone: str = "UTC"
 
     @model_validator(mode="after")
@@ -31,10 +48,10 @@ class Schedule(Entity):
         return self
 
     def wait(self) -> float:
-        """Seconds from now until the next time."""
+        """Return the seconds from now until the next step."""
         if self.every_s is not None:
             return self.every_s
-        # By time stamps: the difference of two times of one zone leaves out that its clocks are changed.
+        # Subtract timestamps: the difference of two local times ignores daylight saving changes.
         return max(0.0, _next_time(self.cron, self.timezone).timestamp() - datetime.now(UTC).timestamp())
 
 
@@ -44,4 +61,4 @@ def _next_time(cron: str, timezone: str) -> datetime:
     try:
         return next(CronSim(cron, datetime.now(ZoneInfo(timezone))))
     except (CronSimError, StopIteration):
-        raise ValueError(f"{cron!r} is no time that a clock will show") from None
+        raise ValueError(f"{cron!r} is not a cron expression, or it never fires") from None

@@ -1,4 +1,4 @@
-"""The session of an agent, as one step of it uses it."""
+"""The session of an agent, as one of its steps uses it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class AgentSession:
-    """The session of the agent's thread: the one that `ctx.app.ask` uses there too.
+    """The session of the agent's thread, which `ctx.app.ask` uses too.
 
-    It is borrowed for each cell, so what runs in the thread between two cells, here or in another process, is seen.
+    It is borrowed for each cell, so a cell sees the effects of everything that ran in the thread before it.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class AgentSession:
     def execute(
         self, code: str, *, wall_s: float | None = None, on_output: Callable[[Output], None] | None = None
     ) -> Cell:
-        """Run a cell. An interrupt of the step stops the cell, and then raises `Cancelled`."""
+        """Run a cell. If the step is interrupted, stop the cell and raise `Cancelled`."""
         with self._app.lend_session(self.thread_id, self._source, options=self._options) as notebook:
             cell = notebook.execute(code, wall_s=wall_s, on_output=on_output, cancel=self._cancel)
         self._cancel.check()

@@ -1,4 +1,4 @@
-"""What agents work in: the settings of the application, read again while it runs."""
+"""Reloading the settings file while the application runs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from etude.agents.app import AgentApp
 
 CHANGEABLE = ("sources", "limits", "session", "model", "models", "budget", "catalog", "agents")
-"""What is looked up when it is needed. The rest, such as the store, is what the process was started with."""
+"""The settings that take effect when they change. The others, such as the store, need a restart."""
 
 
 class SettingsReload:
-    """The settings of an app, which follow the settings file where they come from it."""
+    """Reloads the settings of an app from the settings file."""
 
     def __init__(self, app: AgentApp) -> None:
         self._app = app
         self._read = load_settings()
         self._lock = threading.Lock()
         self.outdated = threading.Event()
-        """Set by whoever wants the file to be read again."""
+        """Set this to have the file read again before the next step."""
 
     def refresh(self) -> None:
-        """Where the file is to be read again, do; nobody gets by with what was before."""
+        """Read the file again if it is outdated. Concurrent callers wait until the new settings apply."""
         if not self.outdated.is_set() and not self._lock.locked():
             return
         with self._lock:
@@ -34,7 +34,7 @@ class SettingsReload:
                 self._reload()
 
     def _reload(self) -> None:
-        """Take over what was changed in the file since it was read; what was given otherwise stays."""
+        """Apply what changed in the file since it was read. Settings given in other ways stay as they are."""
         app, before, now = self._app, self._read, load_settings()
         changed = {name: getattr(now, name) for name in CHANGEABLE if getattr(now, name) != getattr(before, name)}
         if "sources" in changed:

@@ -1,4 +1,4 @@
-"""Making one step of an agent: what it is about goes in, and what is recorded of it comes out."""
+"""Running one step of an agent: from a claimed action to the record of its result."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("etude.agents")
 
-SHOWN = 4000
-"""An output of more characters than this is told without its text; it is in the step."""
-LARGEST_OUTPUT = 1 << 22
-LARGEST_STATE = 1 << 24
-LONGEST_S = 3e9
-"""A century: what is planned for later has no date."""
+MAX_EVENT_OUTPUT = 4000
+"""Longer outputs, in characters, are left out of the step's event; the record of the step has them."""
+MAX_OUTPUT = 1 << 22
+MAX_STATE = 1 << 24
+MAX_DELAY_S = 3e9
+"""About a century: later times cannot be represented as dates."""
 
 
 class StepRunner:
-    """Makes steps, in any thread, one at a time for each agent."""
+    """Runs steps, in any thread, one at a time for each agent."""
 
     def __init__(
         self, app: AgentApp, agent_store: AgentStore, identity: Identity, kinds: Mapping[str, type[Kind[Any]]]
@@ -44,19 +44,19 @@ class StepRunner:
         self.agent_store = agent_store
         self.settings_reload = SettingsReload(app)
         self._threads: dict[int, str] = {}
-        """The threads of agents that used their session in this process."""
+        """The thread ids of agents that used their session in this process."""
         self._identity = identity
         self._kinds = dict(kinds)
 
     def run(self, running: RunningStep) -> Finish:
-        """Make the step, and say how it ended, whatever it did."""
+        """Run the step and return how it ended; never raise an `Exception`."""
         claim = running.claim
         inbox = self._inbox(running)
-        running.listens = True
+        running.accepts_control = True
         if not inbox:
-            return Finish(claim, "done", applied=(*running.taken, *running.settled))
+            return Finish(claim, "done", applied=(*running.delivered, *running.acknowledged))
         started = time.monotonic()
-        shown = json.dumps([{"kind": item.kind, "body": item.body} for item in inbox])
+        input_json = json.dumps([{"kind": item.kind, "body": item.body} for item in inbox])
         context = self._context(running)
         try:
             running.cancel.check()
@@ -66,21 +66,21 @@ class StepRunner:
             kind = self._kind(claim.agent_kind)
             agent = kind(read_config(claim.agent_kind, kind, claim.config))
             step = check_step(agent.step(context, json.loads(claim.state), inbox))
-            # Not every kind asks by way of the context; those that do need not count.
+            # Some kinds report their usage themselves; for the others the context has counted it.
             context.tokens, context.cost_usd = context.tokens or step.tokens, context.cost_usd or step.cost_usd
-            return self._finish(running, context, step, shown, time.monotonic() - started)
+            return self._finish(running, context, step, input_json, time.monotonic() - started)
         except Exception as error:
-            seconds, partial = time.monotonic() - started, _shown(context.partial)
+            seconds, partial = time.monotonic() - started, _recordable(context.partial)
             if running.cancel.cancelled and not isinstance(error, Unavailable):
-                return self._finish(running, context, StepResult(output=partial, interrupted=True), shown, seconds)
+                return self._finish(running, context, StepResult(output=partial, interrupted=True), input_json, seconds)
             if not isinstance(error, EtudeError):
                 log.exception("agent %s: step %d failed", claim.agent_id, context.step_no)
             record = StepRecord(
-                shown,
+                input_json,
                 "error",
                 seconds,
                 output=None if partial is None else to_text(partial),
-                error=tell(error),
+                error=describe_error(error),
                 tokens=context.tokens,
                 cost_usd=context.cost_usd,
             )
@@ -89,7 +89,7 @@ class StepRunner:
             self._charge(claim, context, time.monotonic() - started)
 
     def has_session(self, agent: int) -> bool:
-        """Whether the agent used its session in this process."""
+        """Return True if the agent used its session in this process."""
         return agent in self._threads
 
     def agents_with_sessions(self) -> set[int]:
@@ -97,7 +97,7 @@ class StepRunner:
         return set(self._threads)
 
     def close_session(self, agent: int) -> None:
-        """Close the session of an agent; it comes back from its record when it is needed."""
+        """Close the session of an agent; it is restored from its record when it is needed again."""
         thread_id = self._threads.pop(agent, None)
         if thread_id is not None:
             with suppress(EtudeError):
@@ -109,12 +109,12 @@ class StepRunner:
             self._identity.spend(claim.key_id, used)
 
     def _inbox(self, running: RunningStep) -> list[InboxItem]:
-        """What the step is about: guidance first, then the action."""
+        """Return the inputs of the step: guidance first, then the action."""
         claim = running.claim
         inbox: list[InboxItem] = []
-        for _, seq, verb, body in self.agent_store.said([claim.agent]) if claim.told else ():
-            running.heard = seq
-            (running.taken if verb in ("steer", "interrupt", "resume") else running.settled).append(seq)
+        for _, seq, verb, body in self.agent_store.pending_control([claim.agent]) if claim.has_control else ():
+            running.last_control = seq
+            (running.delivered if verb in ("steer", "interrupt", "resume") else running.acknowledged).append(seq)
             if verb == "reload":
                 self.close_session(claim.agent)
                 self.settings_reload.outdated.set()
@@ -125,15 +125,15 @@ class StepRunner:
         return inbox
 
     def _kind(self, name: str) -> type[Kind[Any]]:
-        # Kept: to look for a package takes as long as many a step.
+        # Cached: finding a package takes longer than many steps.
         if name not in self._kinds:
             self._kinds[name] = load_kind(name)
         return self._kinds[name]
 
     def _is_quiet(self, name: str) -> bool:
-        """Whether steps of the kind are told to nobody; nor are those of one that is no longer installed.
+        """Return True if steps of the kind emit no events, or if the kind is no longer installed.
 
-        It may have been one that events wake, which would be woken by its own failures for ever.
+        Such a kind may have been one that events wake, and its failures would wake it again and again.
         """
         try:
             return self._kind(name).quiet
@@ -147,7 +147,7 @@ class StepRunner:
         def find_thread(source: str | None) -> str:
             if running.thread_id is None:
                 running.thread_id = str(app.store.create_thread(f"agent {claim.agent_id}", source).id)
-                self.agent_store.keep_thread(claim.agent, running.thread_id)
+                self.agent_store.set_thread(claim.agent, running.thread_id)
             return running.thread_id
 
         def open_session(source: str | None = None, **options: Any) -> AgentSession:
@@ -166,90 +166,90 @@ class StepRunner:
             _open_session=open_session,
             _find_thread=find_thread,
             _guidance=running.guidance,
-            _taken=running.taken,
+            _delivered=running.delivered,
         )
 
     def _finish(
-        self, running: RunningStep, context: StepContext, step: StepResult, shown: str, seconds: float
+        self, running: RunningStep, context: StepContext, step: StepResult, input_json: str, seconds: float
     ) -> Finish:
         claim, outcome = running.claim, "interrupted" if step.interrupted else "ok"
         if step.interrupted and running.reason in ("lost", "stop"):
-            # Nobody asked for it: the step is run again as if nothing had been.
+            # The worker caused the interruption, so the step runs again and nothing is recorded.
             return Finish(claim, "ready")
-        output = None if step.output is None else _written("output", step.output, LARGEST_OUTPUT)
+        output = None if step.output is None else _encode("output", step.output, MAX_OUTPUT)
         record = StepRecord(
-            shown,
+            input_json,
             outcome,
             seconds,
             output=output,
-            state=None if step.state is None else _written("state", dict(step.state), LARGEST_STATE),
+            state=None if step.state is None else _encode("state", dict(step.state), MAX_STATE),
             done=bool(step.next and step.next.done),
             tokens=step.tokens or context.tokens,
             cost_usd=step.cost_usd or context.cost_usd,
         )
-        told = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
-        if output is not None and len(output) <= SHOWN:
-            told["output"] = step.output
-        events = [NewEvent(topic, check_event(topic, body, LARGEST_OUTPUT)) for topic, body in step.events]
+        facts = {"step": context.step_no, "outcome": outcome, "about": claim.kind}
+        if output is not None and len(output) <= MAX_EVENT_OUTPUT:
+            facts["output"] = step.output
+        events = [NewEvent(topic, check_event(topic, body, MAX_OUTPUT)) for topic, body in step.events]
         if not self._is_quiet(claim.agent_kind):
-            events.insert(0, NewEvent("agent.step", to_text(told)))
+            events.insert(0, NewEvent("agent.step", to_text(facts)))
         end: End = "done"
-        applied = [*running.taken, *running.settled]
+        applied = [*running.delivered, *running.acknowledged]
         if step.interrupted:
             end = "cancelled" if running.reason == "destroy" else "ready"
-            # Nothing came of it: its guidance begins the next step too.
-            applied = running.settled if step.state is None else applied
+            # Without a new state the guidance had no effect, so the next step gets it again.
+            applied = running.acknowledged if step.state is None else applied
         return Finish(
             claim,
             end,
             step=record,
             events=tuple(events),
             applied=tuple(applied),
-            tick=None if step.next is None or step.next.after is None else min(step.next.after, LONGEST_S),
+            tick=None if step.next is None or step.next.after is None else min(step.next.after, MAX_DELAY_S),
             drop_tick=bool(step.next and step.next.after is None),
         )
 
     def fail(self, running: RunningStep, error: BaseException, record: StepRecord) -> Finish:
-        """How a step ends that failed: tried again, or not any more."""
-        claim, text = running.claim, tell(error)
-        told = to_text({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
-        events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", told),)
+        """Return the end of a step that failed: retried after a backoff, or failed after the last attempt."""
+        claim, text = running.claim, describe_error(error)
+        facts = to_text({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
+        events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", facts),)
         if claim.attempts >= claim.max_attempts:
-            applied = (*running.taken, *running.settled)
+            applied = (*running.delivered, *running.acknowledged)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
         wait = backoff(claim.attempts)
         if isinstance(error, LimitExceeded):
-            # A budget of the day begins anew at midnight.
+            # A daily quota is reset at midnight.
             wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
-        applied, again = tuple(running.settled), tuple(running.taken)
-        return Finish(claim, "delayed", text, wait, record, events, applied, again)
+        applied, deferred = tuple(running.acknowledged), tuple(running.delivered)
+        return Finish(claim, "delayed", text, wait, record, events, applied, deferred)
 
 
-def _written(what: str, value: Any, largest: int) -> str:
+def _encode(what: str, value: Any, largest: int) -> str:
     try:
         text = to_text(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"The {what} of the step is not JSON: {error}.") from None
+        raise Invalid(f"The {what} of the step cannot be written as JSON: {error}.") from None
     if len(text) > largest:
         raise Invalid(
-            f"The {what} of the step has {len(text):,} characters, of {largest:,} that are possible.",
-            hint="Keep what is large in a session, a file or a table, and say where it is.",
+            f"The {what} of the step has {len(text):,} characters; the limit is {largest:,}.",
+            hint="Keep large values in a session, a file or a table, and return where they are.",
         )
     return text
 
 
-def _shown(partial: Any) -> Any:
-    """What was to be seen of a step that did not end, whatever it is: nothing of it may stop the record."""
+def _recordable(partial: Any) -> Any:
+    """Return a partial output, or its `repr` if it cannot be recorded."""
     try:
-        _written("partial output", partial, LARGEST_OUTPUT)
+        _encode("partial output", partial, MAX_OUTPUT)
     except Invalid:
-        return repr(partial)[:SHOWN]
+        return repr(partial)[:MAX_EVENT_OUTPUT]
     return partial
 
 
-def tell(error: BaseException) -> str:
-    """An error as it is kept."""
+def describe_error(error: BaseException) -> str:
+    """Return the text of an error as it is recorded."""
     if isinstance(error, EtudeError):
         return error.message
-    # The text of an unexpected error may quote anything; the log has it.
+    # The text of an unexpected error may contain secrets, so only the log has it.
     return str(problem(error)["detail"])

@@ -1,9 +1,13 @@
-"""A worker: claims agents, runs their steps in threads, and keeps its word about them.
+"""A worker: claims agents and runs their steps in threads.
 
-Four threads beside those of the steps. The dispatcher ends and claims, in one transaction each turn. The pulse renews
-leases, takes over from workers that are gone, and hears what is said to agents that run here. The guard needs no
-database: when leases could not be renewed in time, it stops all steps, because somebody else may run them by now. The
-broom removes what is old, which may take longer than a lease lasts.
+Beside the threads of the steps there are four:
+
+- The dispatcher records finished steps and claims new ones, in one transaction each turn.
+- The maintenance thread renews leases, takes over from lost workers, wakes agents that listen to events, and reads
+  control messages for running steps.
+- The lease watcher does not use the database. If leases could not be renewed in time, it cancels all steps, because
+  another worker may be running them by now.
+- The pruning thread deletes old records, which may take longer than a lease lasts.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.agents.base import Kind
-from etude.agents.hub import BREATH_S, Waker
+from etude.agents.hub import BATCH_S, Waker
 from etude.agents.running_step import RunningStep
-from etude.agents.step_runner import StepRunner, tell
+from etude.agents.step_runner import StepRunner, describe_error
 from etude.errors import EtudeError, Unavailable
 from etude.store.action import Finish, StepRecord
 from etude.store.agents import AgentStore
@@ -34,24 +38,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("etude.agents")
 
 SLOTS = 8
-LOOK_S = 0.5
+POLL_S = 0.5
 DRAIN_S = 30.0
 ENDING_S = 5.0
-"""How long steps that were broken off have to end, and then the threads that write their ends down."""
+"""How long cancelled steps have to end, and then how long the threads that record them have."""
 KEEP_DAYS = 30.0
 FIRST_PRUNE_S = 60.0
 PRUNE_S = 3600.0
-"""How often what is old is removed; the first time soon, for many a server runs no hour."""
-SHORT_S = 0.005
-PASSED_S = 0.005
-AHEAD = 5
-"""So many times its slots a worker claims ahead while steps take less than `SHORT_S`: commits are the cost then."""
-GATHER_S = 0.002
-"""How long an end is kept for others that are about to come: one commit is enough for all."""
+"""How often old records are deleted. The first time comes sooner, because many servers live less than an hour."""
+SHORT_STEP_S = 0.005
+LOCKED_RETRY_S = 0.005
+PREFETCH = 5
+"""While steps take less than `SHORT_STEP_S`, a worker claims this many times its slots in advance.
+
+Short steps spend most of their time in commits, and one commit can claim many.
+"""
+COMMIT_DELAY_S = 0.002
+"""How long a finished step waits for others that are about to finish, so that one commit records all."""
 
 
 class Worker:
-    """Runs agents of a store until it is stopped. `app` gives the store, and services to the steps."""
+    """Runs the agents of a store until it is stopped. `app` provides the store, and services for the steps."""
 
     def __init__(
         self,
@@ -75,86 +82,86 @@ class Worker:
         self._lock = threading.Lock()
         self._work: queues.SimpleQueue[RunningStep | None] = queues.SimpleQueue()
         self._ended: list[Finish] = []
-        self._bell = threading.Event()
-        self._pulse_bell = threading.Event()
-        self._look = True
+        self._wake = threading.Event()
+        self._wake_maintenance = threading.Event()
+        self._maybe_work = True
         self._step_s = 0.1
-        """How long steps took of late."""
-        self._due: float | None = None
-        self._something_due = threading.Event()
+        """A moving average of the duration of steps."""
+        self._next_due: float | None = None
+        self._sweep_due = threading.Event()
         self._renewed = time.monotonic()
         self._draining = threading.Event()
         self._drained = threading.Event()
-        """Set once the dispatcher knows that it is to claim nothing more."""
+        """Set once the dispatcher has stopped claiming."""
         self._stopping = False
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
         self._unlisten: Callable[[], None] | None = None
         self._waker = Waker(self.agent_store)
-        self._news = threading.Event()
-        self._said = threading.Event()
+        self._new_events = threading.Event()
+        self._new_control = threading.Event()
 
-    # Life.
+    # Starting and stopping.
 
     def start(self) -> Self:
-        """Begin to work."""
+        """Start the threads and return the worker."""
         self._renewed = time.monotonic()
-        self._pulse_bell.set()  # what was left behind is taken over at once
-        self._unlisten = self.queue.listen(self._on_ring)
-        self._news.set()
-        for loop in (self._dispatch, self._pulse, self._guard, self._broom, *[self._run_steps] * self.slots):
-            self._begin(loop)
+        self._wake_maintenance.set()  # take over from lost workers at once
+        self._unlisten = self.queue.listen(self._on_notification)
+        self._new_events.set()
+        for loop in (self._dispatch, self._maintain, self._watch_leases, self._prune, *[self._run_steps] * self.slots):
+            self._start_thread(loop)
         return self
 
-    def _begin(self, loop: Callable[[], None]) -> None:
+    def _start_thread(self, loop: Callable[[], None]) -> None:
         name = f"etude-worker{loop.__name__}"
-        thread = threading.Thread(target=self._keep_going, args=(loop,), name=name, daemon=True)
+        thread = threading.Thread(target=self._restart_on_error, args=(loop,), name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 
-    def _keep_going(self, loop: Callable[[], None]) -> None:
-        """Run a loop until it ends; a defect that breaks it is logged, and it begins again."""
+    def _restart_on_error(self, loop: Callable[[], None]) -> None:
+        """Run a loop until it returns; if it raises, log the error and start it again."""
         while True:
             try:
                 return loop()
             except Exception:
-                log.exception("%s broke and begins again", loop.__name__.strip("_"))
-                if self._stopped.wait(LOOK_S):
+                log.exception("%s failed; starting it again", loop.__name__.strip("_"))
+                if self._stopped.wait(POLL_S):
                     return
 
     def drain(self) -> None:
-        """Claim nothing more; the steps that run go on."""
+        """Stop claiming; running steps continue."""
         self._drained.clear()
         self._draining.set()
-        self._bell.set()
+        self._wake.set()
 
     @property
     def at_work(self) -> int:
-        """How many steps run here."""
+        """The number of steps that this worker is running."""
         return len(self._running)
 
     def stop(self, drain: float = DRAIN_S) -> None:
-        """Claim nothing more; give the steps that run `drain` seconds to end, then break them off, to be run again."""
+        """Stop claiming, wait up to `drain` seconds for running steps, then cancel them; cancelled steps run again."""
         if self._stopping:
             return
         self._stopping = True
         self.drain()
-        if self._threads:  # what it was claiming just now has to be waited for, too
+        if self._threads:  # wait also for a claim that is in progress
             self._drained.wait(ENDING_S)
         self._wait_for_steps(drain)
         for running in self._snapshot():
             running.stop("stop")
         self._wait_for_steps(ENDING_S)
         self._stopped.set()
-        self._bell.set()
-        self._pulse_bell.set()
+        self._wake.set()
+        self._wake_maintenance.set()
         for _ in range(self.slots):
             self._work.put(None)
         for thread in self._threads[:2]:
             thread.join(ENDING_S)
         if self._unlisten:
             self._unlisten()
-        with suppress(EtudeError):  # the store is gone, and with it what was spent in the last moment
+        with suppress(EtudeError):  # if the store is gone, the usage of the last moment is lost
             self._identity.write_down()
         if self._owns_queue:
             self.queue.close()
@@ -170,27 +177,27 @@ class Worker:
     def _wait_for_steps(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while self._snapshot() and time.monotonic() < until:
-            self._bell.set()
+            self._wake.set()
             time.sleep(0.01)
 
     def _snapshot(self) -> list[RunningStep]:
         with self._lock:
             return list(self._running.values())
 
-    def _on_ring(self, kind: str, agent: int) -> None:
+    def _on_notification(self, kind: str, agent: int) -> None:
         if kind in ("run", "all"):
-            self._look = True
-            self._bell.set()
-        if kind in ("reload", "all"):  # what rang while nobody listened may have been that
+            self._maybe_work = True
+            self._wake.set()
+        if kind in ("reload", "all"):  # a missed notification may have been a reload
             self._step_runner.settings_reload.outdated.set()
         if kind == "control" and (
             self._step_runner.has_session(agent) or any(r.claim.agent == agent for r in self._snapshot())
         ):
-            self._said.set()
-            self._pulse_bell.set()
-        if kind in ("event", "all") and not self._news.is_set():
-            self._news.set()
-            self._pulse_bell.set()
+            self._new_control.set()
+            self._wake_maintenance.set()
+        if kind in ("event", "all") and not self._new_events.is_set():
+            self._new_events.set()
+            self._wake_maintenance.set()
 
     # The dispatcher.
 
@@ -198,69 +205,69 @@ class Worker:
         finished: list[Finish] = []
         unsure = False
         while not self._stopped.is_set() or finished or self._ended:
-            self._bell.clear()
-            self._gather()
+            self._wake.clear()
+            self._delay_commit()
             with self._lock:
                 finished += self._ended
                 self._ended = []
-                free = max(0, self._room() - len(self._running) + len(finished))
+                free = max(0, self._capacity() - len(self._running) + len(finished))
             if self._draining.is_set():
                 free = 0
                 self._drained.set()
             try:
-                self._give_back()
-                if not finished and not (free and self._look):
-                    self._rest(free > 0)
+                self._release_unstarted()
+                if not finished and not (free and self._maybe_work):
+                    self._wait_for_work(free > 0)
                     continue
-                # Whatever comes from now on makes it look again.
-                rung, self._look = self._look, False
+                # Reset before the turn, so that a notification during the turn is not lost.
+                notified, self._maybe_work = self._maybe_work, False
                 if unsure:
                     self.queue.disown([r.claim.seq for r in self._snapshot()])
                     unsure = False
                 started = self._turn(finished, free)
                 finished = []
-                if rung and free and not started and self.queue.waits():
-                    # It was passed over, for it was locked by somebody who had something to say and will not ring.
-                    self._look = True
-                    self._stopped.wait(PASSED_S)
+                if notified and free and not started and self.queue.has_work():
+                    # The claim skipped an agent locked by a verb, which may not notify when it commits.
+                    self._maybe_work = True
+                    self._stopped.wait(LOCKED_RETRY_S)
             except Exception as error:
-                unsure = self._look = True
+                unsure = self._maybe_work = True
                 finished = self._recover(finished, error)
-                if self._stopped.wait(LOOK_S):
+                if self._stopped.wait(POLL_S):
                     return
 
-    def _gather(self) -> None:
-        """Where some steps have ended, let those end, too, that began with them and are as short."""
-        until = time.monotonic() + GATHER_S
-        while (now := time.monotonic()) < until and self._step_s < GATHER_S:
+    def _delay_commit(self) -> None:
+        """If some short steps have ended, wait a moment for those that started at the same time."""
+        until = time.monotonic() + COMMIT_DELAY_S
+        while (now := time.monotonic()) < until and self._step_s < COMMIT_DELAY_S:
             with self._lock:
-                young = [r for r in self._running.values() if now - r.began < SHORT_S]
+                young = [r for r in self._running.values() if now - r.started_at < SHORT_STEP_S]
                 if not 0 < len(self._ended) < len(young):
                     return
-            time.sleep(GATHER_S / 8)
+            time.sleep(COMMIT_DELAY_S / 8)
 
-    def _rest(self, can_claim: bool) -> None:
-        """Wait for a ring, or until something is due. Not for long: a ring that was lost costs no more than a look."""
-        left = LOOK_S if self._due is None else min(LOOK_S, max(0.0, self._due - time.monotonic()))
-        if self._stopped.is_set() or self._bell.wait(left):
+    def _wait_for_work(self, can_claim: bool) -> None:
+        """Wait for a notification or until an action is due, at most `POLL_S`: a notification may have been lost."""
+        left = POLL_S if self._next_due is None else min(POLL_S, max(0.0, self._next_due - time.monotonic()))
+        if self._stopped.is_set() or self._wake.wait(left):
             return
-        if self._due is not None and self._due <= time.monotonic():
-            self._due = None
-            self._something_due.set()
-            self._pulse_bell.set()
-        if can_claim and self.queue.waits():
-            self._look = True
+        if self._next_due is not None and self._next_due <= time.monotonic():
+            self._next_due = None
+            self._sweep_due.set()
+            self._wake_maintenance.set()
+        if can_claim and self.queue.has_work():
+            self._maybe_work = True
 
-    def _room(self) -> int:
+    def _capacity(self) -> int:
         oldest = next(iter(self._running.values()), None)
-        slow = self._step_s >= SHORT_S or (oldest is not None and oldest.waits)
-        return self.slots if slow else self.slots * (1 + AHEAD)
+        slow = self._step_s >= SHORT_STEP_S or (oldest is not None and oldest.is_long)
+        return self.slots if slow else self.slots * (1 + PREFETCH)
 
-    def _give_back(self) -> None:
-        """What was claimed ahead and cannot begin, for steps are not short any more: others may run it sooner."""
+    def _release_unstarted(self) -> None:
+        """Release claims that wait for a slot because steps have become long: another worker may run them sooner."""
         with self._lock:
-            # They stand in the order in which they came.
-            late = [r for r in takewhile(lambda r: r.waits, self._running.values()) if not r.begun]
+            # The dict keeps the order of the claims.
+            late = [r for r in takewhile(lambda r: r.is_long, self._running.values()) if not r.started]
             for running in late:
                 running.abandoned = True
                 self._running.pop(running.key)
@@ -275,41 +282,45 @@ class Worker:
                 self._running.pop(finish.claim.key, None)
             for running in started:
                 self._running[running.key] = running
-        # As many as could be: there may be more.
+        # The claim was filled, so there may be more.
         if 0 < claim == len(started):
-            self._look = True
+            self._maybe_work = True
         for finish in finished:
             if finish.end == "delayed":
-                self._plan(finish.delay)
+                self._sweep_after(finish.delay)
             if finish.tick is not None:
-                self._plan(finish.tick)
+                self._sweep_after(finish.tick)
         for refused in turn.refused:
-            log.warning("agent %s: the end of %s came too late", refused.claim.agent_id, refused.claim.id)
+            log.warning("agent %s: action %s ended after its lease was lost", refused.claim.agent_id, refused.claim.id)
             self._step_runner.close_session(refused.claim.agent)
         for running in started:
             self._work.put(running)
         return len(started)
 
     def _recover(self, finished: list[Finish], error: Exception) -> list[Finish]:
-        """What to try again after a turn that failed: all of it, unless it is an end that can never be written."""
+        """Return the finished steps to record again after a failed turn.
+
+        If the store is unavailable, that is all of them. Otherwise each is recorded on its own, and one that cannot be
+        recorded is marked failed.
+        """
         if isinstance(error, Unavailable):
             log.warning("%s", error.message)
             return finished
         log.exception("a turn failed")
         left = []
-        for finish in finished:  # each by itself: what one agent returned is no matter of the others
+        for finish in finished:  # one by one: a bad result of one agent must not affect the others
             try:
                 self._turn([finish], 0)
             except Unavailable:
                 left.append(finish)
             except Exception as defect:
-                text = f"Its end could not be recorded: {type(defect).__name__}."
+                text = f"The result of the step could not be recorded: {type(defect).__name__}."
                 left.append(Finish(finish.claim, "failed", error=text))
         return left
 
-    def _plan(self, seconds: float) -> None:
+    def _sweep_after(self, seconds: float) -> None:
         due = time.monotonic() + seconds
-        self._due = due if self._due is None else min(self._due, due)
+        self._next_due = due if self._next_due is None else min(self._next_due, due)
 
     # The steps.
 
@@ -318,43 +329,43 @@ class Worker:
             with self._lock:
                 if running.abandoned:
                     continue
-                running.begun = True
-            began = time.monotonic()
+                running.started = True
+            started_at = time.monotonic()
             try:
                 finish = self._step_runner.run(running)
             except BaseException as error:
                 log.exception("agent %s", running.claim.agent_id)
-                record = StepRecord("null", "error", 0.0, error=tell(error))
+                record = StepRecord("null", "error", 0.0, error=describe_error(error))
                 finish = self._step_runner.fail(running, error, record)
             with self._lock:
-                running.over = True
+                running.ended = True
                 if running.abandoned:
                     return
                 self._ended.append(finish)
-                self._step_s += (time.monotonic() - began - self._step_s) / 8
-            self._bell.set()
+                self._step_s += (time.monotonic() - started_at - self._step_s) / 8
+            self._wake.set()
 
-    # The pulse.
+    # Maintenance.
 
-    def _pulse(self) -> None:
+    def _maintain(self) -> None:
         swept = renewed = looked = -math.inf
         while not self._stopped.is_set():
-            # What comes in one breath is looked at in one.
-            self._pulse_bell.wait(BREATH_S if self._news.is_set() else LOOK_S)
-            self._pulse_bell.clear()
+            # Batch events that arrive together.
+            self._wake_maintenance.wait(BATCH_S if self._new_events.is_set() else POLL_S)
+            self._wake_maintenance.clear()
             now = time.monotonic()
             try:
-                ticks = now - swept >= LOOK_S
-                if ticks or self._said.is_set():
-                    self._said.clear()
-                    self._hear()
-                if ticks or (self._news.is_set() and now - looked >= BREATH_S):
+                ticks = now - swept >= POLL_S
+                if ticks or self._new_control.is_set():
+                    self._new_control.clear()
+                    self._read_control()
+                if ticks or (self._new_events.is_set() and now - looked >= BATCH_S):
                     looked = now
-                    self._news.clear()
+                    self._new_events.clear()
                     self._wake_listeners()
-                if ticks or self._something_due.is_set():
+                if ticks or self._sweep_due.is_set():
                     swept = now
-                    self._something_due.clear()
+                    self._sweep_due.clear()
                     self._keep_lock()
                     self._sweep()
                 if now - renewed >= self.lease / 3:
@@ -364,7 +375,7 @@ class Worker:
             except Unavailable as error:
                 log.warning("%s", error.message)
             except Exception:
-                log.exception("the pulse failed")
+                log.exception("maintenance failed")
 
     def _wake_listeners(self) -> None:
         try:
@@ -372,81 +383,81 @@ class Worker:
         except Unavailable:
             raise
         except Exception:
-            # Leases are renewed all the same: what one agent listens to is no matter of the others.
-            log.exception("events could not wake agents")
+            # Leases must be renewed even if this fails.
+            log.exception("waking agents for events failed")
 
-    def _hear(self) -> None:
-        """Take in what was said to agents whose steps run here."""
-        running = {r.claim.agent: r for r in self._snapshot() if r.listens}
-        for no, seq, verb, body in self.agent_store.said(sorted(running)) if running else ():
+    def _read_control(self) -> None:
+        """Read the control messages for the steps that this worker is running."""
+        running = {r.claim.agent: r for r in self._snapshot() if r.accepts_control}
+        for no, seq, verb, body in self.agent_store.pending_control(sorted(running)) if running else ():
             step = running[no]
-            if seq <= step.heard:
+            if seq <= step.last_control:
                 continue
-            step.heard = seq
+            step.last_control = seq
             if verb == "steer":
                 step.guidance.append((seq, body))
             elif verb in ("interrupt", "pause"):
                 if verb == "pause":
-                    step.settled.append(seq)
+                    step.acknowledged.append(seq)
                 step.stop(verb)  # type: ignore[arg-type]
             elif verb == "destroy":
-                step.settled.append(seq)
-                step.doomed_at = time.monotonic() + float(body or 0)
+                step.acknowledged.append(seq)
+                step.destroy_at = time.monotonic() + float(body or 0)
         for step in running.values():
-            if step.doomed_at is not None and time.monotonic() >= step.doomed_at:
+            if step.destroy_at is not None and time.monotonic() >= step.destroy_at:
                 step.stop("destroy")
         idle = self._step_runner.agents_with_sessions() - set(running)
-        for no in self.agent_store.gone(idle) if idle else ():
+        for no in self.agent_store.destroyed(idle) if idle else ():
             self._step_runner.close_session(no)
 
     def _keep_lock(self) -> None:
         if not self.queue.hold():
-            # Others have seen this worker as dead: its steps are theirs.
+            # Other workers saw this one as dead and may have taken over its steps.
             for running in self._snapshot():
                 running.stop("lost")
 
     def _sweep(self) -> None:
         after = self.queue.sweep(running=[r.claim.seq for r in self._snapshot()])
         if after is not None:
-            self._plan(after)
+            self._sweep_after(after)
 
     def _renew(self) -> None:
         running = self._snapshot()
-        began = time.monotonic()
+        started_at = time.monotonic()
         held = self.queue.heartbeat([r.claim.seq for r in running], self.lease)
-        self._renewed = began
+        self._renewed = started_at
         for each in running:
             if each.key in held or each.key not in self._running:
                 continue
             if each.reason is None:
                 each.stop("lost")
-            else:  # it was told to end, and is another's or nobody's by now
+            else:  # it was cancelled, and this worker no longer holds it
                 self._abandon(each)
 
     def _abandon(self, running: RunningStep) -> None:
-        """Leave a step to itself that was cut off and does not end, so that it keeps no other from running."""
+        """Give up waiting for a cancelled step that does not end, and start a thread in place of its own."""
         with self._lock:
-            if running.over:
+            if running.ended:
                 return
             running.abandoned = True
             self._running.pop(running.key, None)
-        log.warning("agent %s: its step was cut off, but does not end", running.claim.agent_id)
+        log.warning("agent %s: its step was cancelled but does not end", running.claim.agent_id)
         self._step_runner.close_session(running.claim.agent)
-        self._begin(self._run_steps)
-        self._look = True
-        self._bell.set()
+        self._start_thread(self._run_steps)
+        self._maybe_work = True
+        self._wake.set()
 
-    # The guard.
+    # The lease watcher.
 
-    def _guard(self) -> None:
-        while not self._stopped.wait(min(LOOK_S, self.lease / 10)):
+    def _watch_leases(self) -> None:
+        while not self._stopped.wait(min(POLL_S, self.lease / 10)):
             for running in self._snapshot():
-                if time.monotonic() - max(self._renewed, running.began) > self.lease * 0.9:
+                if time.monotonic() - max(self._renewed, running.started_at) > self.lease * 0.9:
                     running.stop("lost")
 
-    # The broom.
+    # Pruning.
 
-    def _broom(self) -> None:
+    def _prune(self) -> None:
         wait = FIRST_PRUNE_S
         while not self._stopped.wait(wait):
             wait = PRUNE_S
@@ -455,4 +466,4 @@ class Worker:
             except Unavailable as error:
                 log.warning("%s", error.message)
             except Exception:
-                log.exception("what is old could not be removed")
+                log.exception("pruning failed")

@@ -136,7 +136,7 @@ async def _living(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
 def _telling(server: ServerState) -> Iterator[None]:
     """Hand out what agents tell, and run them, while the block runs."""
     with server.hub:
-        stop = server.hub.on_news(lambda: server.watch.tell(agents.NEWS, 0))
+        stop = server.hub.on_events(lambda: server.watch.tell(agents.NEWS, 0))
         if server.worker is not None:
             server.worker.start()
         try:

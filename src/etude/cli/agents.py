@@ -110,7 +110,7 @@ def _do(app: App, options: argparse.Namespace) -> AgentInfo:
             return agents.interrupt(options.agent, guidance)
         case "reload":
             changed = _settings(app, agents.get(options.agent).kind, options.settings)
-            return agents.reload(options.agent, agents.config(options.agent) | changed if changed else None)
+            return agents.reload(options.agent, changed)
         case "destroy":
             return agents.destroy(options.agent, options.grace)
         case _:

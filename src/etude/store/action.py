@@ -1,12 +1,13 @@
-"""An action of an agent, from its being added to its end."""
+"""The actions of agents: how they are added, claimed and finished."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 End = Literal["done", "failed", "cancelled", "delayed", "ready"]
-"""How a claim ends; after the last two the action runs again, later or as soon as it is its turn."""
+"""How a claim ends. After `delayed` and `ready` the action runs again."""
 
 BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 60.0
@@ -16,7 +17,7 @@ URGENCY = 100
 
 @dataclass(frozen=True, slots=True)
 class NewAction:
-    """Something that an agent shall do. Of two with the same id, the second is not added."""
+    """An action to add for an agent. If the id exists, it is not added again."""
 
     agent: str
     kind: str = "message"
@@ -29,7 +30,7 @@ class NewAction:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An action that this worker runs now, and what is known of its agent. The token proves it."""
+    """An action that this worker has claimed, with its agent. The token is a fencing token."""
 
     seq: int
     token: int
@@ -40,8 +41,8 @@ class Claim:
     created_at: float
     attempts: int
     max_attempts: int
-    told: bool
-    """Whether something was said to the agent that no step has taken in."""
+    has_control: bool
+    """True if control messages for the agent are pending."""
     agent: int
     tenant: str
     agent_id: str
@@ -51,17 +52,17 @@ class Claim:
     step_no: int
     thread_id: str | None
     key_id: str | None
-    """Whose day the step counts against."""
+    """The key whose daily quota the step counts toward."""
 
     @property
     def key(self) -> tuple[int, int]:
-        """What tells it from every other claim, also of the same action."""
+        """An identifier that is unique among claims, including those of the same action."""
         return self.seq, self.token
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something to tell whoever listens to a topic; the body is JSON."""
+    """An event to publish under a topic; the body is JSON."""
 
     topic: str
     body: str
@@ -69,7 +70,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What a step did: a row of the agent's history, and the agent's new state."""
+    """The record of a step: a row of the agent's history, and the agent's new state."""
 
     input: str
     outcome: str
@@ -85,7 +86,7 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of a claim, with everything that is to be committed with it."""
+    """The end of a claim, with everything that is committed with it."""
 
     claim: Claim
     end: End
@@ -94,23 +95,23 @@ class Finish:
     step: StepRecord | None = None
     events: tuple[NewEvent, ...] = ()
     applied: tuple[int, ...] = ()
-    """What was said to the agent and has been taken in."""
-    again: tuple[int, ...] = ()
-    """What was said to the agent and is taken in when the action runs again."""
+    """Control messages that the step has applied."""
+    deferred: tuple[int, ...] = ()
+    """Control messages that the step has read, and that the next attempt reads again."""
     tick: float | None = None
-    """Seconds until the agent's next own step, which takes the place of the one planned."""
+    """Seconds until the agent's next scheduled step, which replaces the one scheduled before."""
     drop_tick: bool = False
-    """Plan no own step any more."""
+    """Cancel the agent's scheduled step."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What came of a turn: new claims, and ends that came too late to count."""
+    """The result of a turn: new claims, and finished claims that were refused because their lease was lost."""
 
     claimed: list[Claim]
     refused: list[Finish]
 
 
 def backoff(attempts: int) -> float:
-    """Seconds to wait after so many failed attempts."""
-    return float(min(LONGEST_BACKOFF_S, BACKOFF_S * 2**attempts))
+    """Return the seconds to wait after this number of failed attempts."""
+    return min(LONGEST_BACKOFF_S, math.ldexp(BACKOFF_S, min(attempts, 64)))

@@ -1,13 +1,14 @@
-"""The agents of a store: who they are, what they did, and what people say to them.
+"""The agents of a store: their configuration and status, their steps, and the control messages sent to them.
 
-Each verb is one transaction: what was said is on record before anybody is woken, so that a lost ring loses nothing.
+Each verb is one transaction that commits before any worker is notified, so a lost notification loses nothing.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,11 +18,13 @@ from etude.ids import new_id
 from etude.redaction import is_secret
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
 from etude.store.base import ALL, Page, check_limit
-from etude.store.queue import WAKE_URGENCY, Queue, no_agent
+from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found
 from etude.store.queue_dialect import Transaction, to_text
 
 Status = Literal["active", "paused", "destroying", "destroyed"]
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
+
+MAX_LISTENING_STATE = 1 << 20
 
 ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, listens, created_at, updated_at)
     VALUES (?, ?, ?, ?, ?, ?, {now}, {now})
@@ -30,7 +33,7 @@ LOCK = "SELECT no, status, running, step_no FROM agents WHERE tenant = ? AND id 
 SELECT = """SELECT no, id, kind, config, status, running, head_seq, done, step_no, tokens, cost_usd, thread_id,
     last_output, last_error, created_at, updated_at,
     (SELECT min(run_after) FROM actions WHERE agent = agents.no AND state = 'delayed') FROM agents"""
-MEMORY = "SELECT state, config FROM agents WHERE tenant = ? AND id = ?"
+STATE_AND_CONFIG = "SELECT state, config FROM agents WHERE tenant = ? AND id = ?"
 STEPS = """SELECT agent_steps.step_no, action, agent_steps.kind, input, output, outcome, error, started_at, ended_at,
     agent_steps.tokens, agent_steps.cost_usd
     FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
@@ -39,17 +42,22 @@ ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
     actions.processed_at
     FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
-# What only wakes an agent may make no step.
-LISTENING = """SELECT tenant, id, config,
-    CASE WHEN EXISTS (SELECT 1 FROM actions WHERE seq = agents.head_seq AND kind <> 'wake') THEN 1 ELSE 0 END
+# A `wake` action does not always make a step. The state of a running agent is about to change, so it is left out, as is
+# one that is too large to be read for every event.
+LISTENING = f"""SELECT tenant, id, config,
+    CASE WHEN EXISTS (SELECT 1 FROM actions WHERE seq = agents.head_seq AND kind <> 'wake') THEN 1 ELSE 0 END,
+    CASE WHEN running IS NULL AND length(state) <= {MAX_LISTENING_STATE} THEN state END
     FROM agents WHERE listens = 1 AND status = 'active' ORDER BY tenant, id"""
-GONE = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
+FIND_DESTROYED = "SELECT no FROM agents WHERE no {among int} AND status = 'destroyed'"
 SET_STATUS = "UPDATE agents SET status = ?, updated_at = {now} WHERE no = ?"
 DESTROY = "UPDATE agents SET status = ?, destroy_at = {now} + ?, updated_at = {now} WHERE no = ?"
+CONFIG = "SELECT config FROM agents WHERE no = ?"
 SET_CONFIG = "UPDATE agents SET config = ? WHERE no = ?"
 SET_THREAD = "UPDATE agents SET thread_id = ? WHERE no = ?"
-SAY = "INSERT INTO control (agent, verb, body, created_at) VALUES (?, ?, ?, {now})"
-OPEN = "SELECT agent, seq, verb, body FROM control WHERE agent {among int} AND applied_at IS NULL ORDER BY seq"
+ADD_CONTROL = "INSERT INTO control (agent, verb, body, created_at) VALUES (?, ?, ?, {now})"
+PENDING_CONTROL = (
+    "SELECT agent, seq, verb, body FROM control WHERE agent {among int} AND applied_at IS NULL ORDER BY seq"
+)
 CLEAR_HEAD = "UPDATE agents SET head_urgency = NULL, head_created = NULL, head_seq = NULL WHERE no = ?"
 CANCEL_WAITING = """UPDATE actions SET state = 'cancelled', processed_at = {now}
     WHERE agent = ? AND state IN ('ready', 'delayed')"""
@@ -63,7 +71,7 @@ class AgentInfo(Entity):
     config: dict[str, Any]
     status: Status
     activity: Activity
-    """What it does now, in one word."""
+    """What it is doing now."""
     step_no: int
     tokens: int
     cost_usd: float
@@ -73,11 +81,11 @@ class AgentInfo(Entity):
     created_at: datetime
     updated_at: datetime
     next_at: datetime | None
-    """When its next planned step is due."""
+    """When its next scheduled step is due."""
 
 
 class AgentStep(Entity):
-    """One step of an agent, as it was recorded."""
+    """The record of one step of an agent."""
 
     step_no: int
     action: str
@@ -93,7 +101,7 @@ class AgentStep(Entity):
 
 
 class ActionInfo(Entity):
-    """An action and what came of it."""
+    """An action and its outcome."""
 
     id: str
     agent: str
@@ -109,6 +117,19 @@ class ActionInfo(Entity):
     processed_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class ListeningAgent:
+    """An agent that events wake."""
+
+    tenant: str
+    id: str
+    config: dict[str, Any]
+    step_queued: bool
+    """True if a step is about to begin."""
+    state: dict[str, Any]
+    """Its state; empty while it is running, and if the state is very large."""
+
+
 class AgentStore:
     """The agents of the queue's tenant."""
 
@@ -118,14 +139,14 @@ class AgentStore:
     # Reading.
 
     def agent(self, agent_id: str) -> AgentInfo:
-        """The agent."""
+        """Return an agent."""
         rows = self.queue.read(f"{SELECT} WHERE tenant = ? AND id = ?", self.queue.tenant, agent_id)
         if not rows:
-            raise no_agent(agent_id)
-        return _info(rows[0])
+            raise agent_not_found(agent_id)
+        return _agent_info(rows[0])
 
     def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
-        """Agents, the newest first; those that were destroyed only where asked for."""
+        """Return a page of agents, newest first. Destroyed agents are listed only if `status` asks for them."""
         if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
             raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
         asked = check_limit(limit)
@@ -137,52 +158,55 @@ class AgentStore:
         sql = f"{SELECT} WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
         rows = self.queue.read(sql, *values, asked + 1)
         more = len(rows) > asked
-        return Page([_info(row) for row in rows[:asked]], str(rows[asked - 1][0]) if more else None)
+        return Page([_agent_info(row) for row in rows[:asked]], str(rows[asked - 1][0]) if more else None)
 
     def state(self, agent_id: str) -> dict[str, Any]:
-        """What the agent keeps from step to step."""
-        return self._memory(agent_id)[0]
+        """Return the state that the agent keeps between steps."""
+        return self._state_and_config(agent_id)[0]
 
     def config(self, agent_id: str) -> dict[str, Any]:
-        """The agent's configuration in full, secrets included."""
-        return self._memory(agent_id)[1]
+        """Return the agent's full configuration, including secrets."""
+        return self._state_and_config(agent_id)[1]
 
-    def _memory(self, agent_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        rows = self.queue.read(MEMORY, self.queue.tenant, agent_id)
+    def _state_and_config(self, agent_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        rows = self.queue.read(STATE_AND_CONFIG, self.queue.tenant, agent_id)
         if not rows:
-            raise no_agent(agent_id)
+            raise agent_not_found(agent_id)
         return json.loads(rows[0][0]), json.loads(rows[0][1])
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
-        """The steps of an agent above `after`, in order."""
+        """Return the steps of an agent after step number `after`, in order."""
         rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), check_limit(limit))
         if not rows:
             self.agent(agent_id)
-        return [_step(row) for row in rows]
+        return [_agent_step(row) for row in rows]
 
     def action(self, action_id: str) -> ActionInfo | None:
-        """The action, or None where there is none or it ended so long ago that it was removed."""
+        """Return the action, or None if there is none. Actions are deleted some time after they end."""
         rows = self.queue.read(ACTION, self.queue.tenant, action_id)
-        return _action(rows[0]) if rows else None
+        return _action_info(rows[0]) if rows else None
 
-    def said(self, agents: list[int]) -> list[tuple[int, int, str, Any]]:
-        """What was said to agents (by their numbers) and no step has taken in: agent, number, verb, body."""
-        rows = self.queue.read(OPEN, self.queue.list_value(agents))
+    def pending_control(self, agents: list[int]) -> list[tuple[int, int, str, Any]]:
+        """Return the control messages that no step has applied, for agents given by number.
+
+        Each is (agent, seq, verb, body).
+        """
+        rows = self.queue.read(PENDING_CONTROL, self.queue.list_value(agents))
         return [(no, seq, verb, None if body is None else json.loads(body)) for no, seq, verb, body in rows]
 
-    def gone(self, agents: Collection[int]) -> list[int]:
-        """Those of the agents (by their numbers) that were destroyed."""
-        return [no for (no,) in self.queue.read(GONE, self.queue.list_value(sorted(agents)))]
+    def destroyed(self, agents: Collection[int]) -> list[int]:
+        """Return those of the agents, given by number, that are destroyed."""
+        return [no for (no,) in self.queue.read(FIND_DESTROYED, self.queue.list_value(sorted(agents)))]
 
-    def listening(self) -> list[tuple[str, str, dict[str, Any], bool]]:
-        """The agents of all tenants that events wake: tenant, id, configuration, whether a step is about to begin."""
+    def listening(self) -> list[ListeningAgent]:
+        """Return the active agents of all tenants that events wake."""
         return [
-            (tenant, name, json.loads(config), bool(ahead))
-            for tenant, name, config, ahead in self.queue.read(LISTENING)
+            ListeningAgent(tenant, name, json.loads(config), bool(queued), json.loads(state or "{}"))
+            for tenant, name, config, queued, state in self.queue.read(LISTENING)
         ]
 
     def of(self, tenant: str) -> AgentStore:
-        """The agents of another tenant."""
+        """Return the agents of another tenant."""
         return self if tenant == self.queue.tenant else AgentStore(self.queue.of(tenant))
 
     # Verbs.
@@ -190,115 +214,121 @@ class AgentStore:
     def create(
         self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None, listens: bool = False
     ) -> None:
-        """A new agent, whose first step is due; what its steps use counts against the key."""
+        """Add an agent whose first step is due now. Its usage counts toward the key's daily quota."""
         with self.queue.transaction() as work:
             rows = work(ADD, self.queue.tenant, agent_id, kind, to_text(config), key_id, int(listens))
             if not rows:
-                raise Conflict(f"There is an agent `{agent_id}` already.", hint="Choose another id.")
+                raise Conflict(f"Agent `{agent_id}` already exists.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")
-            self._tell(work, agent_id, "created", kind=kind)
+            self._publish(work, agent_id, "created", kind=kind)
 
     def message(self, agent_id: str, body: Any, **how: Any) -> str:
-        """Have the agent read this in a step of its own; the id of the action."""
+        """Queue a message, which gets a step of its own, and return the id of its action."""
         return self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))[0]
 
     def pause(self, agent_id: str, now: bool = False) -> None:
-        """Run no further step; with `now`, break off the one that runs."""
+        """Start no further step; with `now`, also interrupt the running one."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
             if status == "active":
                 work.do(SET_STATUS, "paused", no)
-                self._tell(work, agent_id, "paused")
+                self._publish(work, agent_id, "paused")
             if now and running is not None:
-                self._say(work, no, "pause", None)
+                self._add_control(work, no, "pause", None)
 
     def resume(self, agent_id: str, guidance: Any = None) -> None:
-        """Go on; the next step begins with the guidance."""
+        """Continue a paused agent; the next step begins with the guidance."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
             if status == "paused":
                 work.do(SET_STATUS, "active", no)
-                self._tell(work, agent_id, "resumed")
-                work.rings.append(("run", 0))
+                self._publish(work, agent_id, "resumed")
+                work.notifications.append(("run", 0))
             if guidance is not None:
-                self._say(work, no, "resume", guidance)
+                self._add_control(work, no, "resume", guidance)
                 if running is None:
                     self._add(work, no, "wake")
 
     def steer(self, agent_id: str, guidance: Any) -> None:
-        """Have this read before the next call of a model; nothing is broken off, and nobody is woken."""
+        """Add guidance that is read before the next model call. Nothing is interrupted or woken."""
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, agent_id)
-            self._say(work, no, "steer", guidance)
+            self._add_control(work, no, "steer", guidance)
 
     def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> None:
-        """Break off the step that runs; the next begins with the guidance. A paused agent goes on."""
+        """Interrupt the running step; the next begins with the guidance. A paused agent continues."""
         with self.queue.transaction() as work:
             no, status, running, at = self._lock(work, agent_id)
             if step_no is not None and step_no != at:
                 raise Conflict(
                     f"Agent `{agent_id}` is at step {at}, not at {step_no}.",
-                    hint="It went on meanwhile: look at it again.",
+                    hint="It has moved on since: look at it again.",
                 )
             if status == "paused":
                 work.do(SET_STATUS, "active", no)
-            self._say(work, no, "interrupt", guidance)
+            self._add_control(work, no, "interrupt", guidance)
             if running is None:
                 self._add(work, no, "wake")
-            self._tell(work, agent_id, "interrupted")
+            self._publish(work, agent_id, "interrupted")
 
-    def reload(self, agent_id: str, config: dict[str, Any] | None = None) -> None:
-        """Have the next step see settings, sources and configuration as they are now."""
+    def reload(self, agent_id: str, change: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
+        """Have the next step use the current settings and sources, and the configuration that `change` returns.
+
+        `change` gets the present configuration; the agent is locked meanwhile.
+        """
         with self.queue.transaction() as work:
             no, _, running, _ = self._lock(work, agent_id)
-            if config is not None:
-                work.do(SET_CONFIG, to_text(config), no)
-            self._say(work, no, "reload", None)
-            work.rings.append(("reload", no))  # for all workers: any of them may run its next step
+            if change is not None:
+                ((config,),) = work(CONFIG, no)
+                work.do(SET_CONFIG, to_text(change(json.loads(config))), no)
+            self._add_control(work, no, "reload", None)
+            work.notifications.append(("reload", no))  # to all workers: any of them may run its next step
             if running is None:
                 self._add(work, no, "wake")
 
     def destroy(self, agent_id: str, grace: float) -> None:
-        """Run no further step and cancel what waits. A step that runs has `grace` seconds to end."""
+        """Start no further step and cancel all waiting actions. A running step has `grace` seconds to end."""
         with self.queue.transaction() as work:
-            no, status, running, _ = self._lock(work, agent_id, gone=True)
+            no, status, running, _ = self._lock(work, agent_id, allow_destroyed=True)
             if status == "destroyed":
                 return
             work.do(CANCEL_WAITING, no)
             work.do(CLEAR_HEAD, no)
             work.do(DESTROY, "destroyed" if running is None else "destroying", grace, no)
             if running is not None:
-                self._say(work, no, "destroy", grace)
-            # Also for a worker that keeps a session of the agent open.
-            work.rings.append(("control", no))
+                self._add_control(work, no, "destroy", grace)
+            # Notify also the worker that keeps a session of the agent open.
+            work.notifications.append(("control", no))
             if running is None or status != "destroying":
-                self._tell(work, agent_id, "destroyed" if running is None else "destroying")
+                self._publish(work, agent_id, "destroyed" if running is None else "destroying")
 
-    def keep_thread(self, no: int, thread_id: str) -> None:
-        """Remember the thread whose session is the agent's."""
+    def set_thread(self, no: int, thread_id: str) -> None:
+        """Set the thread whose session the agent uses."""
         with self.queue.transaction() as work:
             work.do(SET_THREAD, thread_id, no)
 
-    def _lock(self, work: Transaction, agent_id: str, gone: bool = False) -> tuple[int, str, int | None, int]:
+    def _lock(
+        self, work: Transaction, agent_id: str, allow_destroyed: bool = False
+    ) -> tuple[int, str, int | None, int]:
         rows = work(LOCK, self.queue.tenant, agent_id)
         if not rows:
-            raise no_agent(agent_id)
+            raise agent_not_found(agent_id)
         no, status, running, step_no = rows[0]
-        if status in ("destroying", "destroyed") and not gone:
+        if status in ("destroying", "destroyed") and not allow_destroyed:
             raise Conflict(f"Agent `{agent_id}` is {status}.", hint="Create another.")
         return no, status, running, step_no
 
-    def _say(self, work: Transaction, no: int, verb: str, body: Any) -> None:
-        work.do(SAY, no, verb, None if body is None else to_text(body))
-        work.rings.append(("control", no))
+    def _add_control(self, work: Transaction, no: int, verb: str, body: Any) -> None:
+        work.do(ADD_CONTROL, no, verb, None if body is None else to_text(body))
+        work.notifications.append(("control", no))
 
     def _add(self, work: Transaction, no: int, kind: str) -> None:
         urgency = WAKE_URGENCY if kind == "wake" else URGENCY
         action = (self.queue.tenant, new_id("action"), no, kind, "null", urgency, 0.0, ATTEMPTS)
         work.add_actions(iter([action]))
 
-    def _tell(self, work: Transaction, agent_id: str, what: str, **facts: Any) -> None:
-        work.add_events([(self.queue.tenant, agent_id, f"agent.{what}", json.dumps(facts))])
+    def _publish(self, work: Transaction, agent_id: str, name: str, **facts: Any) -> None:
+        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json.dumps(facts))])
 
 
 def _time(seconds: float | None) -> Any:
@@ -317,7 +347,7 @@ def _activity(status: str, running: int | None, head: int | None, next_at: float
     return "waiting" if next_at is not None else "done" if done else "idle"
 
 
-def _info(row: tuple[Any, ...]) -> AgentInfo:
+def _agent_info(row: tuple[Any, ...]) -> AgentInfo:
     _, agent_id, kind, config, status, running, head, done, step_no, tokens, cost, thread, output, error, *times = row
     created, updated, next_at = times
     return AgentInfo(
@@ -338,14 +368,14 @@ def _info(row: tuple[Any, ...]) -> AgentInfo:
     )
 
 
-def _step(row: tuple[Any, ...]) -> AgentStep:
+def _agent_step(row: tuple[Any, ...]) -> AgentStep:
     fields = dict(zip(AgentStep.model_fields, row))
     fields["input"] = json.loads(fields["input"])
     fields["output"] = None if fields["output"] is None else json.loads(fields["output"])
     return AgentStep(**fields | {"started_at": _time(fields["started_at"]), "ended_at": _time(fields["ended_at"])})
 
 
-def _action(row: tuple[Any, ...]) -> ActionInfo:
+def _action_info(row: tuple[Any, ...]) -> ActionInfo:
     fields = dict(zip(ActionInfo.model_fields, row))
     times = {name: _time(fields[name]) for name in ("created_at", "run_after", "processed_at")}
     return ActionInfo(**fields | times | {"payload": json.loads(fields["payload"])})

@@ -1,12 +1,14 @@
-"""A durable queue in the store: agents are claimed, not actions, so that each does one thing at a time.
+"""A durable queue in the store. Workers claim agents, not actions, so each agent does one thing at a time.
 
-The promises: an action ends as done, failed or cancelled and is never lost; no two workers run one agent at once;
-within a tenant the most urgent and then the oldest runs first, and between tenants turns are shared; what a step
-changed is committed together with its end, or not at all. A claim carries a token: whoever lost its lease (it died,
-hung or was cut off) can change nothing any more.
+Guarantees: every action ends as done, failed or cancelled, and none is lost. An agent never runs on two workers at
+once. Within a tenant the most urgent action runs first, then the oldest; tenants take turns. The changes of a step are
+committed together with its end, or not at all. Each claim carries a fencing token: a worker that lost its lease
+because it died, hung or was disconnected can no longer change anything.
 
-All behaviour is here, over SQL that both databases read; a `QueueDialect` gives the rest. Agents are locked before
-their actions, everywhere, so that no two transactions wait for each other.
+The behaviour is defined here, in SQL that both databases understand; a `QueueDialect` supplies the rest. Every
+transaction locks agents before their actions, so transactions cannot deadlock.
+
+All times come from the database's clock. If that clock is set back, `sweep` moves the delayed actions back with it.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from etude.store.action import ATTEMPTS, URGENCY, Claim, Finish, NewAction, Turn
 from etude.store.base import Rows, Store
 from etude.store.queue_dialect import (
     ADD_ACTIONS,
-    AGAIN_S,
-    BEST,
     REFRESH,
+    RETRY_S,
+    SET_HEAD,
+    Listener,
     LockedAgent,
     QueueDialect,
-    Tell,
     Transaction,
     clean,
 )
@@ -38,13 +40,15 @@ log = logging.getLogger("etude.queue")
 
 LEASE_S = 30.0
 WAKE_URGENCY = 0
-REST_S = 60.0
-"""How long after the last try of a scheduled step, which failed, the schedule goes on."""
+SCHEDULE_RETRY_S = 60.0
+"""Seconds until the next step of a schedule after a scheduled step has failed its last attempt."""
+CLOCK_JUMP_S = 5.0
+"""A clock that is set back by no more than this only delays actions by as much; nothing is rescheduled."""
 BATCH = 1000
-KEPT_STEPS = 1000
-"""So many of the last steps of an agent stay, however old they are."""
-OWN = ("start", "tick")
-"""Actions by which an agent goes on by itself."""
+KEEP_STEPS = 1000
+"""The last steps of each agent that are kept, however old they are."""
+SCHEDULED = ("start", "tick")
+"""Actions that an agent runs on its own schedule, not because of a message."""
 
 CLAIMABLE = "status = 'active' AND running IS NULL AND head_seq IS NOT NULL"
 ANY_CLAIMABLE = f"SELECT 1 FROM agents WHERE {CLAIMABLE} LIMIT 1"
@@ -57,20 +61,23 @@ SHARES = f"""SELECT f.name, (SELECT count(*) FROM agents WHERE tenant = f.name A
     FROM {{rows name text}} f"""
 PICK = f"""SELECT no, head_seq, tenant, id, kind, config, state, step_no, thread_id, key_id
     FROM agents WHERE {CLAIMABLE} AND tenant = ? ORDER BY head_urgency, head_created, head_seq LIMIT ?{{skip}}"""
-TAKE = """UPDATE actions SET state = 'running', attempts = attempts + 1, token = token + 1, worker = ?,
+CLAIM = """UPDATE actions SET state = 'running', attempts = attempts + 1, token = token + 1, worker = ?,
     lease_until = {now} + ? WHERE seq {among int} AND state = 'ready'
     RETURNING seq, token, id, kind, payload, urgency, created_at, attempts, max_attempts,
         EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
-MARK = f"UPDATE agents SET running = f.action, {BEST} FROM {{rows agent int, action int}} f WHERE agents.no = f.agent"
+SET_RUNNING = (
+    f"UPDATE agents SET running = f.action, {SET_HEAD} FROM {{rows agent int, action int}} f WHERE agents.no = f.agent"
+)
 
 FINISH = """UPDATE actions SET state = f.state, last_error = coalesce(f.error, actions.last_error),
-    run_after = CASE WHEN f.state = 'delayed' THEN {now} + f.delay END, attempts = actions.attempts - f.refund,
+    run_after = CASE WHEN f.state = 'delayed' THEN {now} + f.delay END,
+    delayed_at = CASE WHEN f.state = 'delayed' THEN {now} END, attempts = actions.attempts - f.refund,
     processed_at = CASE WHEN f.state IN ('ready', 'delayed') THEN NULL ELSE {now} END, worker = NULL, lease_until = NULL
     FROM {rows seq int, token int, state text, error text, delay real, refund int} f
     WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
     RETURNING actions.seq, actions.token,
         EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
-FREE = f"""UPDATE agents SET running = NULL, {BEST},
+FREE = f"""UPDATE agents SET running = NULL, {SET_HEAD},
     status = CASE WHEN agents.status = 'destroying' THEN 'destroyed' ELSE agents.status END,
     state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
     tokens = agents.tokens + f.tokens, cost_usd = agents.cost_usd + f.cost, updated_at = {{now}},
@@ -85,7 +92,7 @@ ADD_STEPS = """INSERT INTO agent_steps
     FROM {rows agent int, step_no int, action text, kind text, input text, output text, outcome text, error text,
         seconds real, tokens int, cost real} f"""
 APPLY = "UPDATE control SET applied_at = {now} WHERE seq {among int} AND applied_at IS NULL"
-WAKING = """SELECT DISTINCT agent FROM control WHERE agent {among int} AND applied_at IS NULL
+NEED_WAKING = """SELECT DISTINCT agent FROM control WHERE agent {among int} AND applied_at IS NULL
     AND verb IN ('interrupt', 'resume', 'reload') AND NOT seq {among int}"""
 DROP_TICKS = """UPDATE actions SET state = 'cancelled', processed_at = {now}
     WHERE agent {among int} AND kind = 'tick' AND state IN ('ready', 'delayed')"""
@@ -106,12 +113,17 @@ REAP = """UPDATE actions SET state = CASE WHEN actions.attempts >= actions.max_a
     WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
     AND (f.dead = 1 OR actions.lease_until < {now})
     RETURNING actions.agent, actions.state, actions.kind, actions.last_error"""
-TELL_ERRORS = "UPDATE agents SET last_error = f.error FROM {rows agent int, error text} f WHERE agents.no = f.agent"
-RELEASE = f"UPDATE agents SET running = NULL, {BEST}, updated_at = {{now}} WHERE no {{among int}}"
+SET_ERRORS = "UPDATE agents SET last_error = f.error FROM {rows agent int, error text} f WHERE agents.no = f.agent"
+RELEASE = f"UPDATE agents SET running = NULL, {SET_HEAD}, updated_at = {{now}} WHERE no {{among int}}"
 DUE = "SELECT DISTINCT agent FROM actions WHERE state = 'delayed' AND run_after <= {now}"
 PROMOTE = """UPDATE actions SET state = 'ready', run_after = NULL
     WHERE agent {among int} AND state = 'delayed' AND run_after <= {now}"""
-NEXT_DUE = "SELECT min(run_after) - {now} FROM actions WHERE state = 'delayed'"
+NEXT_DUE = "SELECT {now}, min(run_after) - {now} FROM actions WHERE state = 'delayed'"
+FROM_THE_FUTURE = """SELECT DISTINCT agent FROM actions
+    WHERE state = 'delayed' AND coalesce(delayed_at, created_at) > {now} + ?"""
+RESTART_DELAYS = """UPDATE actions SET run_after = {now} + run_after - coalesce(delayed_at, created_at),
+    delayed_at = {now}, created_at = CASE WHEN created_at > {now} THEN {now} ELSE created_at END
+    WHERE agent {among int} AND state = 'delayed' AND coalesce(delayed_at, created_at) > {now} + ?"""
 OVERDUE = "SELECT no FROM agents WHERE status = 'destroying' AND (destroy_at < {now} - ? OR running IS NULL)"
 CANCEL_ALL = """UPDATE actions SET state = 'cancelled', processed_at = {now}, worker = NULL, lease_until = NULL,
     token = token + 1 WHERE agent {among int} AND state IN ('ready', 'delayed', 'running')"""
@@ -123,17 +135,17 @@ REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL
 REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
     (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
 REMOVE_STEPS = f"""DELETE FROM agent_steps WHERE (agent, step_no) IN (SELECT s.agent, s.step_no FROM agents a
-    JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEPT_STEPS}
+    JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEEP_STEPS}
     WHERE s.ended_at < {{now}} - ? LIMIT ?) RETURNING step_no"""
-REMOVE_SAID = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
+REMOVE_CONTROL = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
     AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
     RETURNING seq"""
 
 
 class Queue:
-    """The queue of a store. Every method may be called from any thread.
+    """The queue of a store. All methods are thread-safe.
 
-    What is added and looked for belongs to the store's tenant; what is claimed, to all of them.
+    Adding and finding actions is limited to the store's tenant; claims serve all tenants.
     """
 
     def __init__(self, store: Store) -> None:
@@ -142,52 +154,54 @@ class Queue:
         self._owner: Any = getattr(store, "_owner", store)
         self._dialect: QueueDialect = plugins.load("queue", self._owner.dialect)(self._owner)
         self.origin = new_id("queue")
-        self._tells: list[Tell] = []
+        self._listeners: list[Listener] = []
         self._listening = threading.Event()
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._tenants: list[str] = []
         self._served: dict[str, int] = {}
+        self._clock: float | None = None
+        """The database's time at the last sweep."""
 
     def of(self, tenant: str) -> Queue:
-        """The same queue, as another tenant adds to it: its bells ring here."""
+        """Return this queue for another tenant. The listeners are shared."""
         view = Queue(self.store.scoped(tenant))
-        view._tells, view.origin = self._tells, self.origin
+        view._listeners, view.origin = self._listeners, self.origin
         return view
 
     # Transactions.
 
     def read(self, template: str, *values: object) -> Rows:
-        """The rows of one SELECT, given as a template of the dialect."""
+        """Return the rows of one SELECT, given as a template of the dialect."""
         return self.store._read(self._dialect.sql(template), *values)
 
     def list_value(self, values: Sequence[object]) -> object:
-        """The value of an `{among}`."""
+        """Return the parameter for an `{among}` placeholder."""
         return self._dialect.list_value(values)
 
     @contextmanager
     def transaction(self, many: bool = True) -> Iterator[Transaction]:
-        """All statements are committed together when the block ends; then those who wait are woken."""
+        """Commit all statements together at the end of the block, then notify listeners."""
         with self._dialect.transaction(many) as (execute, run):
             work = Transaction(self._dialect, execute, run)
             yield work
-            rings = list(dict.fromkeys(work.rings))
-            self._dialect.ring(run, rings, self.origin)
-        for kind, agent in rings:
-            self._tell(kind, agent)
-        if rings:
-            self._dialect.rung(rings, self.origin)
+            notifications = list(dict.fromkeys(work.notifications))
+            self._dialect.notify_on_commit(run, notifications, self.origin)
+        for kind, agent in notifications:
+            self._notify(kind, agent)
+        if notifications:
+            self._dialect.notify_after_commit(notifications, self.origin)
 
-    # Bells.
+    # Notifications.
 
-    def listen(self, tell: Tell) -> Callable[[], None]:
-        """Have `tell(kind, agent)` called for every ring, here or elsewhere; call what it returns to stop that."""
-        self._tells.append(tell)
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(kind, agent)` for every notification of any process; return a function that unsubscribes."""
+        self._listeners.append(listener)
         with self._lock:
             if not self._listening.is_set():
                 self._listening.set()
-                threading.Thread(target=self._listen, name="etude-bell", daemon=True).start()
-        return lambda: self._tells.remove(tell)
+                threading.Thread(target=self._listen, name="etude-notifications", daemon=True).start()
+        return lambda: self._listeners.remove(listener)
 
     def _listen(self) -> None:
         def ended() -> bool:
@@ -195,15 +209,15 @@ class Queue:
 
         while not ended():
             try:
-                self._dialect.listen(self.origin, self._tell, ended)
+                self._dialect.listen(self.origin, self._notify, ended)
             except Exception:
-                # Whatever it was: a process that no longer hears would be slow and nobody would know why.
-                log.exception("the bells are listened to again")
-                self._closed.wait(AGAIN_S)
+                # Catch everything: without notifications the process would only be slow, and nobody would know why.
+                log.exception("listening for notifications failed; trying again")
+                self._closed.wait(RETRY_S)
 
-    def _tell(self, kind: str, agent: int) -> None:
-        for tell in list(self._tells):
-            tell(kind, agent)
+    def _notify(self, kind: str, agent: int) -> None:
+        for listener in list(self._listeners):
+            listener(kind, agent)
 
     def close(self) -> None:
         """Stop listening; the store stays open."""
@@ -212,7 +226,7 @@ class Queue:
     # Adding.
 
     def enqueue(self, *actions: NewAction) -> list[str]:
-        """Add actions, all or none, and return their ids. One whose id is known already is not added again."""
+        """Add all of the actions or none, and return their ids. An action whose id exists is not added again."""
         named = [(action, action.id or new_id("action")) for action in actions]
         if len(named) != 1 or not self._enqueue_one(*named[0]):
             with self.transaction() as work:
@@ -224,19 +238,19 @@ class Queue:
         return [name for _, name in named]
 
     def _enqueue_one(self, action: NewAction, name: str) -> bool:
-        """Add one action in one round trip, where the database can; whether it could, and the agent takes it."""
+        """Add one action in one round trip. Return False if the database or the agent's status does not allow it."""
         added = self._dialect.add_one(self.tenant, name, action, self.origin)
         if added and added[1]:
-            self._tell("run", 0)
+            self._notify("run", 0)
         return added is not None and added[0]
 
     def find(self, work: Transaction, ids: Sequence[str]) -> dict[str, int]:
-        """The numbers of agents, which are locked; one that is not there or no more takes nothing."""
+        """Lock the agents and return their numbers; raise if one does not exist or is being destroyed."""
         rows = work(FIND_AGENTS, self.tenant, self._dialect.list_value(sorted(set(ids))))
         found = {agent_id: (no, status) for agent_id, no, status in rows}
         for agent_id in ids:
             if agent_id not in found:
-                raise no_agent(agent_id)
+                raise agent_not_found(agent_id)
             if found[agent_id][1] in ("destroying", "destroyed"):
                 raise Conflict(f"Agent `{agent_id}` is {found[agent_id][1]}.", hint="Create another.")
         return {agent_id: no for agent_id, (no, _) in found.items()}
@@ -244,29 +258,29 @@ class Queue:
     # Working.
 
     def turn(self, finished: Sequence[Finish] = (), claim: int = 0, lease: float = LEASE_S) -> TurnResult:
-        """End what is done and claim up to `claim` more, in one transaction."""
+        """Record the finished claims and claim up to `claim` more, in one transaction."""
         with self.transaction(many=bool(finished)) as work:
             refused = self._finish(work, finished) if finished else []
             claimed = self._claim(work, claim, lease) if claim > 0 else []
         return TurnResult(claimed, refused)
 
-    def waits(self) -> bool:
-        """Whether anything could be claimed. A claim passes over agents that somebody is talking to at the moment."""
+    def has_work(self) -> bool:
+        """Return True if something can be claimed, including agents that a claim skips because they are locked."""
         return bool(self.read(ANY_CLAIMABLE))
 
     def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
         agents = work.lock({f.claim.agent for f in finished})
         ends = {f.claim.key: _last_end(f, agents[f.claim.agent].status) for f in finished}
         rows = [(*f.claim.key, ends[f.claim.key], clean(f.error), f.delay, int(f.end == "ready")) for f in finished]
-        # With whether something was said to the agent; asked now that it is locked, when nothing more can be said.
-        accepted = {(seq, token): bool(told) for seq, token, told in work(FINISH, *work.rows(rows))}
+        # Also whether control messages are pending. The agent is locked, so none can be added until the commit.
+        accepted = {(seq, token): bool(with_control) for seq, token, with_control in work(FINISH, *work.rows(rows))}
         kept = [f for f in finished if f.claim.key in accepted]
         if kept:
             self._record(work, kept, agents)
-            told = [f for f in kept if accepted[f.claim.key] and ends[f.claim.key] != "ready"]
-            self._plan(work, kept, ends, agents, told)
+            with_control = [f for f in kept if accepted[f.claim.key] and ends[f.claim.key] != "ready"]
+            self._plan(work, kept, ends, agents, with_control)
             work.do(FREE, *work.rows([_freed(f) for f in kept]))
-            work.add_events([event for f in kept for event in _told(f, agents[f.claim.agent].status)])
+            work.add_events([event for f in kept for event in _events_of(f, agents[f.claim.agent].status)])
         return [f for f in finished if f.claim.key not in accepted]
 
     def _record(self, work: Transaction, kept: Sequence[Finish], agents: dict[int, LockedAgent]) -> None:
@@ -290,21 +304,23 @@ class Queue:
         kept: Sequence[Finish],
         ends: dict[tuple[int, int], str],
         agents: dict[int, LockedAgent],
-        told: Sequence[Finish],
+        with_control: Sequence[Finish],
     ) -> None:
-        """Put the next own step of agents into the queue, and wake those that were told something meanwhile."""
+        """Schedule the agents' next steps, and wake those that got a control message meanwhile."""
         ticks = {
-            f.claim.agent: REST_S if f.tick is None else f.tick
+            f.claim.agent: SCHEDULE_RETRY_S if f.tick is None else f.tick
             for f in kept
-            if f.tick is not None or (f.claim.kind in OWN and ends[f.claim.key] == "failed" and not f.drop_tick)
+            if f.tick is not None or (f.claim.kind in SCHEDULED and ends[f.claim.key] == "failed" and not f.drop_tick)
         }
         dropped = [f.claim.agent for f in kept if f.drop_tick or f.claim.agent in ticks]
         if dropped:
             work.do(DROP_TICKS, work.list(dropped))
-        # What a step was about and comes again with its next try needs no step of its own.
-        again = [seq for f in told for seq in f.again]
+        # The retry of the action reads these control messages, so they need no step of their own.
+        deferred = [seq for f in with_control for seq in f.deferred]
         woken = (
-            [no for (no,) in work(WAKING, work.list([f.claim.agent for f in told]), work.list(again))] if told else []
+            [no for (no,) in work(NEED_WAKING, work.list([f.claim.agent for f in with_control]), work.list(deferred))]
+            if with_control
+            else []
         )
         planned = [(no, "tick", URGENCY, delay) for no, delay in ticks.items()]
         planned += [(no, "wake", WAKE_URGENCY, 0.0) for no in woken]
@@ -320,17 +336,17 @@ class Queue:
         picked = self._pick(work, count)
         if not picked:
             return []
-        taken = {row[0]: row for row in work(TAKE, self.store.worker_id, lease, work.list([p[1] for p in picked]))}
-        work.do(MARK, *work.rows([(no, head if head in taken else None) for no, head, *_ in picked]))
-        return [Claim(*taken[head], *(no, *rest)) for no, head, *rest in picked if head in taken]
+        claimed = {row[0]: row for row in work(CLAIM, self.store.worker_id, lease, work.list([p[1] for p in picked]))}
+        work.do(SET_RUNNING, *work.rows([(no, head if head in claimed else None) for no, head, *_ in picked]))
+        return [Claim(*claimed[head], *(no, *rest)) for no, head, *rest in picked if head in claimed]
 
     def _pick(self, work: Transaction, count: int) -> Rows:
-        """Lock the agents whose turn it is; several tenants share, those with the fewest at work first."""
+        """Lock the agents to run next. Tenants with the fewest running agents come first."""
         if len(self._tenants) == 1:
             picked = work(PICK, self._tenants[0], count)
             if picked:
                 return picked
-        # A tenant may have come since the last look.
+        # A tenant may have been added since the last claim.
         self._tenants = [str(name) for (name,) in work(TENANTS)]
         shares = self._share(work, count) if len(self._tenants) > 1 else dict.fromkeys(self._tenants, count)
         return [row for tenant, share in shares.items() for row in work(PICK, tenant, share)]
@@ -342,41 +358,41 @@ class Queue:
             waiting = [name for name, (_, ready) in loads.items() if ready > 0]
             if not waiting:
                 break
-            # Of those with as few at work, the one whose last turn is longest ago.
+            # Among tenants with equally few running agents, pick the one served least recently.
             name = min(waiting, key=lambda n: (loads[n][0], self._served.get(n, 0)))
             shares[name] = shares.get(name, 0) + 1
             loads[name] = (loads[name][0] + 1, loads[name][1] - 1)
             self._served[name] = max(self._served.values(), default=0) + 1
         return shares
 
-    # Keeping alive.
+    # Leases and maintenance.
 
     def hold(self) -> bool:
-        """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
+        """Hold the lock that shows that this worker is alive; return False if it had been lost."""
         return self._dialect.hold()
 
     def heartbeat(self, running: Collection[int], lease: float = LEASE_S) -> set[tuple[int, int]]:
-        """Renew the leases of these actions; the actions, with their tokens, that this worker still holds."""
+        """Renew the leases of these actions, and return the (seq, token) pairs that this worker still holds."""
         with self.transaction() as work:
             work.do(RENEW, lease, self.store.worker_id, work.list(sorted(running)))
         return {(seq, token) for seq, token, _ in self.read(HELD, self.store.worker_id)}
 
     def disown(self, running: Collection[int]) -> None:
-        """Give back what this worker holds without running it, as after a claim whose commit it never heard of."""
+        """Release actions that this worker holds but does not run, such as after a claim whose reply was lost."""
         held = [(seq, no) for seq, _, no in self.read(HELD, self.store.worker_id) if seq not in running]
         if held:
             with self.transaction() as work:
                 work.lock({no for _, no in held})
-                # Some may be another's by now, and so are their agents.
+                # Another worker may have taken over some of them by now.
                 freed = work(DISOWN, work.list([seq for seq, _ in held]), self.store.worker_id)
                 work.do(RELEASE, work.list([no for (no,) in freed]))
-                work.rings.append(("run", 0))
+                work.notifications.append(("run", 0))
 
     def sweep(self, fence: float = 2.0, running: Collection[int] = ()) -> float | None:
-        """Take back what lost workers held, and make ready what is due; seconds until something else is.
+        """Reclaim the actions of lost workers and make due actions ready; return the seconds until the next is due.
 
-        An agent whose grace ended `fence` seconds ago is destroyed, whatever its step still does. What this worker
-        knows to be `running` is not lost, whatever the clock says: it may have been put forward.
+        An agent whose grace period ended `fence` seconds ago is destroyed even if its step is still running. Actions
+        that this worker knows to be `running` are never reclaimed: the clock may have been set forward.
         """
         owners = {worker for (worker,) in self.read(OWNERS)} - {self.store.worker_id}
         dead = self.store._dead(owners) if owners else set()
@@ -386,40 +402,56 @@ class Queue:
         overdue = self.read(OVERDUE, fence)
         if lost or due or overdue:
             with self.transaction() as work:
-                self._take_back(work, lost, [no for (no,) in due], [no for (no,) in overdue])
+                self._reclaim(work, lost, [no for (no,) in due], [no for (no,) in overdue])
         self._tenants = [str(name) for (name,) in self.read(TENANTS)]
-        after = self.read(NEXT_DUE)[0][0]
+        ((clock, after),) = self.read(NEXT_DUE)
+        # The clock was set back if it shows less than at the last sweep. A new process cannot know, so it checks.
+        if self._clock is None or clock < self._clock:
+            self._restart_delays()
+            ((clock, after),) = self.read(NEXT_DUE)
+        self._clock = float(clock)
         return None if after is None else max(0.0, float(after))
 
-    def _take_back(self, work: Transaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
+    def _restart_delays(self) -> None:
+        """Delay actions again, in full, that were delayed at a time that the clock has yet to reach.
+
+        Otherwise an agent with an interval of a minute would stop for an hour if the clock is set back an hour.
+        """
+        agents = [no for (no,) in self.read(FROM_THE_FUTURE, CLOCK_JUMP_S)]
+        if agents:
+            with self.transaction() as work:
+                work.lock(set(agents))
+                work.do(RESTART_DELAYS, work.list(agents), CLOCK_JUMP_S)
+
+    def _reclaim(self, work: Transaction, lost: Rows, due: list[int], overdue: list[int]) -> None:
         agents = work.lock({*(row[2] for row in lost), *due, *overdue})
         if lost:
-            # By their tokens: one that seemed dead may have come back and claimed again.
+            # Compare the tokens: a worker that seemed dead may have come back and claimed again.
             reaped = work(REAP, *work.rows([(seq, token, dead) for seq, token, _, _, dead in lost]))
             failed = [(no, kind, error) for no, state, kind, error in reaped if state == "failed"]
             if failed:
-                work.do(TELL_ERRORS, *work.rows([(no, error) for no, _, error in failed]))
+                work.do(SET_ERRORS, *work.rows([(no, error) for no, _, error in failed]))
             planned = [
-                (agents[no].tenant, new_id("action"), no, "tick", "null", URGENCY, REST_S, ATTEMPTS)
+                (agents[no].tenant, new_id("action"), no, "tick", "null", URGENCY, SCHEDULE_RETRY_S, ATTEMPTS)
                 for no, kind, _ in failed
-                if kind in OWN
+                if kind in SCHEDULED
             ]
             if planned:
                 work.do(ADD_ACTIONS, *work.rows(planned))
             work.do(RELEASE, work.list([row[0] for row in reaped]))
-            # An agent that was to be destroyed once its step ends: the step ended with its worker.
+            # The steps of these agents ended with their worker, so agents waiting to be destroyed can be.
             overdue = [*overdue, *(row[0] for row in reaped if agents[row[0]].status == "destroying")]
         if due:
             work.do(PROMOTE, work.list(due))
             work.do(REFRESH, work.list(due))
         if overdue:
             work.do(CANCEL_ALL, work.list(overdue))
-            gone = work(DESTROYED, work.list(overdue))
-            work.add_events([(tenant, agent_id, "agent.destroyed", "{}") for tenant, agent_id in gone])
-        work.rings.append(("run", 0))
+            destroyed = work(DESTROYED, work.list(overdue))
+            work.add_events([(tenant, agent_id, "agent.destroyed", "{}") for tenant, agent_id in destroyed])
+        work.notifications.append(("run", 0))
 
     def prune(self, days: float) -> int:
-        """Remove what ended, was told or was heeded more than so many days ago; how many there were."""
+        """Delete ended actions, events, old steps and applied control messages older than `days`; return how many."""
         seconds, after, removed = days * 86400, 0, 0
         while rows := self.read(OLDEST, seconds, seconds, after, BATCH):
             ended = [seq for seq, old, _ in rows if old]
@@ -430,24 +462,24 @@ class Queue:
             after = rows[-1][0]
             if not rows[-1][2]:
                 break
-        for statement in (REMOVE_EVENTS, REMOVE_SAID, REMOVE_STEPS):
-            gone = BATCH
-            while gone == BATCH:
+        for statement in (REMOVE_EVENTS, REMOVE_CONTROL, REMOVE_STEPS):
+            deleted = BATCH
+            while deleted == BATCH:
                 with self.transaction() as work:
-                    gone = len(work(statement, seconds, BATCH))
-                removed += gone
+                    deleted = len(work(statement, seconds, BATCH))
+                removed += deleted
         return removed
 
 
 def _last_end(finish: Finish, status: str) -> str:
-    # An agent that is to go runs nothing again.
+    # An agent that is being destroyed does not run its action again.
     return "cancelled" if status in ("destroying", "destroyed") and finish.end in ("ready", "delayed") else finish.end
 
 
-def _told(finish: Finish, status: str) -> list[tuple[str, str | None, str, str]]:
+def _events_of(finish: Finish, status: str) -> list[tuple[str, str | None, str, str]]:
     who = (finish.claim.tenant, finish.claim.agent_id)
-    gone = [(*who, "agent.destroyed", "{}")] if status == "destroying" else []
-    return [*[(*who, event.topic, event.body) for event in finish.events], *gone]
+    destroyed = [(*who, "agent.destroyed", "{}")] if status == "destroying" else []
+    return [*[(*who, event.topic, event.body) for event in finish.events], *destroyed]
 
 
 def _freed(finish: Finish) -> tuple[object, ...]:
@@ -458,6 +490,6 @@ def _freed(finish: Finish) -> tuple[object, ...]:
     return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error))
 
 
-def no_agent(agent_id: str) -> NotFound:
-    """There is no such agent."""
+def agent_not_found(agent_id: str) -> NotFound:
+    """Return the error for an agent that does not exist."""
     return NotFound(f"There is no agent `{agent_id}`.", hint="List them: `etude agents list`.")

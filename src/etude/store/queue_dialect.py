@@ -1,4 +1,4 @@
-"""What the queue needs of a database: statements from templates, transactions, and bells that wake other processes."""
+"""The queue's interface to a database: statement templates, transactions, and notifications between processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from typing import Any, ClassVar
 from etude.store.action import NewAction
 from etude.store.base import Execute, Rows
 
-Ring = tuple[str, int]
-"""What a bell says: `run` (something can be claimed), `control` (an agent was told something), `event` or `reload`."""
-Tell = Callable[[str, int], None]
+Notification = tuple[str, int]
+"""A kind and an agent's number, 0 if it concerns none.
 
-AGAIN_S = 0.5
+The kinds: `run` (something can be claimed), `control` (an agent got a control message), `event`, `reload`, and `all`
+(some notifications may have been missed).
+"""
+Listener = Callable[[str, int], None]
 
-BEST = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
+RETRY_S = 0.5
+
+SET_HEAD = """(head_urgency, head_created, head_seq) = (SELECT a.urgency, a.created_at, a.seq FROM actions a
     WHERE a.agent = agents.no AND a.state = 'ready' ORDER BY a.urgency, a.created_at, a.seq LIMIT 1)"""
 
 LOCK_AGENTS = "SELECT no, status, step_no, tenant, id FROM agents WHERE no {among int} ORDER BY no{lock}"
@@ -29,20 +33,22 @@ ADD_ACTIONS = """INSERT INTO actions
         CASE WHEN f.delay > 0 THEN {now} + f.delay END, CASE WHEN f.delay > 0 THEN 'delayed' ELSE 'ready' END, f.tries
     FROM {rows tenant text, id text, agent int, kind text, payload text, urgency int, delay real, tries int} f
     WHERE true ON CONFLICT (tenant, id) DO NOTHING"""
-REFRESH = f"UPDATE agents SET {BEST} WHERE no {{among int}} RETURNING status = 'active' AND running IS NULL"
+REFRESH = f"UPDATE agents SET {SET_HEAD} WHERE no {{among int}} RETURNING status = 'active' AND running IS NULL"
 ADD_EVENTS = """INSERT INTO hub_events (tenant, topic, agent, body, created_at)
     SELECT f.tenant, f.topic, f.agent, f.body, {now} FROM {rows tenant text, agent text, topic text, body text} f"""
 
 
 class QueueDialect(ABC):
-    """What the queue needs of a database beside plain SQL."""
+    """The parts of the queue that differ between databases."""
 
     now: ClassVar[str]
-    """The database's time in seconds."""
+    """An expression for the database's time, in seconds since 1970."""
     lock: ClassVar[str]
+    """The clause that locks the selected rows."""
     skip: ClassVar[str]
+    """The clause that locks the selected rows and skips those already locked."""
     among: ClassVar[dict[str, str]]
-    """How a column is compared with a list of values, by their type."""
+    """Comparisons of a column with a list of values, by the type of the values."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -50,47 +56,51 @@ class QueueDialect(ABC):
 
     @abstractmethod
     def table(self, columns: Sequence[tuple[str, str]]) -> str:
-        """A table expression for rows of values, with columns of these names and types."""
+        """Return a table expression for rows of parameters, with columns of these names and types."""
 
     @abstractmethod
     def list_value(self, values: Sequence[object]) -> object:
-        """The value that `among` takes."""
+        """Return the parameter that `among` takes."""
 
     @abstractmethod
     def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """The values that `table` takes; there is at least one row."""
+        """Return the parameters that `table` takes, for at least one row."""
 
     @abstractmethod
     def hold(self) -> bool:
-        """Make sure of the lock that shows that this worker lives; False where it was lost for a while."""
+        """Hold the lock that shows that this worker is alive; return False if it had been lost."""
 
     @contextmanager
     def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
-        """A transaction: how a statement is run for its rows, and how one is run whose rows nobody wants.
+        """Begin a transaction and yield two functions: one runs a statement for its rows, one discards them.
 
-        `many` tells that there are more than a few statements.
+        Set `many` if more than a few statements follow.
         """
         with self.store._transaction() as execute:
             yield execute, execute
 
     def add_one(self, tenant: str, name: str, action: NewAction, origin: str) -> tuple[bool, bool] | None:
-        """Add an action in one round trip: whether its agent takes any, and whether it rang; None if it cannot."""
+        """Add an action in one round trip.
+
+        Return whether the agent accepts actions and whether other processes were notified, or None if the database
+        cannot do this.
+        """
         return None
 
     @abstractmethod
-    def ring(self, execute: Execute, rings: Sequence[Ring], origin: str) -> None:
-        """Let other processes know when the transaction commits."""
+    def notify_on_commit(self, execute: Execute, notifications: Sequence[Notification], origin: str) -> None:
+        """Notify other processes when the transaction commits."""
 
     @abstractmethod
-    def rung(self, rings: Sequence[Ring], origin: str) -> None:
-        """Let other processes know, now that the transaction has committed."""
+    def notify_after_commit(self, notifications: Sequence[Notification], origin: str) -> None:
+        """Notify other processes, after the transaction has committed."""
 
     @abstractmethod
-    def listen(self, origin: str, tell: Tell, ended: Callable[[], bool]) -> None:
-        """Tell every ring of other processes until it has ended; `all` where some may have been missed."""
+    def listen(self, origin: str, listener: Listener, ended: Callable[[], bool]) -> None:
+        """Call the listener for every notification of other processes until `ended()` is true."""
 
     def sql(self, template: str) -> str:
-        """The statement that a template stands for."""
+        """Return the SQL of a template."""
         known = self._statements.get(template)
         if known is None:
             known = self._statements[template] = re.sub(r"\{([^}]*)\}", self._fill, template)
@@ -105,7 +115,7 @@ class QueueDialect(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LockedAgent:
-    """An agent as it is while it is locked."""
+    """The row of a locked agent."""
 
     status: str
     step_no: int
@@ -114,52 +124,52 @@ class LockedAgent:
 
 
 class Transaction:
-    """Statements that are committed together, and the bells to ring then."""
+    """Statements that are committed together, and the notifications to send then."""
 
     def __init__(self, dialect: QueueDialect, execute: Execute, run: Execute) -> None:
         self._dialect = dialect
         self._execute = execute
         self._run = run
-        self.rings: list[Ring] = []
+        self.notifications: list[Notification] = []
 
     def __call__(self, template: str, *values: object) -> Rows:
-        """The rows of a statement, given as a template of the dialect."""
+        """Run a statement, given as a template of the dialect, and return its rows."""
         return self._execute(self._dialect.sql(template), *values)
 
     def do(self, template: str, *values: object) -> None:
-        """Run a statement for what it changes; it may be sent together with the next."""
+        """Run a statement and discard its rows; it may be sent together with the next statement."""
         self._run(self._dialect.sql(template), *values)
 
     def list(self, values: Sequence[object]) -> object:
-        """The value of an `{among}`."""
+        """Return the parameter for an `{among}` placeholder."""
         return self._dialect.list_value(values)
 
     def rows(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """The values of a `{rows}`."""
+        """Return the parameters for a `{rows}` placeholder."""
         return self._dialect.table_values(rows)
 
     def lock(self, agents: set[int]) -> dict[int, LockedAgent]:
-        """Lock agents until the transaction ends; what they are now."""
+        """Lock agents until the transaction ends, and return their rows."""
         found = self(LOCK_AGENTS, self.list(sorted(agents)))
         return {no: LockedAgent(*rest) for no, *rest in found}
 
     def add_actions(self, actions: Iterator[tuple[object, ...]]) -> None:
-        """Add actions of agents that are locked: tenant, id, agent, kind, payload, urgency, delay, attempts."""
+        """Add actions of locked agents. A row is (tenant, id, agent, kind, payload, urgency, delay, attempts)."""
         added = self(f"{ADD_ACTIONS} RETURNING agent, state", *self.rows(list(actions)))
         ready = sorted({agent for agent, state in added if state == "ready"})
         woken = self(REFRESH, self.list(ready)) if ready else []
         if len(ready) < len(added) or any(idle for (idle,) in woken):
-            self.rings.append(("run", 0))
+            self.notifications.append(("run", 0))
 
     def add_events(self, events: Sequence[tuple[str, str | None, str, str]]) -> None:
-        """Tell whoever listens, once the transaction is committed: tenant, agent, topic, body."""
+        """Publish events when the transaction commits. A row is (tenant, agent, topic, body)."""
         if events:
             self.do(ADD_EVENTS, *self.rows(events))
-            self.rings.append(("event", 0))
+            self.notifications.append(("event", 0))
 
 
 def clean(text: str | None) -> str | None:
-    """Text that every database keeps."""
+    """Replace the characters that some databases cannot store."""
     return text and text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
@@ -168,6 +178,6 @@ _encode_strictly = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def to_text(value: Any, allow_nan: bool = True) -> str:
-    """A value as JSON that every database keeps and every client reads: half of a character becomes a question mark."""
+    """Encode a value as JSON that every database can store; a lone surrogate becomes a question mark."""
     text = (_encode if allow_nan else _encode_strictly)(value)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""The queue on Postgres: its dialect, row locks, and LISTEN/NOTIFY on one connection per process."""
+"""The queue on Postgres: its dialect, with row locks, and LISTEN/NOTIFY on one connection per process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from etude.errors import Invalid, Unavailable
 from etude.store.action import NewAction
 from etude.store.base import Execute, Rows, check_values
 from etude.store.postgres import _statement
-from etude.store.queue_dialect import AGAIN_S, QueueDialect, Ring, Tell
+from etude.store.queue_dialect import RETRY_S, Listener, Notification, QueueDialect
 
 CHANNEL = "etude_queue"
 TYPES = {"int": "bigint", "real": "double precision", "text": "text"}
 NOTIFY = "SELECT pg_notify(?, ?)"
-# It may have waited for the agent's lock, while the head changed. What is asked of `agents` after WHERE is asked of the
-# row as it was before the wait; only what is set sees the row as it is. So the heads are compared where they are set.
+# The statement may wait for the agent's lock while another transaction changes the head. WHERE then still sees the row
+# as it was before the wait; only SET sees the current row. So the heads are compared in SET.
 ADD_ONE = """WITH g AS (SELECT no, status FROM agents WHERE tenant = ? AND id = ? FOR NO KEY UPDATE),
     i AS (INSERT INTO actions
             (tenant, id, agent, kind, payload, urgency, created_at, run_after, state, max_attempts)
@@ -38,7 +38,7 @@ LISTEN = f"LISTEN {CHANNEL}"
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """A value that the server cannot take is no reason to try again, as a server that is away would be."""
+    """Raise `Invalid` for values that the server cannot store, so that they are not retried as an outage would be."""
     import psycopg
 
     try:
@@ -48,31 +48,31 @@ def _refusing() -> Iterator[None]:
 
 
 class PostgresDialect(QueueDialect):
-    """Agents are locked before their actions, always; who only looks for work passes over locked ones."""
+    """Row locks on agents, always before their actions. Claims skip locked agents."""
 
-    # Stable within a statement, so that indexes on times are used.
+    # Constant within a statement, so that indexes on times can be used.
     now = "(extract(epoch FROM statement_timestamp())::double precision)"
     lock = " FOR NO KEY UPDATE"
     skip = " FOR NO KEY UPDATE SKIP LOCKED"
     among = {"int": "= ANY (?::bigint[])", "text": "= ANY (?::text[])"}
 
     def table(self, columns: Sequence[tuple[str, str]]) -> str:
-        """A table of values, from one JSON text: a driver makes that four times as fast as an array per column."""
+        """Return a table expression that reads one JSON parameter, four times as fast as an array per column."""
         named = ", ".join(f'"{place}" {TYPES[kind]}' for place, (_, kind) in enumerate(columns))
         shown = ", ".join(f'"{place}" AS {name}' for place, (name, _) in enumerate(columns))
         return f"(SELECT {shown} FROM json_to_recordset(?::json) AS u({named}))"
 
     def list_value(self, values: Sequence[object]) -> object:
-        """One array."""
+        """Return one array."""
         return list(values)
 
     def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """One JSON text, of rows whose columns have numbers for names."""
+        """Return one JSON text. The columns of each row are named by their position."""
         return (json.dumps([dict(enumerate(row)) for row in rows], allow_nan=False),)
 
     @contextmanager
     def transaction(self, many: bool = True) -> Iterator[tuple[Execute, Execute]]:
-        """A transaction whose statements, where they are many, are sent together, up to one whose rows are needed."""
+        """Begin a transaction. If there are many statements, pipeline them until one needs its rows."""
         import psycopg
 
         with ExitStack() as stack:
@@ -96,42 +96,42 @@ class PostgresDialect(QueueDialect):
             yield execute, run
 
     def add_one(self, tenant: str, name: str, action: NewAction, origin: str) -> tuple[bool, bool] | None:
-        """Add an action in one statement, which locks the agent, merges its head and rings."""
-        what = (tenant, name, action.kind, action.payload, action.urgency, action.attempts, float(action.delay))
-        values = (tenant, action.agent, *what, CHANNEL, f"run 0 {origin}")
-        ((takes, rung),) = self.store._read(self.sql(ADD_ONE), *values)
-        return bool(takes), bool(rung)
+        """Add an action in one statement, which locks the agent, updates its head and notifies."""
+        row = (tenant, name, action.kind, action.payload, action.urgency, action.attempts, float(action.delay))
+        values = (tenant, action.agent, *row, CHANNEL, f"run 0 {origin}")
+        ((accepts, notified),) = self.store._read(self.sql(ADD_ONE), *values)
+        return bool(accepts), bool(notified)
 
     def hold(self) -> bool:
-        """Make sure of the lock; False where its connection had to be opened anew."""
-        _ = self.store.worker_id  # takes the lock where nobody has asked for it yet
+        """Hold the lock; return False if its connection had to be reopened."""
+        _ = self.store.worker_id  # takes the lock if this is the first use
         before = self.store._worker_db
         self.store._hold()
         return before is self.store._worker_db
 
-    def ring(self, execute: Execute, rings: Sequence[Ring], origin: str) -> None:
-        """Ring when the transaction commits."""
-        for kind, agent in rings:
+    def notify_on_commit(self, execute: Execute, notifications: Sequence[Notification], origin: str) -> None:
+        """Notify when the transaction commits."""
+        for kind, agent in notifications:
             execute(NOTIFY, CHANNEL, f"{kind} {agent} {origin}")
 
-    def rung(self, rings: Sequence[Ring], origin: str) -> None:
-        """Do nothing: the server has rung."""
+    def notify_after_commit(self, notifications: Sequence[Notification], origin: str) -> None:
+        """Do nothing: the server has notified them at the commit."""
 
-    def listen(self, origin: str, tell: Tell, ended: Callable[[], bool]) -> None:
-        """Wait for rings until it has ended; each is told. A lost connection is opened again."""
+    def listen(self, origin: str, listener: Listener, ended: Callable[[], bool]) -> None:
+        """Wait for notifications until `ended()` is true. A lost connection is reopened."""
         import psycopg
 
         while not ended():
             try:
                 with self.store._connect() as db:
                     db.execute(LISTEN)
-                    # What rang while nobody listened is looked for.
-                    tell("all", 0)
+                    # Notifications before this LISTEN were missed.
+                    listener("all", 0)
                     while not ended():
                         for notice in db.notifies(timeout=1.0, stop_after=1):
                             kind, agent, sender = notice.payload.split(" ")
                             if sender != origin:
-                                tell(kind, int(agent))
+                                listener(kind, int(agent))
             except (psycopg.Error, Unavailable):
                 if not ended():
-                    time.sleep(AGAIN_S)
+                    time.sleep(RETRY_S)

@@ -1,7 +1,7 @@
-"""The queue on SQLite: its dialect, and bells that processes of one machine ring at each other's.
+"""The queue on SQLite: its dialect, and notifications between the processes of one machine.
 
-A bell is a named pipe beside the database. Whoever waits sleeps in the kernel until a byte comes: idle workers cost
-nothing, and a wake-up takes microseconds.
+Each listening process has a named pipe beside the database and sleeps in the kernel until a byte arrives. Idle
+workers cost nothing, and a wake-up takes microseconds.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from etude.store.base import Execute
-from etude.store.queue_dialect import QueueDialect, Ring, Tell
+from etude.store.queue_dialect import Listener, Notification, QueueDialect
 
 if TYPE_CHECKING:
     from etude.store.sqlite import SqliteStore
 
-READ = 1 << 16
-"""All that a pipe holds: no line is read in two."""
+PIPE_SIZE = 1 << 16
+"""The capacity of a pipe: one read returns all of it, so no line is split."""
 
 
 class SqliteDialect(QueueDialect):
-    """Writers exclude each other already, so nothing needs a lock of its own."""
+    """SQLite has one writer at a time, so rows need no locks."""
 
     now = "((julianday('now') - 2440587.5) * 86400.0)"
     lock = ""
@@ -38,89 +38,89 @@ class SqliteDialect(QueueDialect):
         self._folder = store.path.with_name(store.path.name + ".w")
 
     def table(self, columns: Sequence[tuple[str, str]]) -> str:
-        """A table of values, from one JSON text."""
+        """Return a table expression that reads one JSON parameter."""
         fields = ", ".join(f"json_extract(value, '$[{i}]') AS {name}" for i, (name, _) in enumerate(columns))
         return f"(SELECT {fields} FROM json_each(?))"
 
     def list_value(self, values: Sequence[object]) -> object:
-        """One JSON text."""
+        """Return one JSON text."""
         return json.dumps(list(values))
 
     def table_values(self, rows: Sequence[Sequence[object]]) -> tuple[object, ...]:
-        """One JSON text."""
+        """Return one JSON text."""
         return (json.dumps([list(row) for row in rows], allow_nan=False),)
 
     def hold(self) -> bool:
-        """Whether it is held: a lock on a file is, until the process ends."""
+        """Return True: the process holds its file lock until it ends."""
         return True
 
-    def ring(self, execute: Execute, rings: Sequence[Ring], origin: str) -> None:
-        """Do nothing: pipes are no part of a transaction."""
+    def notify_on_commit(self, execute: Execute, notifications: Sequence[Notification], origin: str) -> None:
+        """Do nothing: pipes do not take part in transactions."""
 
-    def rung(self, rings: Sequence[Ring], origin: str) -> None:
-        """Ring at the other processes."""
-        # A write of this size is whole or not there.
-        line = "".join(f"{kind} {agent}\n" for kind, agent in rings)[: select.PIPE_BUF].encode()
+    def notify_after_commit(self, notifications: Sequence[Notification], origin: str) -> None:
+        """Write to the pipes of the other processes."""
+        # Writes of up to PIPE_BUF bytes are atomic.
+        line = "".join(f"{kind} {agent}\n" for kind, agent in notifications)[: select.PIPE_BUF].encode()
         with suppress(FileNotFoundError):
             for entry in os.scandir(self._folder):
-                if entry.name.startswith("bell_") and entry.name != f"bell_{origin}":
-                    _ring(entry.path, line)
+                if entry.name.startswith("wake_") and entry.name != f"wake_{origin}":
+                    _write(entry.path, line)
 
-    def listen(self, origin: str, tell: Tell, ended: Callable[[], bool]) -> None:
-        """Wait for rings until it has ended; each is told."""
+    def listen(self, origin: str, listener: Listener, ended: Callable[[], bool]) -> None:
+        """Read this process's pipe until `ended()` is true."""
         from etude.store.sqlite import _make_folder
 
         _make_folder(self._folder)
-        path = str(self._folder / f"bell_{origin}")
-        fd = _hang(path)
+        path = str(self._folder / f"wake_{origin}")
+        fd = _open_pipe(path)
         try:
             waiting = select.poll()
             waiting.register(fd, select.POLLIN)
-            tell("all", 0)
+            listener("all", 0)
             while not ended():
                 if not waiting.poll(1000):
                     continue
-                text = os.read(fd, READ)
+                text = os.read(fd, PIPE_SIZE)
                 for line in text.decode(errors="replace").splitlines():
-                    _tell(line, tell)
+                    _pass_on(line, listener)
         finally:
             os.close(fd)
             with suppress(OSError):
                 os.unlink(path)
 
 
-def _hang(path: str) -> int:
-    """A new bell, open for reading."""
+def _open_pipe(path: str) -> int:
+    """Create a named pipe and open it for reading."""
     while True:
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Also open for writing, so that it never reads as ended.
+        # Open it for writing too, so that a read never returns end-of-file.
         fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        # Somebody who rang before it was open may have removed it as a dead one's.
+        # A process that wrote before this open may have removed the pipe as one without a reader.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(fd), os.stat(path)):
                 return fd
         os.close(fd)
 
 
-def _ring(path: str, line: bytes) -> None:
+def _write(path: str, line: bytes) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
-        # Nobody reads it any more: its process is gone. Any other trouble is of this process, and the bell stays.
+        # ENXIO: no process reads the pipe any more. Other errors concern this process, and the pipe stays.
         if error.errno == errno.ENXIO:
             with suppress(OSError):
                 if stat.S_ISFIFO(os.stat(path).st_mode):
                     os.unlink(path)
         return
     try:
-        # A full pipe has rung often enough.
+        # The reader of a full pipe has enough to wake it.
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(fd, line)
     finally:
         os.close(fd)
 
 
-def _tell(line: str, tell: Tell) -> None:
+def _pass_on(line: str, listener: Listener) -> None:
     kind, _, rest = line.partition(" ")
-    tell(kind, int(rest) if rest.isdigit() else 0)
+    listener(kind, int(rest) if rest.isdigit() else 0)

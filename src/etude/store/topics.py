@@ -1,4 +1,4 @@
-"""Events for whoever listens: written with what they tell of, read by topic, resumed by id."""
+"""Events by topic: written in the transaction of the change they report, read in order, resumed by id."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from etude.store.queue import Queue
 from etude.store.queue_dialect import to_text
 
 TOPIC = re.compile(r"[a-z0-9_]+([.-][a-z0-9_]+)*")
-LARGEST = 1 << 20
+MAX_BODY = 1 << 20
 SETTLE_S = 2.0
-"""How long an id that is missing is waited for: its transaction may not have committed yet."""
+"""How long to wait for a missing id: its transaction may not have committed yet."""
 
-READ = """SELECT id, tenant, topic, agent, body, created_at, CASE WHEN created_at > {now} - ? THEN 1 ELSE 0 END
+# An event from the future was written before the clock was set back, so it is not recent.
+READ = """SELECT id, tenant, topic, agent, body, created_at, CASE WHEN abs(created_at - {now}) < ? THEN 1 ELSE 0 END
     FROM hub_events WHERE id > ? ORDER BY id LIMIT ?"""
 READ_AGENT = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_events
     WHERE tenant = ? AND agent = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
+READ_WITHOUT_AGENT = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_events
+    WHERE tenant = ? AND agent IS NULL AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
 BOUNDS = "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM hub_events WHERE tenant = ? AND agent = ?"
 SETTLED = "SELECT coalesce(max(id), 0) FROM hub_events WHERE created_at <= {now} - ?"
 
 
 class HubEvent(Entity):
-    """Something that happened, as those who listen get it."""
+    """An event, as subscribers get it."""
 
     id: int
     tenant: str
@@ -39,53 +42,59 @@ class HubEvent(Entity):
 
 
 class Topics:
-    """The events of all tenants, as the process that hands them out reads them."""
+    """The events of all tenants; events are published for the queue's tenant."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
 
     def publish(self, topic: str, body: Any, agent: str | None = None) -> None:
-        """Tell whoever listens to the topic."""
+        """Publish an event under a topic."""
         text = check_event(topic, body)
         with self.queue.transaction() as work:
             work.add_events([(self.queue.tenant, agent, topic, text)])
 
     def last_settled(self) -> int:
-        """The highest id so old that none below it can still come."""
+        """Return the highest id that is old enough for no lower id to appear any more."""
         return int(self.queue.read(SETTLED, SETTLE_S)[0][0])
 
     def bounds(self, tenant: str, agent: str) -> tuple[int, int]:
-        """The first id of an agent's events, that it was created, and the last."""
+        """Return the ids of an agent's first event, its creation, and of its last."""
         first, last = self.queue.read(BOUNDS, tenant, agent)[0]
         return int(first), int(last)
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
-        """The events after an id, in order. One whose predecessor may still come is not told yet."""
+        """Return the events after an id, in order, up to the first missing id that may still appear."""
         return [_event(row) for row in settled(self.queue.read(READ, SETTLE_S, after, limit), after)]
 
-    def read_agent(self, tenant: str, agent: str, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
-        """The events of one agent after an id, up to one that was read before, in order."""
-        return [_event(row) for row in self.queue.read(READ_AGENT, tenant, agent, after, last, limit)]
+    def read_agent(self, tenant: str, agent: str | None, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
+        """Return the events of one agent, or those of no agent, after an id and up to an id read before."""
+        if agent is None:
+            rows = self.queue.read(READ_WITHOUT_AGENT, tenant, after, last, limit)
+        else:
+            rows = self.queue.read(READ_AGENT, tenant, agent, after, last, limit)
+        return [_event(row) for row in rows]
 
 
-def check_event(topic: str, body: Any, largest: int = LARGEST) -> str:
-    """The body as it is stored, where both make an event."""
+def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
+    """Check the topic and the body of an event, and return the body as JSON."""
     if not isinstance(topic, str) or len(topic) > 128 or not TOPIC.fullmatch(topic):
         raise Invalid(
-            f"`{str(topic)[:140]}` cannot name a topic.",
-            hint="Use lower-case letters, digits and _, with dots between.",
+            f"`{str(topic)[:140]}` is not a valid topic.",
+            hint="Use at most 128 lower-case letters, digits and _, with single dots or hyphens between them.",
         )
     try:
         text = to_text(body, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"An event is JSON: {error}.", hint="Use text, numbers, lists and objects.") from None
+        raise Invalid(
+            f"The body of the event cannot be written as JSON: {error}.", hint="Use text, numbers, lists and objects."
+        ) from None
     if len(text) > largest:
-        raise Invalid(f"{len(text):,} characters are too many for an event.", hint=f"At most {largest:,}.")
+        raise Invalid(f"The event has {len(text):,} characters.", hint=f"Use at most {largest:,}.")
     return text
 
 
 def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
-    """The rows up to the first gap that is young: ids are given before a transaction commits, not when it does."""
+    """Return the rows up to the first recent gap: an id is assigned before its transaction commits."""
     for index, row in enumerate(rows):
         before = rows[index - 1][0] if index else after
         if row[0] > before + 1 and row[6]:
@@ -95,7 +104,7 @@ def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
 
 def _event(row: tuple[Any, ...]) -> HubEvent:
     event_id, tenant, topic, agent, body, created, _ = row
-    # As it is, for it was checked when it was written: to do it again costs more than to read it.
+    # Skip validation: the event was checked when it was written, and checking again costs more than reading.
     return HubEvent.model_construct(
         id=event_id,
         tenant=tenant,

@@ -1,4 +1,4 @@
-"""The analyst: it works at a goal in steps, and its findings are a document that grows."""
+"""The analyst: it works toward a goal in steps and collects its findings in a document."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sql(query: str) -> dict[str, Any]:
 
 SCENES: list[dict[str, Any]] = [
     {"asked": "## Which item", "turns": [{"text": "DONE"}]},
-    {"asked": "You were told: look at salt", "turns": [{"text": "How much salt is there?"}]},
+    {"asked": "Guidance: look at salt", "turns": [{"text": "How much salt is there?"}]},
     {"asked": "## How many items", "turns": [{"text": "Which item has the most?\n\nThat one."}]},
     {"asked": "Decide what to find out next", "turns": [{"text": "How many items are there?"}]},
     {
@@ -63,12 +63,12 @@ def model(tmp_path: Path) -> str:
 
 
 def done(agents: Agents, agent_id: str = "a") -> dict[str, Any]:
-    """What it remembers once it is done."""
+    """Wait until the agent is done, and return its state."""
     wait_until(lambda: agents.get(agent_id).activity == "done")
     return agents.state(agent_id)
 
 
-def test_without_a_model_it_asks_what_it_is_given(app: App, agents: Agents, stock: str) -> None:
+def test_without_a_model_it_asks_the_given_questions(app: App, agents: Agents, stock: str) -> None:
     goal = f"1. how many stock\n\n- SQL: {COUNT}\nSQL: SELECT nothing FROM stock"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "goal": goal}, id="a")
@@ -77,12 +77,12 @@ def test_without_a_model_it_asks_what_it_is_given(app: App, agents: Agents, stoc
         headings = [line for line in memory["document"].splitlines() if line.startswith("## ")]
         assert headings == ["## how many stock", f"## SQL: {COUNT}", "## SQL: SELECT nothing FROM stock"]
         assert "| n |\n| --- |\n| 3 |" in memory["document"] and "Not answered: " in memory["document"]
-        # One that is done takes more.
+        # An agent that is done accepts more questions.
         agents.wait(agents.message("a", "SQL: SELECT 41 + 1 AS answer"))
         assert "| 42 |" in done(agents)["document"]
 
 
-def test_variables_stay_from_step_to_step_and_over_a_restart(app: App, agents: Agents, stock: str) -> None:
+def test_variables_survive_steps_and_restarts(app: App, agents: Agents, stock: str) -> None:
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = 6", "PYTHON: x * 7"]}, id="a")
         assert "\n42\n" in done(agents)["document"]
@@ -92,7 +92,7 @@ def test_variables_stay_from_step_to_step_and_over_a_restart(app: App, agents: A
         assert agents.state("a")["document"].endswith("\n7\n")
 
 
-def test_a_model_says_what_to_ask_until_it_is_done(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_a_model_decides_what_to_ask_until_it_is_done(app: App, agents: Agents, stock: str, model: str) -> None:
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model}, id="a")
         memory = done(agents)
@@ -102,7 +102,7 @@ def test_a_model_says_what_to_ask_until_it_is_done(app: App, agents: Agents, sto
     assert [list(s.output)[-1] for s in agents.steps("a")] == ["next", "ok", "next", "ok", "done", "done"]
     info = agents.get("a")
     assert info.tokens > 0 and info.thread_id is not None
-    # Its own thread holds the questions; what it thought about them is a run, but in no thread.
+    # Its own thread holds the questions; the runs that chose them are in no thread.
     assert [m.text for m in app.store.messages(info.thread_id) if m.role == "user"] == [
         "How many items are there?",
         "Which item has the most?",
@@ -117,7 +117,7 @@ def test_its_own_questions_have_a_limit(app: App, agents: Agents, stock: str, mo
         assert done(agents)["asked"] == 1
 
 
-def test_guidance_reaches_what_comes_next(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_guidance_reaches_the_next_question(app: App, agents: Agents, stock: str, model: str) -> None:
     agents.create("analyst", {"source": stock, "goal": "Know the stock.", "model": model, "max_steps": 1}, id="a")
     agents.steer("a", "look at salt")
     agents.steer("a", {"goal": "Know the salt."})
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_run_and_asks_something_else(app: App, agents: Age
         wait_until(lambda: agents.get("a").status == "destroyed")
 
 
-def test_what_it_needs_to_know_it_is_told_by_a_message(app: App, agents: Agents, stock: str, model: str) -> None:
+def test_a_message_answers_the_question_of_a_run(app: App, agents: Agents, stock: str, model: str) -> None:
     config = {"source": stock, "questions": ["Which year is it?"], "model": model, "max_steps": 1}
     with Worker(app, agents.queue):
         agents.create("analyst", config, id="a")
@@ -149,9 +149,7 @@ def test_what_it_needs_to_know_it_is_told_by_a_message(app: App, agents: Agents,
         assert "## Which year is it?\n\nThen it is that one.\n" in done(agents)["document"]
 
 
-def test_a_run_that_a_crash_left_behind_is_gone_on_with(
-    open_app: Callable[[], App], app: App, agents: Agents, stock: str
-) -> None:
+def test_a_run_left_by_a_crash_is_resumed(open_app: Callable[[], App], app: App, agents: Agents, stock: str) -> None:
     question = "how many stock"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: 1"]}, id="a")
@@ -168,12 +166,12 @@ def test_a_run_that_a_crash_left_behind_is_gone_on_with(
     assert app.store.run(run_id).status == "succeeded"
 
 
-def test_a_cell_whose_end_was_not_heard_of_does_not_run_twice(app: App, agents: Agents, stock: str) -> None:
+def test_a_cell_whose_answer_was_not_recorded_does_not_run_twice(app: App, agents: Agents, stock: str) -> None:
     cell = "PYTHON: x.append(len(x) + 1)\nx"
     with Worker(app, agents.queue):
         agents.create("analyst", {"source": stock, "questions": ["PYTHON: x = [1]"]}, id="a")
         done(agents)
-    # The step that asked this died right after.
+    # The step that asked this crashed right after.
     lost = app.ask(stock, cell, thread_id=agents.get("a").thread_id)
     assert lost.text.strip() == "[1, 2]"
     with Worker(app, agents.queue):
@@ -183,6 +181,6 @@ def test_a_cell_whose_end_was_not_heard_of_does_not_run_twice(app: App, agents: 
             assert agents.state("a")["document"].rstrip().endswith(expected)
 
 
-def test_it_must_want_something(agents: Agents) -> None:
+def test_it_needs_a_goal_or_questions(agents: Agents) -> None:
     with pytest.raises(Invalid, match="give `goal` or `questions`"):
         agents.create("analyst", {"source": "x", "goal": "  "})

@@ -11,7 +11,7 @@ from etude.app import App
 
 def test_it_comments_every_interval(app: App, agents: Agents) -> None:
     with Worker(app, agents.queue):
-        agents.create("echo", {"subject": "rain", "interval_s": 0.01}, id="e")
+        agents.create("echo", {"subject": "rain", "interval_s": 1}, id="e")
         wait_until(lambda: agents.get("e").step_no >= 3)
     assert [s.output for s in agents.steps("e", limit=2)] == [
         "1. rain: worth another look.",

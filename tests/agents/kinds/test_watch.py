@@ -1,4 +1,4 @@
-"""The watch: it tells when an answer has changed enough."""
+"""The watch: it reports when an answer has changed enough."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ def look(agents: Agents) -> dict[str, Any]:
     return output
 
 
-def test_it_tells_a_change_beyond_the_threshold(
+def test_it_reports_a_change_beyond_the_threshold(
     app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Hub(agents.queue) as hub, Worker(app, agents.queue):
-        told = hub.subscribe(["watch.*"])
+        events = hub.subscribe(["watch.*"])
         agents.create("watch", config(tmp_path, threshold=10), id="w")
         wait_until(lambda: agents.get("w").step_no == 1)
         assert agents.get("w").last_output == {"answer": [[100.0]], "changed": False}
         stock.execute("UPDATE stock SET n = 108")
         assert look(agents) == {"answer": [[108.0]], "changed": False}
-        # Small steps add up: what counts is the answer that was told last.
+        # Small changes add up: the answer is compared with the last one reported.
         stock.execute("UPDATE stock SET n = 112")
         assert look(agents) == {"answer": [[112.0]], "changed": True, "was": [[100.0]]}
-        assert [e.body for e in told.read(timeout=90)] == [{"was": [[100.0]], "now": [[112.0]]}]
+        assert [e.body for e in events.read(timeout=90)] == [{"was": [[100.0]], "now": [[112.0]]}]
         assert look(agents)["changed"] is False
     assert agents.get("w").activity == "waiting"
 
 
-def test_a_plan_can_be_watched_and_a_share_be_a_threshold(
+def test_a_plan_can_be_watched_with_a_relative_threshold(
     app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     plan = {"from": "stock", "select": ["item", "n"]}
@@ -77,13 +77,13 @@ def test_a_question_in_words_can_be_watched(
         assert agents.get("w").last_output == {"answer": [[1]], "changed": False}
         stock.execute("INSERT INTO stock VALUES ('salt', 1)")
         assert look(agents) == {"answer": [[2]], "changed": True, "was": [[1]]}
-        assert app.store.threads().items == [], "a look leaves a run, and no thread"
+        assert app.store.threads().items == [], "it leaves a run, but no thread"
         agents.reload("w", config(tmp_path, sql="", question="gibberish of zorks"))
         agents.wait(agents.message("w", "look"))
         assert agents.get("w").last_error
 
 
-def test_a_source_that_is_away_is_an_error_and_the_watch_goes_on(
+def test_a_failing_query_is_an_error_and_the_watch_continues(
     app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
 ) -> None:
     with Worker(app, agents.queue):
@@ -94,7 +94,9 @@ def test_a_source_that_is_away_is_an_error_and_the_watch_goes_on(
         assert look(agents) == {"answer": [[100.0]], "changed": False}
 
 
-def test_it_looks_when_a_clock_says(app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection) -> None:
+def test_it_asks_at_the_times_of_a_cron_expression(
+    app: App, agents: Agents, tmp_path: Path, stock: sqlite3.Connection
+) -> None:
     with Worker(app, agents.queue):
         given = config(tmp_path, every_s=None, cron="30 7 * * *", timezone="Europe/Berlin")
         agents.create("watch", given, id="w")
@@ -102,7 +104,7 @@ def test_it_looks_when_a_clock_says(app: App, agents: Agents, tmp_path: Path, st
     from zoneinfo import ZoneInfo
 
     local = due.astimezone(ZoneInfo("Europe/Berlin"))
-    assert (local.hour, local.minute) in {(7, 30), (7, 29)}, "to the second, give or take"
+    assert (local.hour, local.minute) in {(7, 30), (7, 29)}, "give or take a second"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_it_looks_when_a_clock_says(app: App, agents: Agents, tmp_path: Path, st
         ({"question": "how many?"}, "`sql` or `plan`"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused(agents: Agents, tmp_path: Path, wrong: dict[str, Any], why: str) -> None:
+def test_an_invalid_configuration_is_refused(agents: Agents, tmp_path: Path, wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(Invalid) as caught:
         agents.create("watch", config(tmp_path, **wrong))
     assert why in caught.value.message

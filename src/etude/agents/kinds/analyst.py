@@ -1,7 +1,7 @@
-"""An agent that works at a goal: a question at a time, findings into a document that grows.
+"""An agent that works toward a goal, one question at a time, and collects its findings in a document.
 
-Without a model the questions are given, one in each line of the goal or as a list. With one, the model is asked what
-to find out next, by the goal and the document so far, until it says that it is done. Each step is one run of the desk.
+Without a model the questions are given, as a list or one per line of the goal. With a model, the model decides what to
+ask next, from the goal and the document so far, until it says that it is done. Each step is one run.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from etude.result import json_value
 from etude.runtime.answer import Answer
 from etude.runtime.control import Control
 
-REMEMBERED = 20_000
-"""So many characters of the document a model is shown; the last ones."""
+DOCUMENT_CHARS = 20_000
+"""The number of characters, from the end of the document, that a model is shown."""
 ROWS = 10
 WIDTH = 80
-"""What the document has of a result: so many rows, so many characters of each value."""
+"""The rows of a result, and the characters of each value, that go into the document."""
 ENOUGH = "DONE"
 PROPOSE = """Decide what to find out next. Do not find it out now.
 
 The goal: {goal}
-{heard}
-What was found out so far:
+{guidance}
+The findings so far:
 {document}
 
-Reply with one question, in one line, that the data can answer and that brings the goal nearer. Do not ask again what
-was answered, and use no number that does not stand here. Reply {enough} where the goal is reached, or where the data
-cannot tell more."""
+Reply with one question, on one line, that the data can answer and that helps to reach the goal. Do not repeat a
+question that was answered, and do not use numbers that are not given here. Reply {enough} if the goal is reached or if
+the data cannot answer more."""
 _LIST_MARK = re.compile(r"\s*(?:[-*]|\d+[.)])\s+")
 
 
 class AnalystConfig(Entity):
-    """What to find out, where, and who thinks."""
+    """The goal, the source, and the model."""
 
     source: str
     goal: str = ""
-    """In words for a model; without one, a question in each line."""
+    """A goal in words for a model; without a model, one question per line."""
     questions: tuple[str, ...] = ()
-    """Questions to begin with."""
+    """The first questions to ask."""
     model: str = "offline"
     max_steps: int = Field(default=20, ge=1, le=1000)
-    """Questions that it asks by itself."""
+    """The maximum number of questions that the agent chooses itself."""
 
     @model_validator(mode="after")
     def _wants_something(self) -> Self:
@@ -60,9 +60,9 @@ class AnalystConfig(Entity):
 
 
 class AnalystAgent(Kind[AnalystConfig]):
-    """Guidance and messages are questions to ask next, or, with a model, words to heed; `{"goal": ...}` sets the goal.
+    """Works toward a goal. Guidance and messages are questions to ask next or, with a model, hints for the model.
 
-    Where a question is not clear, it waits until a message answers.
+    `{"goal": ...}` sets another goal. If a question is ambiguous, the agent waits for a message that answers it.
     """
 
     Config = AnalystConfig
@@ -70,12 +70,12 @@ class AnalystAgent(Kind[AnalystConfig]):
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Ask one question, or decide what to ask."""
         memory = state or self._begin()
-        replies = [text for item in inbox if (text := self._hear(memory, item.body))]
+        replies = [text for item in inbox if (text := self._read_item(memory, item.body))]
         if memory["waiting"]:
             if not replies:
                 return StepResult(state=memory, output={"question": memory["waiting"]["needs"]}, next=IDLE)
             return self._reply(ctx, memory, replies)
-        self._heed(memory, replies)
+        self._apply_guidance(memory, replies)
         if memory["ahead"]:
             return self._ask(ctx, memory, memory["ahead"][0])
         if self.config.model != "offline" and memory["asked"] < self.config.max_steps and not memory["enough"]:
@@ -90,7 +90,7 @@ class AnalystAgent(Kind[AnalystConfig]):
         return {
             "goal": self.config.goal,
             "ahead": [q.strip() for q in ahead if q.strip()][: self.config.max_steps],
-            "heard": [],
+            "guidance": [],
             "asked": 0,
             "found": 0,
             "waiting": None,
@@ -99,8 +99,8 @@ class AnalystAgent(Kind[AnalystConfig]):
             "document": f"# {title}\n",
         }
 
-    def _hear(self, memory: dict[str, Any], body: Any) -> str | None:
-        """Take in a goal; a question or words are given back."""
+    def _read_item(self, memory: dict[str, Any], body: Any) -> str | None:
+        """Apply a goal or a question given as an object; return plain text."""
         if isinstance(body, dict):
             if isinstance(body.get("goal"), str):
                 memory["goal"], memory["enough"] = body["goal"], False
@@ -110,16 +110,16 @@ class AnalystAgent(Kind[AnalystConfig]):
             return None
         return body.strip() or None if isinstance(body, str) else None
 
-    def _heed(self, memory: dict[str, Any], said: list[str]) -> None:
-        """Without a model, what people say are questions; a model decides what to make of it."""
-        if said:
-            memory["heard" if self.config.model != "offline" else "ahead"][:0] = said
+    def _apply_guidance(self, memory: dict[str, Any], received: list[str]) -> None:
+        """Keep the texts: without a model as the next questions, with one as hints for the model."""
+        if received:
+            memory["guidance" if self.config.model != "offline" else "ahead"][:0] = received
             memory["enough"] = False
 
     def _ask(self, ctx: StepContext, memory: dict[str, Any], asked: str) -> StepResult:
-        steer, said = self._steering(ctx, memory)
+        steer, received = self._steering(ctx, memory)
         answer = question.ask(ctx, self.config.source, asked, self.config.model, steer, memory.get("noted"))
-        self._heed(memory, said)
+        self._apply_guidance(memory, received)
         return self._note(memory, asked, answer)
 
     def _reply(self, ctx: StepContext, memory: dict[str, Any], replies: list[str]) -> StepResult:
@@ -127,13 +127,13 @@ class AnalystAgent(Kind[AnalystConfig]):
         run: Run = ctx.app.store.run(waiting["run_id"])
         if run.status == "waiting":
             ctx.app.runs.answer(run.id, "\n".join(replies))
-        steer, said = self._steering(ctx, memory)
+        steer, received = self._steering(ctx, memory)
         answer = question.work(ctx, run.id, steer)
-        self._heed(memory, said)
+        self._apply_guidance(memory, received)
         return self._note(memory, waiting["asked"], answer)
 
     def _note(self, memory: dict[str, Any], asked: str, answer: Answer) -> StepResult:
-        """Write down what was found, or what the run needs to know."""
+        """Record the answer, or the question that the run needs answered."""
         usage = answer.run.usage
         memory["noted"] = answer.run_id
         output: dict[str, Any] = {"run_id": answer.run_id, "asked": asked}
@@ -153,40 +153,40 @@ class AnalystAgent(Kind[AnalystConfig]):
         return StepResult(state=memory, output=output, next=NOW, events=(("analyst.finding", output),), **cost)
 
     def _propose(self, ctx: StepContext, memory: dict[str, Any]) -> StepResult:
-        heard = "".join(f"You were told: {text}\n" for text in memory["heard"])
-        document = memory["document"][-REMEMBERED:]
-        prompt = PROPOSE.format(goal=memory["goal"], heard=heard, document=document, enough=ENOUGH)
-        steer, said = self._steering(ctx, memory)
-        answer = question.require(question.ask_aside(ctx, self.config.source, prompt, self.config.model, steer))
-        # The words of the model as they are: in an answer, numbers that no result holds are marked.
+        guidance = "".join(f"Guidance: {text}\n" for text in memory["guidance"])
+        document = memory["document"][-DOCUMENT_CHARS:]
+        prompt = PROPOSE.format(goal=memory["goal"], guidance=guidance, document=document, enough=ENOUGH)
+        steer, received = self._steering(ctx, memory)
+        answer = question.require(question.ask_in_new_thread(ctx, self.config.source, prompt, self.config.model, steer))
+        # Use the model's raw reply: in an answer, unverified numbers are marked.
         turns = [s.turn.text for s in answer.run.steps if s.kind == "model" and s.turn is not None]
         line = next((line.strip() for line in turns[-1].splitlines() if line.strip()), ENOUGH)
         memory["enough"] = line.strip("`*. ").upper() == ENOUGH
         if not memory["enough"]:
             memory["ahead"] = [line]
-        self._heed(memory, said)
+        self._apply_guidance(memory, received)
         usage = answer.run.usage
         output = {"run_id": answer.run_id} | ({"done": True} if memory["enough"] else {"next": line})
         tokens, cost = usage.tokens_in + usage.tokens_out, usage.cost_usd
         return StepResult(state=memory, output=output, next=NOW, tokens=tokens, cost_usd=cost)
 
     def _steering(self, ctx: StepContext, memory: dict[str, Any]) -> tuple[question.Steer, list[str]]:
-        """A way for what is said during a run to reach its model; and the list of what was said."""
-        said: list[str] = []
+        """Return a callback that passes guidance to the model during a run, and the list that collects it."""
+        received: list[str] = []
 
         def steer(control: Control) -> None:
             if self.config.model == "offline":
                 return
-            for text in filter(None, [self._hear(memory, body) for body in ctx.guidance()]):
-                said.append(text)
-                with contextlib.suppress(Conflict):  # the run has its answer: the next one is told
+            for text in filter(None, [self._read_item(memory, body) for body in ctx.guidance()]):
+                received.append(text)
+                with contextlib.suppress(Conflict):  # the run has its answer: the next run gets the guidance
                     control.steer(text)
 
-        return steer, said
+        return steer, received
 
 
 def _table_of(answer: Answer) -> str:
-    """The first rows of the result in Markdown, where there are columns to see."""
+    """Return the first rows of the result as a Markdown table, or nothing if there is no result."""
     if answer.result is None or not answer.ok:
         return ""
     rows = [[json_value(value) for value in row] for row in itertools.islice(answer.result.iter_rows(), ROWS)]

@@ -1,4 +1,4 @@
-"""An agent that keeps the catalog of a source fresh, and tells what changed in the data."""
+"""An agent that keeps the catalog of a source up to date and reports what changed in the data."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
 from etude.agents.schedule import Schedule
 from etude.runtime.control import Control
 
-SHOWN = 20
-"""So many changes are told one by one."""
+MAX_LISTED = 20
+"""The number of changes that an event lists; it gives the total too."""
 
 
 class CatalogConfig(Schedule):
-    """Whose catalog, and when."""
+    """The source, and when to update its catalog."""
 
     source: str
     tables: tuple[str, ...] | None = None
-    """All by default."""
+    """The tables to include; all by default."""
     model: str = "offline"
-    """Who improves the script where something failed or changed."""
+    """The model that improves the script if something failed or changed."""
 
 
 class CatalogAgent(Kind[CatalogConfig]):
-    """Makes the catalog anew each time; a message or guidance has it made at once."""
+    """Makes the catalog again on a schedule; a message or guidance makes it at once."""
 
     Config = CatalogConfig
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
-        """Make it once."""
+        """Make the catalog once."""
         config, control = self.config, Control()
         with ctx.cancel.stopping(control.cancel):
             made = ctx.app.cataloger.run(config.source, tables=config.tables, model=config.model, control=control)
@@ -42,7 +42,12 @@ class CatalogAgent(Kind[CatalogConfig]):
             "changes": len(changes),
             "failed": sorted(made.metrics.stored.failed),
         }
-        changed = {"source": config.source, "run_id": made.run_id, "changes": changes[:SHOWN], "count": len(changes)}
+        changed = {
+            "source": config.source,
+            "run_id": made.run_id,
+            "changes": changes[:MAX_LISTED],
+            "count": len(changes),
+        }
         return StepResult(
             state={"made": state.get("made", 0) + 1, "last": output, "reported": made.metrics.stored.name},
             output=output,

@@ -1,4 +1,4 @@
-"""The smallest agent: it comments on a subject, again and again. Copy this file to write your own."""
+"""The smallest agent: it comments on a subject at an interval. Copy this file to write your own."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import Any
 from pydantic import Field
 
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
+from etude.agents.schedule import Interval
 from etude.entities import Entity
 
 
 class EchoConfig(Entity):
-    """What an echo is made with."""
+    """The subject and the interval."""
 
     subject: str = Field(min_length=1)
-    interval_s: float = Field(default=60.0, gt=0)
+    interval_s: Interval = 60.0
 
 
 class EchoAgent(Kind[EchoConfig]):
-    """Says something about its subject every interval; guidance or a message `{"subject": ...}` changes it."""
+    """Comments on its subject every interval; guidance or a message `{"subject": ...}` changes the subject."""
 
     Config = EchoConfig
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
-        """Say it once more."""
+        """Comment once."""
         subject = state.get("subject", self.config.subject)
         for item in inbox:
             if isinstance(item.body, dict) and isinstance(item.body.get("subject"), str):

@@ -1,4 +1,4 @@
-"""An agent that joins the hub with a Redis: events go to one of its streams, and entries of another are told here."""
+"""An agent that bridges events to Redis streams: it adds events to one stream and publishes entries of another."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pydantic import Field, field_validator, model_validator
 
 from etude.addresses import connect
 from etude.agents.base import NOW, InboxItem, Next, StepContext, StepResult
-from etude.agents.delivery import AT_ONCE, Delivery, DeliveryConfig
+from etude.agents.delivery import BATCH, Delivery, DeliveryConfig
+from etude.agents.schedule import Interval
 from etude.errors import Invalid, Unavailable
 from etude.settings import read_reference
 from etude.store.action import backoff
 from etude.store.topics import HubEvent, check_event
 
 TIMEOUT_S = 10.0
-SHORTEST_S = 0.1
-# An entry that is no text must not hold up those after it.
-READING: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace", "socket_timeout": TIMEOUT_S}
+# An entry that is not valid UTF-8 must not delay the entries after it.
+CLIENT_OPTIONS: dict[str, Any] = {"decode_responses": True, "encoding_errors": "replace", "socket_timeout": TIMEOUT_S}
 
 
 class RedisConfig(DeliveryConfig):
-    """Which Redis, which stream events go to, and which they come from."""
+    """The Redis server, the stream to write to and the stream to read from."""
 
     url: str = Field(repr=False)
-    """`redis://` or `rediss://`; one with a password is `env:NAME`, a variable of the worker."""
+    """A `redis://` or `rediss://` URL. For one with a password use `env:NAME`, a variable of the worker."""
     stream: str = Field(default="etude", min_length=1)
     max_length: int = Field(default=100_000, ge=1)
-    """About so many entries stay in the stream."""
+    """The approximate number of entries kept in the stream."""
     listen_to: str | None = Field(default=None, min_length=1)
-    """A stream whose entries, with the fields `topic` and `body` (JSON), are told as events."""
-    interval_s: float = Field(default=5.0, ge=SHORTEST_S)
-    """How often it is looked at."""
+    """A stream whose entries, with the fields `topic` and `body` (JSON), are published as events."""
+    interval_s: Interval = 5.0
+    """Seconds between two reads of `listen_to`."""
 
     @field_validator("url")
     @classmethod
@@ -43,58 +43,63 @@ class RedisConfig(DeliveryConfig):
         if not url.startswith("env:"):
             _check_scheme(url)
             if "@" in url:
-                raise ValueError("a URL with a password is seen by all who see the agent: use env:NAME")
+                raise ValueError("everyone who sees the agent would see the password: use env:NAME")
         return url
 
     @model_validator(mode="after")
     def _does_not_hear_itself(self) -> Self:
         if self.listen_to == self.stream:
-            raise ValueError("listen to another stream than events go to")
+            raise ValueError("`listen_to` and `stream` must be different streams")
         return self
 
 
 class RedisAgent(Delivery[RedisConfig]):
-    """Adds each event to a stream, at least once, and tells those of another stream, each once."""
+    """Adds each event to a stream at least once, and publishes each entry of another stream exactly once."""
 
     Config = RedisConfig
     _client: Any = None
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
-        """Deliver what is new here, and take in what is new there."""
+        """Deliver new events, then publish new entries."""
         try:
             step = super().step(ctx, state, inbox)
-            return step if self.config.listen_to is None or "error" in step.output else self._take_in(ctx, step)
+            if self.config.listen_to is None or step.state is None or step.state["down"]:
+                return step
+            return self._publish_entries(ctx, step)
         finally:
             if self._client is not None:
                 self._client.close()
 
     def deliver(self, ctx: StepContext, event: HubEvent) -> None:
-        """Add an event to the stream; its id tells those who read one twice."""
+        """Add an event to the stream. Readers can recognise one that was added twice by its id."""
         if event.agent == ctx.agent_id:
-            return  # it came from there
+            return  # it was read from Redis
         fields = {"id": event.id, "topic": event.topic, "agent": event.agent or "", "body": json.dumps(event.body)}
         fields["created_at"] = event.created_at.isoformat()
         self._ask(ctx, "xadd", self.config.stream, fields, maxlen=self.config.max_length, approximate=True)
 
-    def _take_in(self, ctx: StepContext, step: StepResult) -> StepResult:
+    def _publish_entries(self, ctx: StepContext, step: StepResult) -> StepResult:
         memory = dict(step.state or {})
+        planned = step.next.after if step.next else None
         try:
-            found = self._ask(ctx, "xread", {self.config.listen_to: memory.get("read", "0-0")}, count=AT_ONCE)
+            found = self._ask(ctx, "xread", {self.config.listen_to: memory.get("read", "0-0")}, count=BATCH)
         except Unavailable as problem:
-            memory["failures"] += 1
-            later = Next(after=max(backoff(memory["failures"]), self.config.interval_s))
+            memory["read_failures"] = memory.get("read_failures", 0) + 1
+            wait = max(backoff(memory["read_failures"]), self.config.interval_s)
+            later = Next(after=wait if planned is None else min(wait, planned))
             return StepResult(state=memory, output=step.output | {"error": problem.message}, next=later)
         entries = [entry for _, read in found or () for entry in read]
         events = [event for _, fields in entries if (event := _read_event(fields)) is not None]
         if entries:
             memory["read"] = entries[-1][0]
-        memory["failures"] = 0
+        memory["read_failures"] = 0
+        wait = self.config.interval_s if planned is None else min(self.config.interval_s, planned)
         return StepResult(
-            # Kept together with what is told: nothing is told twice.
+            # Committed together with the events, so no entry is published twice.
             state=memory,
             output=step.output | {"told": len(events), "refused": len(entries) - len(events)},
             events=tuple(events),
-            next=NOW if step.next == NOW or len(entries) == AT_ONCE else Next(after=self.config.interval_s),
+            next=NOW if len(entries) == BATCH else Next(after=wait),
         )
 
     def _ask(self, ctx: StepContext, verb: str, *arguments: Any, **keywords: Any) -> Any:
@@ -107,7 +112,7 @@ class RedisAgent(Delivery[RedisConfig]):
                 self._client = self._open(ctx)
             return getattr(self._client, verb)(*arguments, **keywords)
         except (RedisError, OSError) as error:
-            raise Unavailable(f"The Redis did not answer: {type(error).__name__}.") from None
+            raise Unavailable(f"Redis did not answer: {type(error).__name__}.") from None
 
     def _open(self, ctx: StepContext) -> Any:
         import redis
@@ -116,17 +121,17 @@ class RedisAgent(Delivery[RedisConfig]):
         try:
             _check_scheme(url)
         except ValueError as error:
-            raise Invalid(f"`{self.config.url}` does not hold what it should: {error}.") from None
+            raise Invalid(f"The variable of `{self.config.url}` cannot be used: {error}.") from None
 
         class Plain(redis.Connection):
             def _connect(self) -> socket.socket:
                 return connect(self.host, self.port, allow, TIMEOUT_S)
 
         class Encrypted(redis.SSLConnection, Plain):
-            """TLS, on top of a connection that was made in the same way."""
+            """TLS on top of a connection made in the same way."""
 
         kind = Encrypted if url.startswith("rediss:") else Plain
-        return redis.Redis.from_url(url, connection_class=kind, **READING)
+        return redis.Redis.from_url(url, connection_class=kind, **CLIENT_OPTIONS)
 
 
 def _check_scheme(url: str) -> None:
@@ -135,7 +140,7 @@ def _check_scheme(url: str) -> None:
 
 
 def _read_event(fields: Mapping[str, str]) -> tuple[str, Any] | None:
-    """The topic and the body of an entry, or None where it is no event."""
+    """Return the topic and the body of an entry, or None if it is not a valid event."""
     try:
         topic, body = fields.get("topic", ""), json.loads(fields.get("body", "null"))
         check_event(topic, body)

@@ -1,4 +1,4 @@
-"""An agent that asks the same question again and again, and tells when the answer has changed."""
+"""An agent that asks a question on a schedule and reports when the answer has changed."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from etude.agents.base import InboxItem, Kind, Next, StepContext, StepResult
-from etude.agents.question import ask_aside, require
+from etude.agents.question import ask_in_new_thread, require
 from etude.agents.schedule import Schedule
 from etude.errors import LimitExceeded
 from etude.limits import lower_limits
 from etude.result import Result, to_json
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 class WatchConfig(Schedule):
-    """What to ask, when, and what counts as a change."""
+    """The question, the schedule, and what counts as a change."""
 
     source: str
     question: str = ""
-    """In words, ..."""
+    """A question in words. Give this, `sql` or `plan`."""
     sql: str = ""
-    """... or in SQL, ..."""
+    """A query in SQL."""
     plan: dict[str, Any] | None = None
-    """... or as a plan."""
+    """A query as a QueryPlan."""
     model: str = "offline"
-    """Who answers a question in words."""
+    """The model that answers a question in words."""
     threshold: float = Field(default=0.0, ge=0)
-    """A number that differs by no more than this has not changed."""
+    """A number counts as changed only if it differs by more than this ..."""
     relative: float = Field(default=0.0, ge=0)
-    """Nor has one that differs by no more than this part of what it was."""
+    """... and by more than this share of its previous value."""
 
     @model_validator(mode="after")
     def _asks_one_thing(self) -> Self:
@@ -41,29 +41,29 @@ class WatchConfig(Schedule):
 
 
 class WatchAgent(Kind[WatchConfig]):
-    """Remembers the answer it told last; a step towards a change counts, however small the steps are."""
+    """Compares each answer with the last one reported, so that small changes add up."""
 
     Config = WatchConfig
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
-        """Look once."""
+        """Ask once."""
         answer = self._ask(ctx)
-        told = state.get("told")
-        changed = told is not None and self._differs(told, answer)
-        output = {"answer": answer, "changed": changed} | ({"was": told} if changed else {})
+        reported = state.get("told")
+        changed = reported is not None and self._differs(reported, answer)
+        output = {"answer": answer, "changed": changed} | ({"was": reported} if changed else {})
         return StepResult(
-            state={"told": answer if told is None or changed else told, "looks": state.get("looks", 0) + 1},
+            state={"told": answer if reported is None or changed else reported, "looks": state.get("looks", 0) + 1},
             output=output,
             next=Next(after=self.config.wait()),
-            events=(("watch.changed", {"was": told, "now": answer}),) if changed else (),
+            events=(("watch.changed", {"was": reported, "now": answer}),) if changed else (),
         )
 
     def _ask(self, ctx: StepContext) -> Any:
-        limits = lower_limits(ctx.app.settings.limits, {"rows": MOST_ROWS})
+        limits = lower_limits(ctx.app.settings.limits, {"rows": MAX_ROWS})
         how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
-            answer = require(ask_aside(ctx, self.config.source, self.config.question, self.config.model))
+            answer = require(ask_in_new_thread(ctx, self.config.source, self.config.question, self.config.model))
             result = answer.result
             if result is None:
                 return answer.text
@@ -74,7 +74,7 @@ class WatchAgent(Kind[WatchConfig]):
         ctx.check()
         if result.truncated or result.row_count > limits.rows:
             raise LimitExceeded(
-                f"An answer of more than {limits.rows:,} rows cannot be watched.", hint="Ask for a summary."
+                f"The answer has more than {limits.rows:,} rows, too many to compare.", hint="Ask for a summary."
             )
         return to_json(result)["rows"]
 

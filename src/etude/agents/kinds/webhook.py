@@ -1,4 +1,4 @@
-"""An agent that passes events on to a URL, signed."""
+"""An agent that posts signed events to a URL."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from etude.settings import read_reference
 from etude.store.topics import HubEvent
 
 TIMEOUT_S = 10.0
-AS_IT_IS = "/?%:@!$&'()*+,;=~-._[]"
-"""What may stand in the path and the query of a URL; the rest is written with percent signs."""
+SAFE_CHARS = "/?%:@!$&'()*+,;=~-._[]"
+"""Characters of a path or query that are sent as they are; others are percent-encoded."""
 
 
 class WebhookConfig(DeliveryConfig):
-    """Where events go, and which."""
+    """The URL, the secret, and the events to post."""
 
     url: str
     secret: str = Field(min_length=8, repr=False)
-    """What signs them; `env:NAME` for a variable of the worker."""
+    """The key of the signature; `env:NAME` for a variable of the worker."""
 
     @field_validator("url")
     @classmethod
     def _is_web(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise ValueError("give an http or https URL, without a user")
-        _ = parts.port  # which raises where it is none
+            raise ValueError("give an http or https URL without a user name")
+        _ = parts.port  # raises if it is not a port number
         return url
 
 
@@ -52,7 +52,7 @@ class WebhookAgent(Delivery[WebhookConfig]):
     Config = WebhookConfig
 
     def deliver(self, ctx: StepContext, event: HubEvent) -> None:
-        """Post an event, signed; whoever answers with anything but success has not taken it."""
+        """Post a signed event. Any status but 2xx means that it was not accepted."""
         body = event.model_dump_json(exclude={"tenant"}).encode()
         headers = {
             "Content-Type": "application/json",
@@ -65,36 +65,36 @@ class WebhookAgent(Delivery[WebhookConfig]):
             status = post(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
         except (OSError, HTTPException):
             ctx.check()
-            raise Unavailable(f"`{self.config.url}` did not take event {event.id}.") from None
-        # Where events go is what was configured: whoever sends them on elsewhere has not taken them.
+            raise Unavailable(f"`{self.config.url}` did not accept event {event.id}.") from None
+        # Redirects are not followed: events go to the configured URL only.
         if not 200 <= status < 300:
-            raise Unavailable(f"`{self.config.url}` did not take event {event.id}, with status {status}.")
+            raise Unavailable(f"`{self.config.url}` did not accept event {event.id}: status {status}.")
 
 
 def post(url: str, body: bytes, headers: dict[str, str], allow: tuple[str, ...], cancel: Cancellation) -> int:
-    """Send a body to a URL whose address may be reached; the status of the answer, which has to come in time."""
+    """Post a body to a URL if its address is allowed, and return the status of the response."""
     parts = urlsplit(url)
     host, secure = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
-    link = HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection = HTTPConnection(host, port, timeout=TIMEOUT_S)
     try:
-        link.sock = connect(host, port, allow, TIMEOUT_S)
-        with _bounded(link.sock, cancel):
+        connection.sock = connect(host, port, allow, TIMEOUT_S)
+        with _bounded(connection.sock, cancel):
             if secure:
-                link.sock = ssl.create_default_context().wrap_socket(link.sock, server_hostname=host)
-            path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=AS_IT_IS)
-            link.request("POST", path, body, headers)
-            return link.getresponse().status
+                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+            path = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=SAFE_CHARS)
+            connection.request("POST", path, body, headers)
+            return connection.getresponse().status
     finally:
-        link.close()
+        connection.close()
 
 
 @contextmanager
-def _bounded(link: socket.socket, cancel: Cancellation) -> Iterator[None]:
-    """Break the connection off after a time, or when asked to: a receiver could say a little now and then for ever."""
+def _bounded(connection: socket.socket, cancel: Cancellation) -> Iterator[None]:
+    """Close the connection after `TIMEOUT_S` in all, or when cancelled: a slow receiver could keep it open for ever."""
     stopped = threading.Event()
-    # A descriptor of its own, for TLS takes the other over.
-    with link.dup() as handle:
+    # Duplicate the descriptor: TLS takes over the original.
+    with connection.dup() as handle:
 
         def stop() -> None:
             stopped.set()
@@ -110,20 +110,20 @@ def _bounded(link: socket.socket, cancel: Cancellation) -> Iterator[None]:
             timer.cancel()
             timer.join()
         if stopped.is_set():
-            raise TimeoutError("it was broken off")  # which an answer that was cut short does not show
+            raise TimeoutError("the connection was closed")  # a truncated response does not show it
 
 
 def sign(secret: str, body: bytes, at: int) -> str:
-    """The signature of a delivery: its time, and the HMAC of time and body."""
-    mark = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-    return f"t={at},v1={mark}"
+    """Return the signature of a delivery: the time, and the HMAC of time and body."""
+    digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
 
 
 def verify(secret: str, body: bytes, signature: str, tolerance_s: float = 300.0) -> bool:
-    """Whether a delivery was signed with the secret, not long ago; for those who receive them."""
+    """Return True if a delivery was signed with the secret at most `tolerance_s` seconds ago; for receivers."""
     fields = dict(part.partition("=")[::2] for part in signature.split(","))
     at = fields.get("t", "")
-    # Of few digits: it comes from anybody, and a number can be too long to be read.
+    # Limit the digits: the header is untrusted, and `int` refuses very long numbers.
     if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > tolerance_s:
         return False
     return hmac.compare_digest(sign(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))
