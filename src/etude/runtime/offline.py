@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -133,19 +134,20 @@ class OfflineModel(Model):
     def _vocabulary(self, dataset: str, cancel: Cancellation) -> Vocabulary:
         """What is known of the dataset, looked up once as long as its data stays the same."""
         catalog = self._resources.find_catalog(dataset)
-        path = self._cache / f"{_fingerprint(catalog, self._resources.fingerprints[dataset])}.json"
+        place = self._resources.fingerprints[dataset]
+        path = self._cache / f"{_fingerprint(catalog, place)}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
         with _turns_of(path).turn(cancel), within(math.inf, cancel):
             made = path.stat().st_mtime if path.is_file() else None
             if made is not None and (lasting or time.time() - made < FRESH_S):
-                return _load(path, made)
+                return _load(place, path, made)
             known = self._resources.find_known(dataset)
             vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql, cancel), known)
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{self._run_id}")
             part.write_text(vocabulary.to_json(), encoding="utf-8")
             part.replace(path)
-            _keep(path, path.stat().st_mtime, vocabulary)
+            _keep(place, _Kept(path, path.stat().st_mtime, vocabulary))
             return vocabulary
 
     def _rows(self, dataset: str, sql: str, cancel: Cancellation) -> Iterator[tuple[Any, ...]]:
@@ -172,8 +174,18 @@ class _Turns:
 _THINKING = _Turns()
 _building: WeakValueDictionary[Path, _Turns] = WeakValueDictionary()
 _building_lock = threading.Lock()
-_kept: OrderedDict[tuple[Path, float], Vocabulary] = OrderedDict()
-"""Vocabularies in memory, by their file and when it was written; those used last stay."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    path: Path
+    made: float
+    """When the file was written: after an hour it may be written anew under the same name."""
+    vocabulary: Vocabulary
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+"""The vocabularies in memory, one for each place; those used last stay."""
 
 
 def _turns_of(path: Path) -> _Turns:
@@ -182,15 +194,17 @@ def _turns_of(path: Path) -> _Turns:
         return _building.setdefault(path, _Turns())
 
 
-def _load(path: Path, made: float) -> Vocabulary:
-    vocabulary = _kept.get((path, made)) or vocabulary_from_json(path.read_text(encoding="utf-8"))
-    _keep(path, made, vocabulary)
-    return vocabulary
+def _load(place: str, path: Path, made: float) -> Vocabulary:
+    kept = _kept.get(place)
+    if kept is None or (kept.path, kept.made) != (path, made):
+        kept = _Kept(path, made, vocabulary_from_json(path.read_text(encoding="utf-8")))
+    _keep(place, kept)
+    return kept.vocabulary
 
 
-def _keep(path: Path, made: float, vocabulary: Vocabulary) -> None:
-    _kept[path, made] = vocabulary
-    _kept.move_to_end((path, made))
+def _keep(place: str, kept: _Kept) -> None:
+    _kept[place] = kept
+    _kept.move_to_end(place)
     while len(_kept) > KEPT:
         _kept.popitem(last=False)
 
