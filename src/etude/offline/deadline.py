@@ -10,6 +10,10 @@ from contextvars import ContextVar
 from etude.cancellation import Cancellation
 
 
+WORK_S, REST_S = 0.001, 0.0002
+"""After so long at work the thread rests so long: else other threads wait 5 ms each time that they need the GIL."""
+
+
 class OutOfTime(Exception):
     """The rules took longer than they may."""
 
@@ -23,11 +27,16 @@ class _Deadline:
         self._seconds = seconds
         self._ends = time.monotonic() + seconds
         self._cancel = cancel
+        self._rested = time.monotonic()
 
     def check(self) -> None:
         self._cancel.check()
-        if time.monotonic() > self._ends:
+        now = time.monotonic()
+        if now > self._ends:
             raise OutOfTime(self._seconds)
+        if now - self._rested > WORK_S:
+            time.sleep(REST_S)
+            self._rested = time.monotonic()
 
 
 # A context variable, because the loops lie deep below what starts them and all signatures between would carry it.

@@ -223,6 +223,7 @@ def _look_at(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) -> lis
 def _described(
     table: Table, counted: KnownTable, known: bool, values: Mapping[tuple[str, str], set[str]]
 ) -> KnownTable:
+    check()
     large, said = _is_large(table), {column.name: column.comment or "" for column in table.columns}
     found = (_with_values(column, large, values.get((table.name, column.name), set())) for column in counted.columns)
     columns = tuple(replace(c, comment=said[c.name]) if said[c.name] != c.comment else c for c in found)
@@ -311,6 +312,7 @@ def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTa
 
 def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
     rows, columns = int(next(row)), []
+    check()
     for column in table.columns:
         kind = kind_of_value(column.type)
         nulls = rows - int(next(row))
@@ -456,6 +458,7 @@ class Splitter:
 
 
 def _name_table(table: KnownTable, common: tuple[str, ...], names: Splitter) -> KnownTable:
+    check()
     own = names.split(_short(table.name))[len(common) :]
     splits = [names.split(column.name) for column in table.columns]
     start = _common_start(splits)
