@@ -95,10 +95,10 @@ def test_cancelling_a_run_stops_the_look_at_its_source(tmp_path: Path):
         connection.execute(f"CREATE VIEW numbers AS {endless}")
     connection.close()
     with App(home=tmp_path / "home") as app:
-        run_id = app.desk.open(str(tmp_path / "slow.sqlite"), "How many numbers are there?", model="offline")
-        app.desk.start(run_id)
+        run_id = app.runs.begin("ask", "How many numbers are there?", str(tmp_path / "slow.sqlite"), model="offline")
+        app.runs.start(run_id)
         wait_until(lambda: any(step.kind == "model" for step in app.store.run(run_id).steps))
-        app.desk.cancel(run_id)
+        app.runs.cancel(run_id)
         wait_until(lambda: app.store.run(run_id).status == "cancelled")
 
 
