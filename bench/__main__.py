@@ -17,6 +17,7 @@ NAMES = (
     "sessions",
     "agent",
     "offline",
+    "wide",
     "server",
     "catalog",
     "queue",

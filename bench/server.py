@@ -69,7 +69,7 @@ def servers(folder: Path) -> Iterator[tuple[int, int, psutil.Process]]:
     write_shop(folder / "shop")
     duckdb.connect(folder / "empty.duckdb").close()
     (folder / "script.json").write_text(json.dumps(SCRIPT))
-    ours, bare = _free_port(), _free_port()
+    ours, bare = free_port(), free_port()
     environment = os.environ | {"ETUDE_HOME": str(folder / "home"), "ETUDE_MODEL": f"scripted:{folder}/script.json"}
     environment |= {"ETUDE_SERVER__RUNS": "400"}
     log = (folder / "log").open("wb")
@@ -78,8 +78,8 @@ def servers(folder: Path) -> Iterator[tuple[int, int, psutil.Process]]:
     first = subprocess.Popen(command, env=environment, stderr=log)
     second = subprocess.Popen([sys.executable, "-c", BARE, str(bare)], stderr=subprocess.DEVNULL)
     try:
-        _wait_for(ours, first)
-        _wait_for(bare, second)
+        wait_for(ours, first)
+        wait_for(bare, second)
         yield ours, bare, psutil.Process(first.pid)
     finally:
         for process in (first, second):
@@ -88,13 +88,13 @@ def servers(folder: Path) -> Iterator[tuple[int, int, psutil.Process]]:
         log.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

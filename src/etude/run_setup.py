@@ -44,10 +44,13 @@ def make_setup(
     run = log.run
     opening = _read_opening(app, run)
     resources = make_resources(app, run, source, mark=opening.mark if opening else None)
-    if opening is None:
-        opening = _write_opening(app, log, run, resources)
+    chosen = model or _open_model(app, run, resources)
+    if opening is None and chosen.name == "offline":
+        # Rules read the question and the record themselves; describing thousands of tables takes longer than they do.
+        opening = Opening(mark=resources.mark, said=())
+    opening = opening or _write_opening(app, log, run, resources)
     return RunSetup(
-        model=model or _open_model(app, run, resources),
+        model=chosen,
         tools=_load_tools(),
         opening=opening.said,
         budget=run.budget or Budget(),

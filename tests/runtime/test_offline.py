@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from etude.app import App
+from etude.cancellation import Cancellation
 from etude.entities import SourceSpec
-from etude.errors import NotUnderstood
+from etude.errors import Cancelled, NotUnderstood
+from etude.runtime import offline
 from etude.sample import write_shop
+from patience import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +77,34 @@ def test_what_is_known_of_a_source_is_kept_until_its_data_changes(tmp_path: Path
         plum = app.ask(str(path), "What is the total stock of plum?")
         assert plum.ok and plum.result is not None and plum.result.rows() == [(7,)]
         assert len(list(kept.iterdir())) == 2
+
+
+def test_rules_that_take_too_long_say_so(app: App, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("etude.runtime.offline.READ_S", -1.0)
+    answer = app.ask("shop", "Which customers have no orders in 2025?")
+    assert isinstance(answer.error, NotUnderstood)
+    assert "did not find out within" in answer.error.message and "`shop` has 4 tables" in answer.error.message
+    assert "Name the table" in answer.error.hint
+
+
+def test_cancelling_a_run_stops_the_look_at_its_source(tmp_path: Path):
+    with sqlite3.connect(tmp_path / "slow.sqlite") as connection:
+        connection.execute("CREATE TABLE things (id INTEGER)")
+        # Each count goes through billions of rows.
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1e12) SELECT i FROM n"
+        connection.execute(f"CREATE VIEW numbers AS {endless}")
+    connection.close()
+    with App(home=tmp_path / "home") as app:
+        run_id = app.runs.begin("ask", "How many numbers are there?", str(tmp_path / "slow.sqlite"), model="offline")
+        app.runs.start(run_id)
+        wait_until(lambda: any(step.kind == "model" for step in app.store.run(run_id).steps))
+        app.runs.cancel(run_id)
+        wait_until(lambda: app.store.run(run_id).status == "cancelled")
+
+
+def test_those_who_wait_for_the_same_source_can_be_cancelled():
+    turns, cancel = offline._Turns(), Cancellation()
+    with turns.turn(cancel):
+        cancel.cancel()
+        with pytest.raises(Cancelled), turns.turn(cancel):
+            pass

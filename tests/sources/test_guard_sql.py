@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.errors import EtudeError, InvalidQuery, LimitExceeded, Refused, UnknownTable
+from etude.sources import guard_sql
 from etude.sources.base import CheckedQuery
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import MAX_TEXT, Granted, check_sql
@@ -290,3 +291,36 @@ def test_a_bent_query_gets_nothing(dialect: str, data: st.DataObject, request: p
         seen = ""
     assert SECRET not in seen
     assert shop.state() == before
+
+
+COUNTS = (
+    'SELECT COUNT(*) AS c0, COUNT("id") AS c1, COUNT(DISTINCT "id") AS c2, MIN("id") AS c3, MAX("id") AS c4 FROM "{0}"',
+    'SELECT * FROM (SELECT COUNT(*) AS c0 FROM "{0}") AS t0 CROSS JOIN (SELECT MAX("id") AS c1 FROM "{0}") AS t1',
+    'SELECT DISTINCT 0 AS n, "id" AS v FROM "{0}" WHERE NOT "id" IS NULL UNION ALL '
+    'SELECT DISTINCT 1 AS n, "id" AS v FROM "{0}" WHERE NOT "id" IS NULL',
+)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("sql", COUNTS)
+def test_counts_have_the_verdict_that_parsing_gives(sql: str, dialect: str) -> None:
+    names = granted(dialect)
+    table = next(iter(names.tables))
+    quoted = sql.format(table).replace('"', "`" if dialect == "mysql" else '"')
+    known = guard_sql._check_counts(quoted, dialect, names)
+    assert known is not None and known == guard_sql._check_query(quoted, dialect, names)
+    with pytest.raises(UnknownTable):
+        check_sql(quoted.replace(table, "hidden"), dialect, names)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@given(at=st.floats(0, 1), put=st.text(max_size=3), sql=st.sampled_from(COUNTS))
+@settings(max_examples=200, deadline=None)
+def test_text_that_differs_from_a_count_by_anything_is_parsed(at: float, put: str, sql: str, dialect: str) -> None:
+    names = granted(dialect)
+    text = sql.format(next(iter(names.tables))).replace('"', "`" if dialect == "mysql" else '"')
+    place = int(at * len(text))
+    changed = text[:place] + put + text[place:]
+    known = guard_sql._check_counts(changed, dialect, names)
+    if known is not None:
+        assert known == guard_sql._check_query(changed, dialect, names)

@@ -57,10 +57,11 @@ class RunResources:
             text = text.replace(self.mark, "")
         return f"<data {self.mark}>\n{text}\n</data {self.mark}>"
 
-    def query_unrecorded(self, source: str, sql: str) -> Result:
+    def query_unrecorded(self, source: str, sql: str, cancel: Cancellation) -> Result:
         """Run a query of etude's own, such as one for the values of a column, without a record."""
-        query = Query(source, sql, None, self.limits)
-        return run_query(query, lambda describe: self.query(source, sql, self.limits, describe), None, self.scratch)
+        answer = self.query(source, sql, self.limits, False)
+        with cancel.stopping(answer.cancel):
+            return run_query(Query(source, sql, None, self.limits), lambda _: answer, None, self.scratch)
 
     def context_for(self, log: RunLog, step_id: str | None, cancel: Cancellation) -> RecordedToolContext:
         """Return what the tool of one step can use."""

@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
@@ -42,6 +43,22 @@ class Granted:
     schemas: frozenset[str] = frozenset()
     describe: Callable[[str], Described] = field(default=lambda name: ())
 
+    @cached_property
+    def exact(self) -> Mapping[str, list[str]]:
+        """The names to show by the table's own: a source may have thousands."""
+        return self._by_table(lambda text: text)
+
+    @cached_property
+    def folded(self) -> Mapping[str, list[str]]:
+        """The names to show by the table's own in lower case."""
+        return self._by_table(_ascii_lower)
+
+    def _by_table(self, same: Callable[[str], str]) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for shown, (_, table) in self.tables.items():
+            found.setdefault(same(table), []).append(shown)
+        return found
+
 
 def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     """The statement as it will run and the tables it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
@@ -68,7 +85,41 @@ def _check(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
         # Blanks keep every offset, so that positions in refusals are those of the caller's text.
         inner = _check_query(_blank(sql, shown.end()), dialect, granted)
         return CheckedQuery(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
-    return _check_query(sql, dialect, granted)
+    return _check_counts(sql, dialect, granted) or _check_query(sql, dialect, granted)
+
+
+def _check_counts(sql: str, dialect: str, granted: Granted) -> CheckedQuery | None:
+    """The verdict on counts and distinct values of granted tables, in the one form etude writes them; else None.
+
+    etude looks at every table of a source this way; parsing these long statements costs ten times as much as running
+    them. The form is a whole grammar: quoted names of ASCII letters and three aggregates. All other text is parsed.
+    """
+    if _COUNTS[dialect].fullmatch(sql) is None:
+        return None
+    tables = set()
+    for found in _COUNTED[dialect].finditer(sql):
+        path = [part for part in found.groups() if part is not None]
+        exact = dialect != "sqlite"
+        shown = _find(path if exact else [_ascii_lower(part) for part in path], granted, exact=exact)
+        if shown is None:
+            return None
+        tables.add(shown)
+    return CheckedQuery(sql, tuple(sorted(tables)))
+
+
+def _counts_grammar(quote: str) -> re.Pattern[str]:
+    name = f"{quote}[A-Za-z0-9_]+{quote}"
+    table = rf"{name}(?:\.{name})?"
+    part = rf"(?:COUNT\(\*\)|(?:COUNT|MIN|MAX)\({name}\)|COUNT\(DISTINCT {name}\)) AS c[0-9]+"
+    counts = rf"SELECT {part}(?:, {part})* FROM {table}"
+    values = rf"SELECT DISTINCT [0-9]+ AS n, {name} AS v FROM {table} WHERE NOT {name} IS NULL"
+    beside = rf"SELECT \* FROM \({counts}\) AS t[0-9]+(?: CROSS JOIN \({counts}\) AS t[0-9]+)*"
+    return re.compile(rf"{counts}|{beside}|{values}(?: UNION ALL {values})*")
+
+
+_QUOTES = {"postgres": '"', "mysql": "`", "sqlite": '"'}
+_COUNTS = {dialect: _counts_grammar(quote) for dialect, quote in _QUOTES.items()}
+_COUNTED = {d: re.compile(f" FROM {q}([A-Za-z0-9_]+){q}(?:\\.{q}([A-Za-z0-9_]+){q})?") for d, q in _QUOTES.items()}
 
 
 def _check_query(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
@@ -413,7 +464,7 @@ def _fold(part: _Part, dialect: str) -> str:
 
 
 def _ascii_lower(text: str) -> str:
-    return "".join(c.lower() if c.isascii() else c for c in text)
+    return text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text)
 
 
 def _resolve(
@@ -448,8 +499,8 @@ def _find(path: list[str], granted: Granted, *, exact: bool) -> str | None:
     same: Callable[[str], str] = (lambda text: text) if exact else _ascii_lower
     matches = [
         shown
-        for shown, (schema, table) in granted.tables.items()
-        if same(table) == path[-1] and (same(schema) == path[0] if len(path) == 2 else same(shown) == path[0])
+        for shown in (granted.exact if exact else granted.folded).get(path[-1], ())
+        if same(granted.tables[shown][0] if len(path) == 2 else shown) == path[0]
     ]
     return matches[0] if len(matches) == 1 else None
 

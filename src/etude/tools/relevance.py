@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from functools import lru_cache
 
 from etude.entities import Catalog, Table
 
@@ -21,7 +22,12 @@ _STOP = frozenset(
 
 def words(text: str) -> list[str]:
     """Return the words of a text or name, in lower case and without plural endings."""
-    return [_stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in _STOP]
+    return list(_words(text))
+
+
+@lru_cache(maxsize=50_000)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in _STOP)
 
 
 def rank_tables(catalog: Catalog, question: str) -> list[Table]:

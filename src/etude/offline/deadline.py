@@ -1,0 +1,59 @@
+"""The time that rules may take, and how they are stopped: loops that grow with the source call `check`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from etude.cancellation import Cancellation
+
+WORK_S, REST_S = 0.001, 0.0002
+"""After so long at work the thread rests so long: else other threads wait 5 ms each time that they need the GIL."""
+
+
+class OutOfTime(Exception):
+    """The rules took longer than they may."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"longer than {seconds:g} s")
+        self.seconds = seconds
+
+
+class _Deadline:
+    def __init__(self, seconds: float, cancel: Cancellation) -> None:
+        self._seconds = seconds
+        self._ends = time.monotonic() + seconds
+        self._cancel = cancel
+        self._rested = time.monotonic()
+
+    def check(self) -> None:
+        self._cancel.check()
+        now = time.monotonic()
+        if now > self._ends:
+            raise OutOfTime(self._seconds)
+        if now - self._rested > WORK_S:
+            time.sleep(REST_S)
+            self._rested = time.monotonic()
+
+
+# A context variable, because the loops lie deep below what starts them and all signatures between would carry it.
+_current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextlib.contextmanager
+def within(seconds: float, cancel: Cancellation) -> Iterator[None]:
+    """While the block runs, `check` raises `OutOfTime` after so many seconds, and `Cancelled` once it is cancelled."""
+    token = _current.set(_Deadline(seconds, cancel))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def check() -> None:
+    """Raise if the work at hand is to stop; without a deadline, do nothing."""
+    deadline = _current.get()
+    if deadline is not None:
+        deadline.check()
