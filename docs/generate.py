@@ -6,8 +6,10 @@ import ast
 import inspect
 import os
 import re
+import tempfile
 import textwrap
 from collections.abc import Callable
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,13 @@ def generate(text: str) -> str:
 def make(name: str) -> str:
     """One block by its name."""
     kind, _, rest = name.partition(" ")
-    makers: dict[str, Callable[[str], str]] = {"settings": settings_table, "errors": errors_table, "help": help_text}
+    makers: dict[str, Callable[[str], str]] = {
+        "settings": settings_table,
+        "errors": errors_table,
+        "help": help_text,
+        "tags": tags_table,
+        "trace": trace_of,
+    }
     return makers[kind](rest)
 
 
@@ -73,6 +81,31 @@ def describe_fields(model: type[Entity]) -> dict[str, str]:
             if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
                 found[statement.target.id] = " ".join(after.value.value.split())  # type: ignore[union-attr, attr-defined]
     return found
+
+
+def tags_table(_: str) -> str:
+    """Every tag of the rules, with what it stands for."""
+    from etude.offline.tags import TAGS
+
+    half = (len(TAGS) + 1) // 2
+    cells = [f"`{tag}`".replace("|", "\\|") + f" | {meaning}" for tag, meaning in TAGS.items()]
+    rows = [f"| {left} | {right} |" for left, right in zip(cells[:half], [*cells[half:], " | "])]
+    return "\n".join(["| tag | stands for | tag | stands for |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def trace_of(question: str) -> str:
+    """What `python -m etude.offline shop/ QUESTION` prints."""
+    from etude.app import App
+    from etude.offline.trace import trace_question
+    from etude.offline.vocabulary import build_vocabulary
+    from etude.sample import write_shop
+
+    with tempfile.TemporaryDirectory() as folder:
+        shop = Path(folder) / "shop"
+        write_shop(shop)
+        with App(home=Path(folder) / "home", record=False) as app:
+            vocabulary = build_vocabulary(app.catalog(str(shop)), lambda sql: app.sql(str(shop), sql).rows())
+    return f"```text\n{trace_question(question, vocabulary, date(2025, 12, 15))}\n```\n"
 
 
 def errors_table(_: str) -> str:

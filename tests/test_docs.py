@@ -17,6 +17,7 @@ import pytest
 
 from etude.cli.main import COMMANDS, run
 from etude.entities import Entity
+from etude.offline.__main__ import main as trace
 from etude.sample import write_shop
 from etude.settings import Settings
 
@@ -71,6 +72,8 @@ def test_command_examples_run(page: Path, capsys: pytest.CaptureFixture[str]) ->
         for line in text.splitlines():
             if line.startswith("etude "):
                 assert run(shlex.split(line, comments=True)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+            elif line.startswith("python -m etude.offline "):
+                assert trace(shlex.split(line, comments=True)[3:]) == 0, f"{line}\n{capsys.readouterr().err}"
 
 
 @pytest.fixture

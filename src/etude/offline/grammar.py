@@ -35,11 +35,13 @@ _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "de
 """Nouns that nearly every table has a column for: they are of the noun they belong to, or not understood."""
 _BESIDES = frozenset(("together with", "along with", "alongside", "with their", "with its", "with his", "with her"))
 Action = Callable[[list[TaggedItem]], list[TaggedItem] | None]
+OnRule = Callable[[str, str, str], None]
+"""Told of each rule that changed something: its pattern, the tags before and the tags after."""
 
 
-def read_question(items: Sequence[TaggedItem]) -> Question:
+def read_question(items: Sequence[TaggedItem], on_rule: OnRule | None = None) -> Question:
     """The parts of the question that the items make."""
-    reader = _Reader()
+    reader = _Reader(on_rule=on_rule)
     for number, sentence in enumerate(_sentences(_defined(list(items)))):
         reader.read(sentence, first=number == 0)
     return reader.question()
@@ -507,7 +509,7 @@ def _quoted_name(items: list[TaggedItem]) -> list[TaggedItem]:
     )
 
 
-_RULES: tuple[tuple[str, Action], ...] = (
+RULES: tuple[tuple[str, Action], ...] = (
     (r"[VTC]\(V\)", _inner),
     (r"T\(C(?:(?:,?&|,)C)*\)", _columns_in_brackets),
     (r"VV", _full_name),
@@ -569,6 +571,7 @@ _RULES: tuple[tuple[str, Action], ...] = (
     (r"F,?\|r?F", _either),
     (r"Xr?[FD]", _absent_where),
 )
+"""Each pattern over tags with what is made of the items it finds, in the order in which they are tried."""
 
 
 def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -637,6 +640,7 @@ class _Reader:
     verbs: list[str] = field(default_factory=list)
     alone: str = ""
     unknown: list[str] = field(default_factory=list)
+    on_rule: OnRule | None = None
 
     def read(self, items: list[TaggedItem], first: bool) -> None:
         """Take one sentence in."""
@@ -647,8 +651,10 @@ class _Reader:
         if any(item.tag == "R" for item in items):
             items = self._read_ratio(items)
         items = _agents(items)
-        for pattern, action in _RULES:
-            items = _reduce(items, pattern, action)
+        for pattern, action in RULES:
+            before, items = items, _reduce(items, pattern, action)
+            if self.on_rule is not None and items != before:
+                self.on_rule(pattern, "".join(i.tag for i in before), "".join(i.tag for i in items))
         items = _attach(_extremes(items))
         items = [item for item in items if not self._take(item)]
         self._read_rest(items, first)
@@ -826,8 +832,10 @@ class _Reader:
         return before + rest[end:]
 
     def _side(self, items: list[TaggedItem]) -> Side | None:
-        for pattern, action in _RULES:
-            items = _reduce(items, pattern, action)
+        for pattern, action in RULES:
+            before, items = items, _reduce(items, pattern, action)
+            if self.on_rule is not None and items != before:
+                self.on_rule(pattern, "".join(i.tag for i in before), "".join(i.tag for i in items))
         items = _attach(_extremes(items))
         conditions = tuple(item.data for item in items if item.tag in "FD")
         nouns = [item for item in items if item.tag in "TCE"]

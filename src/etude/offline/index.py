@@ -6,10 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+from etude.offline.deadline import check
 from etude.offline.places import names_of
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
 from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, root
 
 Phrase = tuple[str, ...]
@@ -51,12 +52,22 @@ class Index:
     """Values of several words by each of their words."""
     longest: int
 
+    @cached_property
+    def spellings(self) -> dict[tuple[str, int], list[tuple[int, str, tuple[Hit, ...]]]]:
+        """The values as texts with their place in `values`, by first letter and length."""
+        found: dict[tuple[str, int], list[tuple[int, str, tuple[Hit, ...]]]] = defaultdict(list)
+        for place, (words, hits) in enumerate(self.values.items()):
+            text = " ".join(words)
+            found[text[:1], len(text)].append((place, text, hits))
+        return found
 
-@lru_cache(maxsize=8)
+
+@per_vocabulary
 def index_of(vocabulary: Vocabulary) -> Index:
     """The index of a vocabulary; made once."""
     names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = defaultdict(dict)
     for table in vocabulary.tables:
+        check()
         for phrase, cost in _table_phrases(table):
             _add(names, phrase, Meaning(table.name, cost=cost))
         for column in table.columns:
@@ -162,6 +173,7 @@ def _index_values(
     roots: dict[str, list[Hit]] = defaultdict(list)
     parts: dict[str, list[tuple[Phrase, Hit]]] = defaultdict(list)
     for table in vocabulary.tables:
+        check()
         for column in table.columns:
             spelled: dict[Phrase, list[str]] = defaultdict(list)
             for value in column.values:
@@ -186,6 +198,7 @@ def _index_values(
     )
 
 
+@lru_cache(maxsize=50_000)
 def value_phrase(text: str) -> Phrase:
     """A value as the words a question would write."""
     return tuple(re.findall(r"[^\W_]+", fold(text).replace("'", "")))
@@ -206,7 +219,9 @@ def near_values(index: Index, phrase: Phrase) -> list[Hit]:
     text = " ".join(phrase)
     if len(text) < 6:
         return []
-    return [hit for words, hits in index.values.items() if _one_slip(text, " ".join(words)) for hit in hits]
+    alike = (known for size in (-1, 0, 1) for known in index.spellings.get((text[0], len(text) + size), ()))
+    slips = sorted((place, hits) for place, known, hits in alike if _one_slip(text, known))
+    return [hit for _, hits in slips for hit in hits]
 
 
 def _one_slip(left: str, right: str) -> bool:

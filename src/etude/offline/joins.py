@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import threading
 from collections import defaultdict
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from etude.offline.vocabulary import Vocabulary
+from etude.offline.deadline import check
+from etude.offline.vocabulary import Vocabulary, per_vocabulary
 
 FAR = 99
 
@@ -29,7 +31,15 @@ class Hop:
 Path = tuple[Hop, ...]
 
 
-@lru_cache(maxsize=8)
+MOST_HOPS = 6
+MOST_PATHS = 8
+_MOST_KEPT = 1_000
+"""Tables whose distances are kept, and pairs whose paths are."""
+_State = tuple[str, bool]
+"""A table, and whether the last step led up: to a table that is referred to."""
+
+
+@per_vocabulary
 def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
     """All steps that leave each table."""
     hops: dict[str, list[Hop]] = defaultdict(list)
@@ -40,46 +50,137 @@ def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
     return {table: tuple(found) for table, found in hops.items()}
 
 
-@lru_cache(maxsize=4096)
-def find_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
-    """The cost of the cheapest ways and the ways themselves, at most eight.
+class _Reach:
+    """The costs from one table to the others, computed only as far as they are asked for.
 
     To a shared third table and down again costs more than two steps: things that merely share a city or a year are
-    seldom what a question connects.
+    seldom what a question connects. So the cost depends on the step before, and is kept per state.
     """
-    if start == end:
-        return 0, ((),)
-    graph = hops_of(vocabulary)
-    queue: list[tuple[int, int, str, Path]] = [(0, 0, start, ())]
-    best: dict[tuple[str, bool], int] = {}
-    found: list[Path] = []
-    lowest, count = FAR, 0
-    while queue:
-        cost, _, table, path = heapq.heappop(queue)
-        if cost > lowest or len(path) > 6:
-            continue
-        if table == end:
-            lowest = cost
-            found.append(path)
-            if len(found) == 8:
-                break
-            continue
-        up = bool(path) and not path[-1].back
-        if best.get((table, up), FAR) < cost:
-            continue
-        best[table, up] = cost
-        for hop in graph.get(table, ()):
-            if any(hop.to_table in (step.table, step.to_table) for step in path) or hop.to_table == start:
-                continue
-            count += 1
-            step_cost = 4 if up and hop.back else 1
-            heapq.heappush(queue, (cost + step_cost, count, hop.to_table, (*path, hop)))
-    return lowest, tuple(found)
+
+    def __init__(self, graph: dict[str, tuple[Hop, ...]], start: str) -> None:
+        self._graph = graph
+        self._start = start
+        self._queue: list[tuple[int, int, str, bool]] = [(0, 0, start, False)]
+        self._costs: dict[str, int] = {}
+        self.states: dict[_State, int] = {}
+
+    def cost_to(self, end: str) -> int:
+        while end not in self._costs and self._queue:
+            check()
+            self._settle()
+        return self._costs.get(end, FAR)
+
+    def _settle(self) -> None:
+        cost, length, table, up = heapq.heappop(self._queue)
+        if (table, up) in self.states:
+            return
+        self.states[table, up] = cost
+        self._costs.setdefault(table, cost)
+        if length == MOST_HOPS:
+            return
+        for hop in self._graph.get(table, ()):
+            if hop.to_table not in (table, self._start) and (hop.to_table, not hop.back) not in self.states:
+                item = (cost + step_cost(up, hop), length + 1, hop.to_table, not hop.back)
+                heapq.heappush(self._queue, item)
+
+
+def step_cost(up: bool, hop: Hop) -> int:
+    """What a step costs, after one that led up or not."""
+    return 4 if up and hop.back else 1
+
+
+@dataclass
+class _Routes:
+    """What was computed of the ways between the tables of a vocabulary."""
+
+    hops: dict[str, tuple[Hop, ...]]
+    into: dict[str, list[Hop]]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """A reach grows while it is asked, and several runs may ask the same one."""
+    reaches: dict[str, _Reach] = field(default_factory=dict)
+    paths: dict[tuple[str, str], tuple[int, tuple[Path, ...]]] = field(default_factory=dict)
+
+    def reach(self, start: str) -> _Reach:
+        found = self.reaches.get(start)
+        if found is None:
+            if len(self.reaches) >= _MOST_KEPT:
+                self.reaches.clear()
+            found = self.reaches[start] = _Reach(self.hops, start)
+        return found
+
+
+@per_vocabulary
+def _routes_of(vocabulary: Vocabulary) -> _Routes:
+    hops, into = hops_of(vocabulary), defaultdict(list)
+    for leaving in hops.values():
+        for hop in leaving:
+            into[hop.to_table].append(hop)
+    return _Routes(hops, into)
 
 
 def distance(vocabulary: Vocabulary, start: str, end: str) -> int:
     """What it costs to get from one table to another."""
-    return find_paths(vocabulary, start, end)[0]
+    routes = _routes_of(vocabulary)
+    with routes.lock:
+        return routes.reach(start).cost_to(end)
+
+
+def find_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
+    """The cost of the cheapest ways and the ways themselves, at most eight; those with cheap first steps come first."""
+    if start == end:
+        return 0, ((),)
+    routes = _routes_of(vocabulary)
+    with routes.lock:
+        found = routes.paths.get((start, end))
+        if found is None:
+            if len(routes.paths) >= _MOST_KEPT:
+                routes.paths.clear()
+            reach = routes.reach(start)
+            cost = reach.cost_to(end)
+            found = routes.paths[start, end] = cost, tuple(_cheapest(routes, reach, start, end)) if cost < FAR else ()
+        return found
+
+
+def _cheapest(routes: _Routes, reach: _Reach, start: str, end: str) -> Iterator[Path]:
+    """The ways of the lowest cost. Only states that lie on one are visited: there may be far more ways to elsewhere."""
+    lowest, costs = reach.cost_to(end), reach.states
+    leading = _leading(routes, reach, end)
+    queue: list[tuple[int, int, str, bool, Path]] = [(0, 0, start, False, ())]
+    count = found = 0
+    while queue and found < MOST_PATHS:
+        check()
+        cost, _, table, up, path = heapq.heappop(queue)
+        if table == end:
+            found += 1
+            yield path
+            continue
+        if len(path) == MOST_HOPS:
+            continue
+        for hop in routes.hops.get(table, ()):
+            total, state = cost + step_cost(up, hop), (hop.to_table, not hop.back)
+            leads = total == lowest if hop.to_table == end else state in leading and costs[state] == total
+            if leads and not any(hop.to_table in (step.table, step.to_table) for step in path):
+                count += 1
+                heapq.heappush(queue, (total, count, *state, (*path, hop)))
+
+
+def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
+    """The states from which a cheapest way goes on to the end."""
+    lowest, costs = reach.cost_to(end), reach.states
+    found: set[_State] = set()
+    waiting = [(end, up, lowest) for up in (True, False)]
+    while waiting:
+        check()
+        table, up, cost = waiting.pop()
+        for hop in routes.into.get(table, ()):
+            for before in (True, False):
+                state = (hop.table, before)
+                if hop.back == up or state in found or hop.table == end:
+                    continue
+                if state in costs and costs[state] + step_cost(before, hop) == cost:
+                    found.add(state)
+                    waiting.append((*state, costs[state]))
+    return found
 
 
 def to_one(path: Path) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from etude.offline.deadline import check
 from etude.offline.index import SYNONYM, Hit, Meaning
 from etude.offline.joins import FAR, distance
 from etude.offline.parts import Condition, Measure, Name, Question
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
 from etude.offline.words import base_form, root
 
 TECHNICAL = frozenset(["created", "updated", "modified", "inserted", "timestamp", "loaded", "deleted", "epoch"])
@@ -133,11 +135,8 @@ class Resolver:
         return all(self._linked(first, other) for other in others)
 
     def _linked(self, left: Meaning, right: Meaning) -> bool:
-        for link in self.vocabulary.links:
-            ends = {(link.table, link.columns), (link.to_table, link.to_columns)}
-            if ends == {(left.table, (left.column,)), (right.table, (right.column,))}:
-                return True
-        return False
+        ends = frozenset(((left.table, (left.column,)), (right.table, (right.column,))))
+        return ends in _linked_ends(self.vocabulary)
 
     def hit(self, condition: Condition, nearest: str | None = None) -> Hit:
         """The column whose values the condition means."""
@@ -244,6 +243,12 @@ class Resolver:
         return None
 
 
+@per_vocabulary
+def _linked_ends(vocabulary: Vocabulary) -> frozenset[frozenset[tuple[str, tuple[str | None, ...]]]]:
+    """The two ends of each link."""
+    return frozenset(frozenset(((k.table, k.columns), (k.to_table, k.to_columns))) for k in vocabulary.links)
+
+
 def numeric(column: KnownColumn) -> bool:
     """Whether it makes sense to add up or compare the column's numbers."""
     if column.identifies:
@@ -267,16 +272,16 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
     names = [n for n in nouns_of(question) if n.meanings]
     hits = [c.hits for c in question.conditions if c.hits]
 
-    def total(table: str, own: int) -> float:
-        cost = 3.0 * own
-        for name in names:
-            cost += min((3 * m.cost + 4 * distance(vocabulary, table, m.table) for m in name.meanings), default=0)
-        for found in hits:
-            cost += min(3 * hit.cost + 4 * distance(vocabulary, table, hit.table) for hit in found)
-        return cost
-
-    costs = {table: total(table, own) for table, own in candidates.items()}
-    low = min(costs.values())
+    wanted = [_by_cost(name.meanings) for name in names] + [_by_cost(found) for found in hits]
+    least = {table: 3.0 * own + sum(_least(table, costs) for costs in wanted) for table, own in candidates.items()}
+    # Those first that promise most: of a source with thousands of tables, the rest need not be measured.
+    costs, low = dict.fromkeys(candidates, math.inf), math.inf
+    for table in sorted(candidates, key=lambda table: least[table]):
+        if least[table] > low:
+            break
+        check()
+        costs[table] = 3.0 * candidates[table] + sum(_nearest(vocabulary, table, found) for found in wanted)
+        low = min(low, costs[table])
     best = [table for table, cost in costs.items() if cost == low]
     if len(best) > 1:
         # Equal so far: a table that tells its rows apart is a thing; one without a key only relates things.
@@ -292,6 +297,31 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
         text = question.subject.text if question.subject else names[0].text
         raise Ambiguous(text, [Meaning(table) for table in best])
     return best[0]
+
+
+def _by_cost(meanings: Iterable[Meaning | Hit]) -> dict[str, int]:
+    """The tables that a word may mean, each with what the reading costs, the cheapest first."""
+    found: dict[str, int] = {}
+    for meaning in sorted(meanings, key=lambda m: m.cost):
+        found.setdefault(meaning.table, meaning.cost)
+    return found
+
+
+def _least(table: str, costs: Mapping[str, int]) -> int:
+    """What a word costs at least from this table: it is there, or one step away."""
+    cheapest = 3 * next(iter(costs.values())) + 4
+    return min(3 * costs[table], cheapest) if table in costs else cheapest
+
+
+def _nearest(vocabulary: Vocabulary, table: str, costs: Mapping[str, int]) -> int:
+    """What a word costs from this table: that of the reading, and of the way to it."""
+    lowest = 3 * costs[table] if table in costs else 4 * FAR + 3 * max(costs.values())
+    for other, cost in costs.items():
+        if 3 * cost + 4 >= lowest:
+            break
+        if other != table:
+            lowest = min(lowest, 3 * cost + 4 * distance(vocabulary, table, other))
+    return lowest
 
 
 def _anchor_candidates(question: Question) -> dict[str, int]:

@@ -80,6 +80,23 @@ _HARD = frozenset(
     ]
 )
 
+TAGS = {
+    "T": "a table", "C": "a column, or what a row is called", "V": "a value of a column", "N": "a number",
+    "Q": "a quoted text that is no known value", "D": "a span of time", "W": "a weekday", "K": "top n, first n",
+    "#": "how many, number of", "A": "average, total, maximum", "n": "count, after its noun",
+    "M": "most, fewest", "P": "most common", "S": "highest, cheapest, oldest", "U": "distinct, different",
+    "g": "per, by, for each", "G": "monthly, per year", "t": "month, year and other units of time",
+    "i": "growth, change", "c": "more than, at least", "e": "or more, or less", "w": "between",
+    "l": "starts with, contains", "x": "not, without", "|": "or", "&": "and", "p": "in, of, for and other prepositions",
+    "O": "ordered by", "d": "ascending, descending", "R": "ratio of, percentage of", "f": "out of, relative to",
+    "a": "on average", "b": "both", "j": "by joining", "r": "a verb that only connects: made, bought",
+    ",": "a comma", "(": "a bracket opens", ")": "a bracket closes", ".": "a sentence ends",
+    "u": "a word that nothing explains",
+    "E": "rule: a measure", "F": "rule: a condition", "B": "rule: groups", "H": "rule: a condition on a measure",
+    "X": "rule: an absence", "Y": "rule: an order", "Z": "rule: a rank",
+}  # fmt: skip
+"""The legend: capitals carry data, other signs are words that do something; rules make the last seven of others."""
+
 
 @dataclass(frozen=True)
 class TaggedItem:

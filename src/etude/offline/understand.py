@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import lru_cache
 
 from pydantic import ValidationError
 
-from etude.errors import EtudeError
+from etude.errors import Cancelled, EtudeError
 from etude.offline.assemble import assemble
 from etude.offline.follow import follow_up
 from etude.offline.grammar import read_question
@@ -17,7 +16,7 @@ from etude.offline.index import Hit, Meaning, index_of
 from etude.offline.parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, numeric
 from etude.offline.tags import TaggedItem, tag_items
-from etude.offline.vocabulary import KnownTable, Vocabulary
+from etude.offline.vocabulary import KnownTable, Vocabulary, per_vocabulary
 from etude.offline.words import MAX_CHARS, fold, tokenize
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
@@ -115,6 +114,8 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
     except Ambiguous as error:
         choices = tuple(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)[:4]
         return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary)
+    except Cancelled:
+        raise
     except EtudeError as error:
         return Refusal(text, error.message)
     except ValidationError:
@@ -142,15 +143,23 @@ def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, 
     return tuple(found[:NEAREST])
 
 
-@lru_cache(maxsize=1_000)
 def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
     """Questions about a table that are understood."""
-    sure = []
-    for text in _offers(vocabulary.table(table)):
-        items = tag_items(tokenize(text), index_of(vocabulary), date.min)
-        if isinstance(_settle(text, read_question(items), vocabulary), Understanding):
-            sure.append(text)
-    return tuple(sure)
+    kept = _offers_of(vocabulary)
+    if table not in kept:
+        sure = []
+        for text in _offers(vocabulary.table(table)):
+            items = tag_items(tokenize(text), index_of(vocabulary), date.min)
+            if isinstance(_settle(text, read_question(items), vocabulary), Understanding):
+                sure.append(text)
+        kept[table] = tuple(sure)
+    return kept[table]
+
+
+@per_vocabulary
+def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
+    """Questions by table, as far as they were asked for."""
+    return {}
 
 
 def _offers(table: KnownTable) -> Iterator[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from decimal import Decimal
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache, wraps
+from typing import Any, Literal, TypeVar, cast
 
 from sqlglot import exp
 
 from etude.entities import Catalog, Table
+from etude.errors import Cancelled, EtudeError
+from etude.offline.deadline import check
 from etude.offline.words import ABBREVIATIONS, TAILS, base_form, spell_out, split_identifier
 from etude.sources.plan.dialect import kind_of
 
@@ -23,9 +27,14 @@ MAX_KEY_CHECKS = 400
 MAX_ROWS = 2_000_000
 """Of a larger table only a part is looked at, and no key is guessed in it."""
 SAMPLE = 100_000
+TOGETHER, TOGETHER_ROWS, TOGETHER_SIZE = 40, 200_000, 900
+"""How many tables or columns one query looks at, how many rows they have, and how many values it gives."""
 
 RANGED = frozenset(("number", "date", "timestamp"))
 """Kinds of values of which the least and the greatest are known."""
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 ValueKind = Literal["number", "text", "boolean", "date", "timestamp", "other"]
 Ask = Callable[[str], Iterable[Sequence[Any]]]
 """Runs a query in the source's dialect and gives its rows."""
@@ -86,7 +95,12 @@ class KnownTable:
 
     def column(self, name: str) -> KnownColumn:
         """The column of that name."""
-        return next(column for column in self.columns if column.name == name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, KnownColumn]:
+        # The first of a name counts.
+        return {column.name: column for column in reversed(self.columns)}
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class Vocabulary:
     catalog: Catalog | None = field(default=None, compare=False)
 
     def __hash__(self) -> int:
-        """By the fingerprint: what is kept per vocabulary is looked up often."""
+        """By the fingerprint: all tables together are long."""
         return hash((self.fingerprint, self.dialect))
 
     def table(self, name: str) -> KnownTable:
@@ -126,8 +140,30 @@ class Vocabulary:
 
     def to_json(self) -> str:
         """As text to keep."""
-        body = asdict(self) | {"catalog": self.catalog.model_dump(mode="json") if self.catalog else None}
-        return json.dumps(body, ensure_ascii=False)
+        body = _fields_of(self) | {"catalog": self.catalog.model_dump(mode="json") if self.catalog else None}
+        return json.dumps(body, ensure_ascii=False, default=_fields_of)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """The fields of one object; `asdict` would copy all that is below too."""
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary], T]:
+    """Make something of a vocabulary once, and keep it with that object.
+
+    Not in a cache with the vocabulary as key: each lookup there compares whole vocabularies.
+    """
+    key = f"{make.__module__}.{make.__qualname__}"
+
+    @wraps(make)
+    def made(vocabulary: Vocabulary) -> T:
+        kept = vocabulary.__dict__
+        if key not in kept:
+            kept[key] = make(vocabulary)
+        return cast("T", kept[key])
+
+    return made
 
 
 def vocabulary_from_json(text: str) -> Vocabulary:
@@ -151,66 +187,136 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]
 
     Tables that are `known` from a profile of the same data are asked only for the texts that it leaves out.
     """
-    tables = [_look_at(table, catalog.dialect, ask, (known or {}).get(table.name)) for table in catalog.tables]
+    tables = _look_at(catalog, ask, known or {})
     common = _common_start([split_identifier(_short(table.name)) for table in tables])
     whole = {_short(table.name).lower() for table in tables} | {base_form(_short(t.name).lower()) for t in tables}
     parts = {word for table in tables for word in split_identifier(_short(table.name))}
     names = Splitter(frozenset(whole), frozenset(parts))
     named = [_name_table(table, common, names) for table in tables]
     links = _find_links(catalog, named, ask)
-    named = [_mark_keys(_drop_borrowed_key(table, links, catalog), links) for table in named]
+    named = _mark_keys(_drop_borrowed_keys(named, links, catalog), links)
     return Vocabulary(catalog.fingerprint, catalog.dialect, tuple(named), tuple(links), catalog)
 
 
 # --- looking at the data
 
 
-def _look_at(table: Table, dialect: str, ask: Ask, known: KnownTable | None) -> KnownTable:
-    large = (table.row_count or 0) > MAX_ROWS
-    source = _part_of(table.name) if large else _table(table.name)
-    looked = known or _count(table, source, dialect, ask)
-    said = {column.name: column.comment or "" for column in table.columns}
-    columns = tuple(
-        replace(_with_values(column, source, large, dialect, ask), comment=said[column.name])
-        for column in looked.columns
-    )
+def _look_at(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) -> list[KnownTable]:
+    """The tables with their counts, ranges and texts. Small tables share queries: each query has a price of its own."""
+    counted: dict[str, KnownTable] = {**known}
+    unknown = [table for table in catalog.tables if table.name not in known]
+    for group in _group(unknown, lambda t: t.row_count, lambda t: 1 + 4 * len(t.columns)):
+        counted |= _ask_together(group, catalog.dialect, ask, _count)
+    columns = [(table, column, _is_large(table)) for table in catalog.tables for column in counted[table.name].columns]
+    missing = [_Texts(table, column) for table, column, large in columns if _lacks_values(column, large)]
+    # Texts of one type only: a union would make all of them one, and may change them.
+    by_type: dict[str, list[_Texts]] = defaultdict(list)
+    for texts in missing:
+        by_type[texts.type].append(texts)
+    values: dict[tuple[str, str], set[str]] = {}
+    for alike in by_type.values():
+        for some in _group(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
+            values |= _ask_together(some, catalog.dialect, ask, _distinct_values)
+    return [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
+
+
+def _described(
+    table: Table, counted: KnownTable, known: bool, values: Mapping[tuple[str, str], set[str]]
+) -> KnownTable:
+    large, said = _is_large(table), {column.name: column.comment or "" for column in table.columns}
+    found = (_with_values(column, large, values.get((table.name, column.name), set())) for column in counted.columns)
+    columns = tuple(replace(c, comment=said[c.name]) if said[c.name] != c.comment else c for c in found)
     declared = table.primary_key or next(iter(table.unique), ())
-    counted = table.row_count if large and table.row_count and not known else looked.rows
-    return replace(looked, rows=counted, columns=columns, key=tuple(declared), comment=table.comment or "")
+    rows = table.row_count if large and table.row_count and not known else counted.rows
+    return replace(counted, rows=rows, columns=columns, key=tuple(declared), comment=table.comment or "")
 
 
-def _with_values(column: KnownColumn, source: exp.Expr, large: bool, dialect: str, ask: Ask) -> KnownColumn:
-    """The column with its texts: asked for, unless a profile told them all."""
+def _is_large(table: Table) -> bool:
+    return (table.row_count or 0) > MAX_ROWS
+
+
+def _lacks_values(column: KnownColumn, large: bool) -> bool:
+    """Whether its texts must be asked for: a profile may have told them all."""
+    if column.kind != "text" or not column.distinct:
+        return False
+    # Of a large table the part that is looked at may have few where all have many.
+    return (column.distinct <= MAX_VALUES or large) and len({*column.values}) != column.distinct
+
+
+def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColumn:
     if column.kind != "text" or not column.distinct:
         return column
-    # Of a large table the part that is looked at may have few where all have many.
     if column.distinct > MAX_VALUES and not large:
         return replace(column, values=())
-    values = {*column.values}
-    if len(values) != column.distinct:
-        values |= _distinct_values(source, column.name, dialect, ask)
+    values = {*column.values} | asked
     told = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
     return replace(column, values=tuple(sorted(told)) if len(values) <= MAX_VALUES else ())
 
 
-def _count(table: Table, source: exp.Expr, dialect: str, ask: Ask) -> KnownTable:
-    parts: list[exp.Expr] = [exp.Count(this=exp.Star())]
-    kinds = [kind_of_value(column.type) for column in table.columns]
-    for column, kind in zip(table.columns, kinds, strict=True):
-        ast = _column(column.name)
-        parts.append(exp.Count(this=ast))
-        parts.append(exp.Count(this=exp.Distinct(expressions=[ast.copy()])) if kind != "other" else exp.Null())
-        ranged = kind in RANGED
-        parts.append(exp.Min(this=ast.copy()) if ranged else exp.Null())
-        parts.append(exp.Max(this=ast.copy()) if ranged else exp.Null())
-    row = next(iter(ask(exp.Select(expressions=parts).from_(source.copy()).sql(dialect=dialect))))
-    rows = int(row[0])
-    columns = []
-    for n, (column, kind) in enumerate(zip(table.columns, kinds, strict=True)):
-        filled, distinct, low, high = row[1 + 4 * n : 5 + 4 * n]
-        nulls = rows - int(filled)
-        known = KnownColumn(table.name, column.name, kind, int(distinct or 0), nulls, _plain(low), _plain(high))
-        columns.append(known)
+def _group(items: Iterable[T], rows: Callable[[T], int | None], size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Groups of what one query may ask for together; alone stays what has many rows or no known number of them."""
+    group: list[T] = []
+    read = used = 0
+    for item in items:
+        check()
+        cost = rows(item)
+        if cost is None or cost > TOGETHER_ROWS:
+            yield [item]
+            continue
+        if group and (read + cost > TOGETHER_ROWS or used + size(item) > TOGETHER_SIZE or len(group) == TOGETHER):
+            yield group
+            group, read, used = [], 0, 0
+        group.append(item)
+        read, used = read + cost, used + size(item)
+    if group:
+        yield group
+
+
+def _ask_together(
+    items: list[T], dialect: str, ask: Ask, look: Callable[[Sequence[T], str, Ask], dict[K, V]]
+) -> dict[K, V]:
+    """What one query finds out of all items; if it is refused, for a limit or by the engine, one query for each."""
+    if len(items) > 1:
+        try:
+            return look(items, dialect, ask)
+        except Cancelled:
+            raise
+        except EtudeError:
+            check()
+    found: dict[K, V] = {}
+    for item in items:
+        found |= look([item], dialect, ask)
+    return found
+
+
+def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTable]:
+    """The rows of tables, and of their columns what is filled, distinct, least and greatest."""
+    selects, number = [], itertools.count()
+    for table in tables:
+        parts = ["COUNT(*)"]
+        for column in table.columns:
+            name, kind = _quote(column.name, dialect), kind_of_value(column.type)
+            parts.append(f"COUNT({name})")
+            parts += [f"COUNT(DISTINCT {name})"] if kind != "other" else []
+            parts += [f"MIN({name})", f"MAX({name})"] if kind in RANGED else []
+        listed = ", ".join(f"{part} AS c{next(number)}" for part in parts)
+        selects.append(f"SELECT {listed} FROM {_source(table, dialect)}")
+    # Each gives one row, so that all of them side by side are one row, and every value keeps its type.
+    query = selects[0]
+    if len(selects) > 1:
+        query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
+    row = iter(next(iter(ask(query))))
+    return {table.name: _read_counts(table, row) for table in tables}
+
+
+def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
+    rows, columns = int(next(row)), []
+    for column in table.columns:
+        kind = kind_of_value(column.type)
+        nulls = rows - int(next(row))
+        distinct = int(next(row) or 0) if kind != "other" else 0
+        low, high = (_plain(next(row)), _plain(next(row))) if kind in RANGED else (None, None)
+        columns.append(KnownColumn(table.name, column.name, kind, distinct, nulls, low, high))
     return KnownTable(table.name, rows, tuple(columns))
 
 
@@ -222,11 +328,47 @@ def kind_of_value(type_name: str) -> ValueKind:
     return "boolean" if kind == "flag" else kind
 
 
-def _distinct_values(source: exp.Expr, column: str, dialect: str, ask: Ask) -> set[str]:
-    ast = _column(column)
-    query = exp.Select(expressions=[ast]).distinct().from_(source.copy()).limit(MAX_VALUES)
-    query = query.where(exp.Not(this=exp.Is(this=ast.copy(), expression=exp.Null())))
-    return {str(row[0]) for row in ask(query.sql(dialect=dialect))}
+@dataclass(frozen=True)
+class _Texts:
+    """A column whose texts are asked for."""
+
+    table: Table
+    column: KnownColumn
+
+    @property
+    def type(self) -> str:
+        return next(c.type for c in self.table.columns if c.name == self.column.name)
+
+
+def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tuple[str, str], set[str]]:
+    if len(asked) == 1:
+        (texts,) = asked
+        ast = _column(texts.column.name)
+        source = _part_of(texts.table.name) if _is_large(texts.table) else _table(texts.table.name)
+        query = exp.Select(expressions=[ast]).distinct().from_(source).limit(MAX_VALUES)
+        query = query.where(exp.Not(this=exp.Is(this=ast.copy(), expression=exp.Null())))
+        return {(texts.table.name, texts.column.name): {str(row[0]) for row in ask(query.sql(dialect=dialect))}}
+    selects = []
+    for number, texts in enumerate(asked):
+        name = _quote(texts.column.name, dialect)
+        source_sql = _source(texts.table, dialect)
+        selects.append(f"SELECT DISTINCT {number} AS n, {name} AS v FROM {source_sql} WHERE NOT {name} IS NULL")
+    found: dict[tuple[str, str], set[str]] = {(texts.table.name, texts.column.name): set() for texts in asked}
+    keys = list(found)
+    for at, value in ask(" UNION ALL ".join(selects)):
+        found[keys[int(at)]].add(str(value))
+    return found
+
+
+@lru_cache(maxsize=50_000)
+def _quote(name: str, dialect: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
+
+
+def _source(table: Table, dialect: str) -> str:
+    if _is_large(table):
+        return _part_of(table.name).sql(dialect=dialect)
+    return ".".join(_quote(part, dialect) for part in table.name.split("."))
 
 
 def _table(name: str) -> exp.Table:
@@ -275,24 +417,42 @@ class Splitter:
 
     wholes: frozenset[str]
     parts: frozenset[str]
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def split(self, name: str) -> tuple[str, ...]:
         """The words of a column's or table's name."""
-        return tuple(part for word in split_identifier(name) for part in self._word(word))
+        return tuple(part for word in split_identifier(name) for part in self._parts(word))
+
+    def _parts(self, word: str) -> tuple[str, ...]:
+        found = self._known.get(word)
+        if found is None:
+            found = self._known[word] = self._word(word)
+        return found
 
     def _word(self, word: str) -> tuple[str, ...]:
-        if word in self.wholes and not any(word != other and word.startswith(other) for other in self.wholes):
+        starts = [word[:end] for end in range(len(word)) if word[:end] in self.wholes]
+        if word in self.wholes and not starts:
             return (word,)
-        for first in sorted(self.wholes, key=len, reverse=True):
+        for first in reversed(starts):
             rest = word.removeprefix(first)
-            if len(first) > 2 and rest not in ("", word) and (rest in TAILS or rest in self.wholes):
+            if len(first) > 2 and (rest in TAILS or rest in self.wholes):
                 return first, rest
         if word.startswith("num") and len(word) > 6 and word != "number" and not word.startswith("number"):
             return "num", word[3:]
-        if base_form(word) in {base_form(part) for part in self.parts}:
+        if base_form(word) in self._bases or len(word) < 3 or word in ABBREVIATIONS:
             return (word,)
-        longer = {part for part in self.parts if len(word) >= 3 and part.startswith(word) and len(part) > len(word) + 2}
-        return (longer.pop(),) if len(longer) == 1 and word not in ABBREVIATIONS else (word,)
+        following = (self._sorted[at] for at in range(bisect_left(self._sorted, word), len(self._sorted)))
+        begun = itertools.takewhile(lambda part: part.startswith(word), following)
+        longer = list(itertools.islice((part for part in begun if len(part) > len(word) + 2), 2))
+        return (longer[0],) if len(longer) == 1 else (word,)
+
+    @cached_property
+    def _bases(self) -> frozenset[str]:
+        return frozenset(base_form(part) for part in self.parts)
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.parts)
 
 
 def _name_table(table: KnownTable, common: tuple[str, ...], names: Splitter) -> KnownTable:
@@ -300,15 +460,14 @@ def _name_table(table: KnownTable, common: tuple[str, ...], names: Splitter) -> 
     splits = [names.split(column.name) for column in table.columns]
     start = _common_start(splits)
     columns = tuple(
-        KnownColumn(**{**column.__dict__, "words": spell_out(words[len(start) :])})
+        replace(column, words=spell_out(words[len(start) :]))
         for column, words in zip(table.columns, splits, strict=True)
     )
     words = spell_out(own)
     aliases = {spell_out(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
-    named = KnownTable(**{**table.__dict__, "columns": columns, "words": words, "aliases": tuple(sorted(aliases))})
-    key = named.key or _guess_key(named)
-    named = KnownTable(**{**named.__dict__, "key": key})
-    return KnownTable(**{**named.__dict__, "label": _guess_label(named)})
+    named = replace(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
+    named = replace(named, key=named.key or _guess_key(named))
+    return replace(named, label=_guess_label(named))
 
 
 def _guess_key(table: KnownTable) -> tuple[str, ...]:
@@ -333,22 +492,28 @@ def _guess_key(table: KnownTable) -> tuple[str, ...]:
     return (unique[ranked[0][1]].name,) if ranked else ()
 
 
-def _drop_borrowed_key(table: KnownTable, links: Sequence[Link], catalog: Catalog) -> KnownTable:
+def _drop_borrowed_keys(tables: Sequence[KnownTable], links: Sequence[Link], catalog: Catalog) -> list[KnownTable]:
     """A guessed key that refers to another table only happens to hold each value once."""
-    declared = catalog.table(table.name)
-    if declared is not None and (declared.primary_key or declared.unique):
-        return table
-    borrowed = any(link.table == table.name and link.columns == table.key for link in links)
-    return KnownTable(**{**table.__dict__, "key": ()}) if borrowed else table
+    declared = {table.name for table in catalog.tables if table.primary_key or table.unique}
+    referring = {(link.table, link.columns) for link in links}
+    return [
+        replace(table, key=()) if table.name not in declared and (table.name, table.key) in referring else table
+        for table in tables
+    ]
 
 
-def _mark_keys(table: KnownTable, links: Sequence[Link]) -> KnownTable:
-    keys = {*table.key}
+def _mark_keys(tables: Sequence[KnownTable], links: Sequence[Link]) -> list[KnownTable]:
+    keys = {table.name: {*table.key} for table in tables}
     for link in links:
-        keys |= {*link.columns} if link.table == table.name else set()
-        keys |= {*link.to_columns} if link.to_table == table.name else set()
-    columns = tuple(KnownColumn(**{**column.__dict__, "identifies": column.name in keys}) for column in table.columns)
-    return KnownTable(**{**table.__dict__, "columns": columns})
+        keys[link.table].update(link.columns)
+        keys[link.to_table].update(link.to_columns)
+    return [
+        replace(
+            table,
+            columns=tuple(replace(c, identifies=True) if c.name in keys[table.name] else c for c in table.columns),
+        )
+        for table in tables
+    ]
 
 
 def _guess_label(table: KnownTable) -> tuple[str, ...]:
@@ -372,38 +537,102 @@ def _guess_label(table: KnownTable) -> tuple[str, ...]:
 # --- keys
 
 
+@dataclass(frozen=True)
+class _Reference:
+    """A column that may refer to another table."""
+
+    table: KnownTable
+    column: KnownColumn
+    to: KnownTable
+    target: KnownColumn
+
+    @property
+    def ends(self) -> tuple[str, str, str]:
+        return self.table.name, self.column.name, self.to.name
+
+
 def _find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list[Link]:
-    declared = _declared_links(catalog)
-    linked = {frozenset((link.table, link.to_table)) for link in declared}
-    links = list(declared)
+    links = _declared_links(catalog)
+    pairs = {frozenset((link.table, link.to_table)) for link in links}
+    columns = {link.columns for link in links}
+    known = {(link.table, link.columns[0], link.to_table) for link in links if len(link.columns) == 1}
+    waiting: dict[tuple[str, str, str], _Reference] = {}
+
+    def look() -> None:
+        inside: dict[tuple[str, str, str], bool] = {}
+        for group in _group(waiting.values(), lambda r: r.table.rows + r.to.rows, lambda _: 1):
+            inside |= _ask_together(group, catalog.dialect, ask, _contained)
+        for ends, reference in waiting.items():
+            if inside[ends]:
+                column, target = reference.column, reference.target
+                once = column.distinct == reference.table.rows and not column.nulls
+                link = Link(column.table, (column.name,), target.table, (target.name,), one_to_one=once)
+                links.append(link)
+                known.add(ends)
+        waiting.clear()
+
     checks = 0
+    for reference in _references(tables):
+        if reference.ends in waiting:
+            look()  # only if it does not refer to the one column, it may refer to the other
+        pair = frozenset((reference.table.name, reference.to.name))
+        if reference.ends in known or (pair in pairs and (reference.column.name,) in columns):
+            continue
+        if checks == MAX_KEY_CHECKS:
+            break
+        checks += 1
+        waiting[reference.ends] = reference
+    look()
+    return _without_mirrors(links, {table.name: table for table in tables})
+
+
+def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
+    """The columns that are called as if they held the key of another table; found by their names, table by table."""
+    by_name: dict[str, dict[tuple[str, ...], list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    by_end: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
+    for n, table in enumerate(tables):
+        for m, column in enumerate(table.columns):
+            by_name[column.name.lower()][column.words].append((n, m))
+            for start in range(max(len(column.words), 1)):
+                by_end[column.words[start:]].append((n, m))
     for to in tables:
         for target in _targets(to):
-            for table in tables:
-                if table.name == to.name:
-                    continue
-                for column in table.columns:
-                    if not _may_refer(table, column, to, target) or checks >= MAX_KEY_CHECKS:
-                        continue
-                    pair = frozenset((table.name, to.name))
-                    same = any(
-                        link.table == table.name and link.columns == (column.name,) and link.to_table == to.name
-                        for link in links
-                    )
-                    if same or (pair in linked and any(link.columns == (column.name,) for link in declared)):
-                        continue
-                    checks += 1
-                    if _contained(table, column, to, target, catalog.dialect, ask):
-                        once = column.distinct == table.rows and not column.nulls
-                        links.append(Link(table.name, (column.name,), to.name, (target.name,), one_to_one=once))
-    return _without_mirrors(links, {table.name: table for table in tables})
+            check()
+            same = by_name.get(target.name.lower(), {}).items()
+            places = {place for words, held in same if not _says_nothing(words, target) for place in held}
+            for ending in _endings(to, target):
+                places.update(by_end.get(ending, ()))
+            for n, m in sorted(places):
+                table, column = tables[n], tables[n].columns[m]
+                if table.name != to.name and _may_refer(column, to, target):
+                    yield _Reference(table, column, to, target)
+
+
+def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
+    """The last words of columns that may hold the target's values."""
+    key = (target.name,) == to.key
+    for words in (to.words, *to.aliases, to.words[-1:]):
+        rest = target.words[len(words) :] if target.words[: len(words)] == words else target.words
+        yield from (full for suffix in (rest, target.words) if (full := (*words, *suffix)) != ("name",))
+        if key and words:
+            yield (*words, "id")
+            # A column called like the table, as `from_airport`, may hold its key.
+            yield words
+    if key and len(target.words) == 1 and target.words[0] not in ("id", "name", "code", "key"):
+        yield target.words
+
+
+def _says_nothing(words: tuple[str, ...], target: KnownColumn) -> bool:
+    """Whether a column of the same name as the target is no sign: nearly all tables have an `id` and a `name`."""
+    return words == ("name",) or words == target.words == ("id",)
 
 
 def _declared_links(catalog: Catalog) -> list[Link]:
     links = []
+    by_name = {table.name.lower(): table for table in reversed(catalog.tables)}
     for table in catalog.tables:
         for key in table.foreign_keys:
-            target = catalog.table(key.to_table)
+            target = by_name.get(key.to_table.lower())
             to_columns = key.to_columns or (target.primary_key if target else ())
             if target is not None and len(to_columns) == len(key.columns):
                 links.append(Link(table.name, key.columns, target.name, tuple(to_columns), declared=True))
@@ -425,75 +654,72 @@ _COUNTING = frozenset(("number", "count", "total", "minimum", "maximum", "averag
 """First words of columns that hold an amount or a flag, never a reference."""
 
 
-def _may_refer(table: KnownTable, column: KnownColumn, to: KnownTable, target: KnownColumn) -> bool:
+def _may_refer(column: KnownColumn, to: KnownTable, target: KnownColumn) -> bool:
     """Whether the column is called as if it held the target's values."""
     if column.kind != target.kind or _COUNTING & {*column.words[:1]}:
         return False
     if column.name.lower() == target.name.lower():
-        return column.words != ("name",) and (column.words != ("id",) or target.words != ("id",))
-    names = [to.words, *to.aliases, to.words[-1:]]
-    key = (target.name,) == to.key
-    for words in names:
-        rest = target.words[len(words) :] if target.words[: len(words)] == words else target.words
-        for suffix in (rest, target.words):
-            full = (*words, *suffix)
-            if column.words[-len(full) :] == full and full != ("name",):
-                return True
-        if key and words and column.words[-len(words) - 1 :] == (*words, "id"):
-            return True
-        # A column called like the table, as `from_airport`, may hold its key.
-        if key and words and column.words[-len(words) :] == words and column.words not in (("name",),):
-            return True
-    return key and len(target.words) == 1 and target.words[0] not in ("id", "name", "code", "key") and (
-        column.words[-1:] == target.words
-    )  # fmt: skip
+        return not _says_nothing(column.words, target)
+    return column.words != ("name",) and any(column.words[-len(e) :] == e for e in _endings(to, target))
 
 
-def _contained(
-    table: KnownTable, column: KnownColumn, to: KnownTable, target: KnownColumn, dialect: str, ask: Ask
-) -> bool:
-    """Whether nearly all values of the column are values of the target."""
-    if not table.rows or column.distinct == 0:
-        return True
-    if column.values and target.values:
-        inside = len(set(column.values) & set(target.values))
-        return inside >= 0.6 * len(column.values)
-    left, right = _column(column.name), _column(target.name)
-    inner = exp.Select(expressions=[right]).from_(_table(to.name))
+def _contained(references: Sequence[_Reference], dialect: str, ask: Ask) -> dict[tuple[str, str, str], bool]:
+    """Whether nearly all values of the columns are values of their targets."""
+    found: dict[tuple[str, str, str], bool] = {}
+    asked: list[_Reference] = []
+    for reference in references:
+        column, target = reference.column, reference.target
+        if not reference.table.rows or column.distinct == 0:
+            found[reference.ends] = True
+        elif column.values and target.values:
+            inside = len(set(column.values) & set(target.values))
+            found[reference.ends] = inside >= 0.6 * len(column.values)
+        else:
+            asked.append(reference)
+    if asked:
+        selects = [_count_contained(reference, dialect) for reference in asked]
+        joined = ", ".join(f"({select}) AS c{n}" for n, select in enumerate(selects))
+        row = next(iter(ask(selects[0] if len(selects) == 1 else f"SELECT {joined}")))
+        for reference, inside in zip(asked, row, strict=True):
+            found[reference.ends] = int(inside) >= 0.6 * reference.column.distinct
+    return found
+
+
+def _count_contained(reference: _Reference, dialect: str) -> str:
+    table, left, right = reference.table, _column(reference.column.name), _column(reference.target.name)
+    inner = exp.Select(expressions=[right]).from_(_table(reference.to.name))
     query = (
         exp.Select(expressions=[exp.Count(this=exp.Distinct(expressions=[left]))])
         .from_(_part_of(table.name) if table.rows > MAX_ROWS else _table(table.name))
         .where(exp.In(this=left.copy(), query=inner.subquery()))
     )
-    inside = int(next(iter(ask(query.sql(dialect=dialect))))[0])
-    return inside >= 0.6 * column.distinct
+    return query.sql(dialect=dialect)
 
 
 def _without_mirrors(links: list[Link], tables: dict[str, KnownTable]) -> list[Link]:
     """Of two links that say the same from both ends, keep the one that leads to the table named by the key."""
     kept: list[Link] = []
+    places: dict[tuple[str, tuple[str, ...], str, tuple[str, ...]], int] = {}
     for link in links:
-        mirror = next(
-            (k for k in kept if (k.table, k.columns, k.to_table, k.to_columns)
-             == (link.to_table, link.to_columns, link.table, link.columns)),
-            None,
-        )  # fmt: skip
-        if mirror is None:
+        place = places.get((link.to_table, link.to_columns, link.table, link.columns))
+        if place is None:
+            places.setdefault((link.table, link.columns, link.to_table, link.to_columns), len(kept))
             kept.append(link)
-        elif _owns(tables[link.to_table], link.to_columns) and not _owns(tables[mirror.to_table], mirror.to_columns):
-            kept[kept.index(mirror)] = link
+            continue
+        mirror = kept[place]
+        if _owns(tables[link.to_table], link.to_columns) and not _owns(tables[mirror.to_table], mirror.to_columns):
+            kept[place] = link
     return _without_passers(_without_detours(kept))
 
 
 def _without_passers(links: list[Link]) -> list[Link]:
     """A column that itself refers to a third table is not what others refer to: they refer to that one too."""
     refers = {(link.table, link.columns): link.to_table for link in links}
+    known = {(link.table, link.columns, link.to_table) for link in links}
 
     def passes(link: Link) -> bool:
         third = refers.get((link.to_table, link.to_columns))
-        return third is not None and any(
-            (other.table, other.columns, other.to_table) == (link.table, link.columns, third) for other in links
-        )
+        return third is not None and (link.table, link.columns, third) in known
 
     return [link for link in links if link.declared or not passes(link)]
 
@@ -505,20 +731,20 @@ def _owns(table: KnownTable, columns: tuple[str, ...]) -> bool:
 
 def _without_detours(links: list[Link]) -> list[Link]:
     """A column that could refer to several tables refers to the one it is named after, if there is one."""
-    counts = Counter((link.table, link.columns) for link in links if not link.declared)
-    kept = []
+    alike: dict[tuple[str, tuple[str, ...]], list[Link]] = defaultdict(list)
     for link in links:
-        if link.declared or counts[link.table, link.columns] == 1:
-            kept.append(link)
-            continue
-        own = base_form(split_identifier(link.columns[0])[0])
-        rivals = [k for k in links if (k.table, k.columns) == (link.table, link.columns)]
-        named = [
-            k for k in rivals if own in _table_words(k.to_table) or ABBREVIATIONS.get(own) in _table_words(k.to_table)
-        ]
-        if not named or link in named:
-            kept.append(link)
-    return kept
+        alike[link.table, link.columns].append(link)
+    chosen: dict[tuple[str, tuple[str, ...]], set[Link]] = {}
+    for place, rivals in alike.items():
+        if sum(not link.declared for link in rivals) != 1:
+            own = base_form(split_identifier(place[1][0])[0])
+            words = {link: _table_words(link.to_table) for link in rivals}
+            chosen[place] = {k for k in rivals if own in words[k] or ABBREVIATIONS.get(own) in words[k]}
+    return [
+        link
+        for link in links
+        if link.declared or not (named := chosen.get((link.table, link.columns))) or link in named
+    ]
 
 
 def _table_words(name: str) -> tuple[str, ...]:

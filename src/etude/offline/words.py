@@ -181,6 +181,8 @@ _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
 def fold(text: str) -> str:
     """Lower case, without accents and typographic quotes."""
+    if text.isascii():
+        return text.lower()
     plain = unicodedata.normalize("NFKD", text.translate(_QUOTES))
     return "".join(char for char in plain if not unicodedata.combining(char)).casefold()
 
