@@ -314,7 +314,7 @@ def _grain(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _named_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """A value beside the name of its column: `the city of New York`, `Italian food`."""
+    """Return a value beside the name of its column: `the city of New York`, `Italian food`."""
     column, value = _one(items, "CT"), _one(items, "V")
     condition: Condition = value.data
     wanted = {(m.table, m.column) for m in column.data.columns}
@@ -359,7 +359,7 @@ def _full_name(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _value_of_table(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """A value beside a table: it is one of that table's, if it can be."""
+    """Return a value beside a table: it is one of that table's, if it can be."""
     table = _one(items, "T")
     tables = {m.table for m in table.data.tables}
     made = []
