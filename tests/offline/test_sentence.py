@@ -24,7 +24,7 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
         (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
         (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
         (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. First: open: 3; paid: 1,000."),
-        ([], [], "No rows: there is nothing for this. Read as: Number of `orders`."),
+        ([], [], "No rows match. Read as: Number of `orders`."),
     ],
 )
 def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said: str) -> None:

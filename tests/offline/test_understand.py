@@ -198,7 +198,7 @@ def test_a_refusal_names_three_questions_that_it_answers(question: str, shop: Vo
         ("Which customers have ordered all products?", "`all`"),
         ("How many orders over 500 kg were cancelled?", "`over 500 kg`"),
         ("What is the average amount of completed and returned orders?", "together or each"),
-        ("How many customers per country have more than 5 orders?", "of each or of the whole group"),
+        ("How many customers per country have more than 5 orders?", "to each one or to the whole group"),
         ("Which customers have fewer than 3 orders?", "no `orders` at all"),
         ("Orders by channel", "to list or to count"),
         ("Number of completed products", "`completed`"),

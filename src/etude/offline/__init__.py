@@ -1,1 +1,1 @@
-"""Words to QueryPlan by rules: no model, no guess. What is not understood is asked back or refused."""
+"""Rules that turn a question into a QueryPlan, without a model. If they are not sure, they ask back or refuse."""

@@ -1,4 +1,4 @@
-"""`python -m etude.offline SOURCE QUESTION`: show how the rules read a question. For those who change them."""
+"""`python -m etude.offline SOURCE QUESTION`: show how the rules read a question, for people who change them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from etude.offline.vocabulary import build_vocabulary
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the trace of a question; 1 if the source cannot be read."""
+    """Print the trace of a question; return 1 if the source cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m etude.offline", description=__doc__)
     parser.add_argument("source", help="a registered source, a path or a URL")
     parser.add_argument("question")

@@ -40,7 +40,7 @@ from etude.sources.plan.model import (
 
 @dataclass(frozen=True)
 class Assembled:
-    """A plan, and how the question was understood."""
+    """A plan, and the words for how the question was read."""
 
     plan: QueryPlan
     reading: str
@@ -48,7 +48,7 @@ class Assembled:
 
 
 def assemble(question: Question, vocabulary: Vocabulary) -> Assembled:
-    """The plan for the question, or `Unresolved` or `Ambiguous`."""
+    """Return the plan for the question; raise `Unresolved` or `Ambiguous` if there is none."""
     question = prepare(question, vocabulary)
     if question.unknown:
         shown = ", ".join(f"`{word}`" for word in dict.fromkeys(question.unknown))
@@ -57,18 +57,18 @@ def assemble(question: Question, vocabulary: Vocabulary) -> Assembled:
 
 
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
-"""Days from the start of a period to the start of the next."""
+"""At most this many days lie between the starts of two adjacent periods."""
 
 
 class _Builder(Ratios):
-    """The kinds of plans: groups, lists, averages of counts; ratios come from above."""
+    """Builds the kinds of plans: groups, lists, averages of counts; `Ratios` builds the ratios."""
 
     def build(self) -> Assembled:
         question = self.question
         self._check_compounds()
         self._check_verbs()
         if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
-            raise Unresolved("A change is understood per period; say, for example, per month.")
+            raise Unresolved("A change needs a period; say, for example, per month.")
         if question.ratio is not None:
             self._refuse(rank=question.rank, condition=question.thresholds)
             over = question.ratio.upper.thresholds or question.ratio.lower.thresholds
@@ -81,7 +81,7 @@ class _Builder(Ratios):
             plan = self._grouped()
         else:
             plan = self._listing()
-        return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.told))
+        return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
 
     def _reading(self) -> str:
         text = ", ".join(piece for piece in self.said if piece)
@@ -124,7 +124,7 @@ class _Builder(Ratios):
         return QueryPlan(source=PlanRef(plan=inner, alias="groups"), aggregate=(count,))
 
     def _over(self, name: Name, thresholds: Sequence[Any], conditions: Sequence[Condition] | None = None) -> QueryPlan:
-        """The keys of things of which a measure passes."""
+        """Return a plan for the keys of the things whose measures pass the thresholds."""
         question = self.question
         part = Question(
             requested=(name,), asked=(name,), subject=name, plural=True, thresholds=tuple(thresholds),
@@ -162,8 +162,8 @@ class _Builder(Ratios):
             visible = shown
         counted = {m.table for m in asked if m.column is None}
         if question.groups and counted and any(m.table not in counted for m, _, _ in limits):
-            # "How many customers per city have more than 5 orders" is no condition on the cities.
-            raise Unresolved("It is not clear whether the number is one of each or of the whole group.")
+            # "How many customers per city have more than 5 orders" sets no condition on the cities.
+            raise Unresolved("It is not clear whether the number applies to each one or to the whole group.")
         base = self._base([*measures, *(m for m, _, _ in limits)])
         self._check_average(measures)
         self.resolver = replace(self.resolver, anchor=base)
@@ -196,13 +196,13 @@ class _Builder(Ratios):
             aggregates.append(self._aggregate(measured, tree, alias))
         for measured, op, _ in limits:
             if op in ("<", "<=") and measured.column is None:
-                raise Unresolved(f"It is not clear whether those with no `{measured.table}` at all are meant too.")
+                raise Unresolved(f"It is not clear whether to include those with no `{measured.table}` at all.")
         having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
         if after is not None and ordering is None:
             order.append(Order(by=names[after], desc=True))
         if (rank or limits or limit) and not (keys or dates):
-            raise Unresolved("It is not clear among what to choose.")
+            raise Unresolved("It is not clear what to choose from.")
         if limit is not None:
             where.extend(NullTest(column=ref(key), op="is not null") for key in keys if key.nulls)
         select: tuple[Any, ...] = ()
@@ -240,16 +240,16 @@ class _Builder(Ratios):
             names = {(m.table, m.column) for m in group.name.columns} if group.name else set()
             numbers = [key for key in keys if numeric(key) and (key.table, key.name) in names]
             if numbers and group.text.startswith("per ") and measures:
-                raise Unresolved(f"It is not clear what `{group.text}` means: for each, or divided by it.")
+                raise Unresolved(f"It is not clear whether `{group.text}` means for each one, or divided by it.")
 
     def _check_average(self, measures: Sequence[Measured]) -> None:
-        """`average rating of businesses`, where each has many: of all ratings, or of each one's average?"""
+        """`average rating of businesses`, if each has many: the average of all ratings, or of each one's average?"""
         named = [n for n in (self.question.subject, *self.question.context) if n is not None and n.tables]
         about = self.resolver.table_of(self.question.subject) if self.question.subject else None
-        told = {
+        words = {
             base_form(w) for p in self.question.requested if isinstance(p, Measure) for w in p.name.text.lower().split()
         }
-        if any(told & {*self.vocabulary.table(measured.table).words} for measured in measures):
+        if any(words & {*self.vocabulary.table(measured.table).words} for measured in measures):
             return
         if about is not None and any(measured.table == about.name for measured in measures):
             return
@@ -267,17 +267,18 @@ class _Builder(Ratios):
             unsure = measured.fn in ("avg", "median") or (measured.fn in ("min", "max") and adds)
             if unsure and apart and subject.name not in grouped | nouns:
                 raise Unresolved(
-                    f"It may be over all `{measured.table}`, or over what each `{subject.name}` has together."
+                    f"It is not clear whether this is over all `{measured.table}` or over one number for each row of "
+                    f"`{subject.name}`."
                 )
 
     def _project(
         self, plan: QueryPlan, dates: Sequence[Named], keys: Sequence[KnownColumn], shown: Sequence[str]
     ) -> QueryPlan:
-        """Measures follow the columns of `select`; those that only sort or limit are dropped by a plan around it."""
+        """Show measures after the columns of `select`; an outer plan drops those that only sort or limit."""
         inner = plan.model_copy(update={"select": ()})
         columns = [*(d.alias for d in dates), *(key.name for key in keys), *shown]
         if len({c.lower() for c in columns}) < len(columns):
-            raise Unresolved("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have the same name.")
         outer_order = [
             Order(by=o.by.column if isinstance(o.by, ColumnRef) else o.by, desc=o.desc)
             for o in plan.order_by
@@ -292,17 +293,17 @@ class _Builder(Ratios):
     def _share(
         self, plan: QueryPlan, names: dict[Measured, str], dates: Sequence[Named], keys: Sequence[KnownColumn]
     ) -> QueryPlan:
-        """Each group's part of the whole."""
+        """Return a plan for each group's share of the whole."""
         self._refuse(condition=plan.having, number=plan.limit)
         if len(names) != 1:
-            raise Unresolved("It is not clear of which number the share is meant.")
+            raise Unresolved("It is not clear which number to take the share of.")
         ((measured, alias),) = names.items()
         part: Expr = Arithmetic(op="/", args=(alias, Window(window="total", of=alias)))
         if self.question.shares != 1:
             part = Arithmetic(op="*", args=(part, self.question.shares))
         columns = (*(d.alias for d in dates), *(key.name for key in keys))
         if len({*columns}) < len(columns):
-            raise Unresolved("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have the same name.")
         self.said.insert(0, f"share of the {measured.label}{self._per(keys, dates)}")
         inner = plan.model_copy(update={"order_by": (), "select": ()})
         return QueryPlan(
@@ -314,20 +315,20 @@ class _Builder(Ratios):
     def _changes(
         self, plan: QueryPlan, names: dict[Measured, str], dates: Sequence[Named], keys: Sequence[KnownColumn]
     ) -> QueryPlan:
-        """Each period beside the one before."""
+        """Return a plan that shows each period beside the one before."""
         self._refuse(condition=plan.having, number=plan.limit)
         if len(names) != 1 or len(dates) != 1:
-            raise Unresolved("A change is understood for one number per period, such as the growth of sales per month.")
+            raise Unresolved("A change needs one number per period, such as the growth of sales per month.")
         ((measured, alias),) = names.items()
         period = dates[0].alias
         columns = (period, *(key.name for key in keys))
         if len({*columns}) < len(columns):
-            raise Unresolved("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have the same name.")
         before = Window(window="previous", of=alias, per=tuple(key.name for key in keys), by=period)
         value: Expr = Arithmetic(op="-", args=(alias, before))
         if self.question.change == "percent":
             value = Arithmetic(op="*", args=(Arithmetic(op="/", args=(value, before)), 100))
-        # Where a period has no rows, the row before is not the period before.
+        # If a period has no rows, the previous row is not the previous period.
         last = Window(window="previous", of=period, per=tuple(key.name for key in keys), by=period)
         gap = Compare(column=DaysBetween(days_between=(last, period)), op="<=", value=_LONGEST[period])
         value = Case(case=(When(when=gap, then=value),))
@@ -347,13 +348,13 @@ class _Builder(Ratios):
         return alias
 
     def _base(self, measures: Sequence[Measured]) -> str:
-        """The measured table with the finest rows: from it every other one is met at most once."""
+        """Return the measured table with the finest rows: each joins at most one row of every other measured table."""
         tables = list(dict.fromkeys(m.table for m in measures)) or [self.resolver.anchor]
         for table in tables:
             ways = [find_paths(self.vocabulary, table, other)[1] for other in tables]
             if all(paths and any(to_one(path) for path in paths) for paths in ways):
                 return table
-        raise Unresolved("It measures things that do not share rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
+        raise Unresolved("It measures tables that share no rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
 
     def _order_groups(
         self, rank: Rank | None, ranked: Measured | None, ordered: Measured | None, keys: Sequence[KnownColumn],
@@ -395,7 +396,7 @@ class _Builder(Ratios):
         if self.question.plural and self.question.groups:
             return None
         if self.question.plural:
-            raise Unresolved(f"It asks for several with `{rank.text}`, but not for how many; say, for example, top 5.")
+            raise Unresolved(f"It does not say how many with `{rank.text}` to return; say, for example, top 5.")
         return 1
 
     def _order_name(self, name: Name, keys: Sequence[KnownColumn], names: dict[Measured, str]) -> Any:
@@ -440,7 +441,7 @@ class _Builder(Ratios):
             several = [c for c in columns if numeric(c)] if question.rank is None and not self._keyed_groups() else []
             if several:
                 raise Unresolved(
-                    f"There may be several `{several[0].name}` for each; say whether their sum or their average."
+                    f"There may be several `{several[0].name}` for each; say whether to use their sum or average."
                 )
             columns = [*(key for key in keys if key not in columns), *columns]
         if not columns:
@@ -456,7 +457,7 @@ class _Builder(Ratios):
             tree.add(column.table)
         if sort is not None and not tree.reaches_one(sort[0].table):
             raise Unresolved(
-                f"There may be several `{sort[0].name}` for each; say whether their sum or the highest counts."
+                f"There may be several `{sort[0].name}` for each; say whether to sort by their sum or by the highest."
             )
         if sort is not None:
             tree.add(sort[0].table)
@@ -500,7 +501,7 @@ class _Builder(Ratios):
         return self.resolver.meaning(name)
 
     def _repeats(self, tree: Tree, columns: Sequence[KnownColumn], table: KnownTable) -> bool:
-        """Whether the same row could be listed twice."""
+        """Return whether the same row could be listed twice."""
         if self.question.distinct or tree.fans():
             return True
         keyed = all(table.column(key) in columns for key in table.key) and bool(table.key)
@@ -508,7 +509,7 @@ class _Builder(Ratios):
             return False
         if len(columns) == 1 and columns[0].kind == "text" and columns[0].name not in table.label:
             return True
-        # Without a subject it asks for the values of a column, and each of them once.
+        # A question without a subject asks for the distinct values of a column.
         return self.question.subject is None or columns[0].table != table.name
 
     def _sort_rows(self, table: KnownTable) -> tuple[tuple[KnownColumn, bool] | None, int | None]:
@@ -546,13 +547,13 @@ class _Builder(Ratios):
         if rank is not None and ordering is None:
             desc = rank.direction == "desc"
         if rank is not None and ordering is not None and limit is not None and ranked is not None and column != ranked:
-            raise Unresolved("It ranks by one thing and sorts by another.")
+            raise Unresolved("The question ranks by one thing and sorts by another.")
         if limit is not None and column is None:
-            raise Unresolved("It is not clear by what the first ones are chosen.")
+            raise Unresolved("It is not clear how to choose the first ones.")
         if rank is not None and ordering is not None and limit is None and not question.plural:
             limit = 1
         if rank is not None and limit is not None and ordering is not None and desc != (rank.direction == "desc"):
-            raise Unresolved("It ranks one way and sorts the other.")
+            raise Unresolved("The question ranks in one direction and sorts in the other.")
         return (column, desc) if column is not None else None, limit
 
     def _order_column(self, name: Name, table: KnownTable) -> KnownColumn:
@@ -566,7 +567,7 @@ class _Builder(Ratios):
         if isinstance(rank.by, Name):
             column = self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
             if rank.text.lower().startswith(TEMPORAL) and numeric(column):
-                raise Unresolved(f"It is not clear by which date `{rank.text}` is chosen.")
+                raise Unresolved(f"It is not clear which date `{rank.text}` refers to.")
             return column
         if isinstance(rank.by, Measure):
             measured = self._measured(rank.by).column
@@ -613,7 +614,7 @@ class _Builder(Ratios):
         question = self.question
         measures = [p for p in question.requested if isinstance(p, Measure)]
         if len(measures) != 1 or len(question.requested) != 1 or len(question.groups) != 1 or question.rank:
-            raise Unresolved("It is not clear for what the number is averaged; say, for example, per customer.")
+            raise Unresolved("It is not clear what to average the number over; say, for example, per customer.")
         self._refuse(condition=question.thresholds, order=question.ordering, number=question.top)
         counted = self._measured(Measure("count", measures[0].name, measures[0].distinct))
         self.resolver = replace(self.resolver, anchor=counted.table)

@@ -1,4 +1,4 @@
-"""Conditions as filters of a plan: on the rows themselves, on what they refer to, on what refers to them."""
+"""Conditions as filters of a plan: on the rows themselves, on rows they refer to, on rows that refer to them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from etude.sources.plan.model import (
 )
 
 SNAPSHOT = frozenset(("daily", "weekly", "monthly", "snapshot", "history"))
-"""Words of tables that hold the same thing again and again."""
+"""Words in the names of tables that hold many states of one thing over time."""
 
 
 @dataclass
 class Conditions:
-    """A question being made into a plan: what its nouns mean so far, and what there is to say about it."""
+    """A question on its way to a plan: what its nouns mean so far, its reading and its notes."""
 
     question: Question
     vocabulary: Vocabulary
@@ -70,27 +70,27 @@ class Conditions:
         return Tree(self.vocabulary, base, self.prefer, self.verbs)
 
     def _check_compounds(self) -> None:
-        """`customer orders` are orders of customers; two nouns side by side that no key connects are not understood."""
+        """`customer orders` are orders of customers; two adjacent nouns that no key connects are refused."""
         for name in nouns_of(self.question):
             owner = name.owner
             if owner is None or not owner.tables or not name.tables:
                 continue
             ways = [distance(self.vocabulary, o.table, m.table) for o in owner.tables for m in name.tables]
             if min(ways) > 1:
-                raise Unresolved(f"It is not clear what `{owner.text}` says of `{name.text}`.")
+                raise Unresolved(f"It is not clear what `{owner.text}` says about `{name.text}`.")
 
     def _check_verbs(self) -> None:
-        """A verb that connects two nouns says no more than the keys do; one that restricts must not be passed over."""
+        """Ignore verbs that only connect two nouns, as the keys do; refuse verbs that restrict."""
         question = self.question
         anchor = self.vocabulary.table(self.resolver.anchor)
         shown = question.listed or len(question.requested) > 1
         if question.both and not (shown or question.conditions or question.context or question.loose):
-            raise Unresolved("It is not clear what both are.")
+            raise Unresolved("It is not clear what `both` refers to.")
         named = self.nouns | {hit.table for c in question.conditions for hit in c.hits} | {anchor.name}
         acted = question.alone.endswith("ed") or question.alone in PRESENT
         about = question.subject is not None and bool(question.subject.tables) and not question.ratio
         if acted and question.alone not in IDLE and about and len(named) == 1:
-            # "How many cars were sold", where sales are a table of their own.
+            # "How many cars were sold", if sales have their own table.
             raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
         roots = {root(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
@@ -99,19 +99,19 @@ class Conditions:
             for value in column.values if few else ():
                 if root(value.lower()) in roots:
                     verb = roots[root(value.lower())]
-                    raise Unresolved(f"It is not clear whether `{verb}` means `{column.name}` `{value}`.")
+                    raise Unresolved(f"It is not clear whether `{verb}` means that `{column.name}` is `{value}`.")
         if any(c.kind in ("span", "weekday") for c in question.conditions):
             return
         for column in anchor.columns:
             dated = column.kind in ("date", "timestamp") and column.nulls and column.name not in self._columns_asked()
             if dated and roots.keys() & {root(word) for word in column.words}:
-                raise Unresolved(f"It is not clear whether only rows with a `{column.name}` are meant.")
+                raise Unresolved(f"It is not clear whether only rows with a `{column.name}` count.")
 
     def _columns_asked(self) -> set[str]:
         return {m.column for name in nouns_of(self.question) for m in name.columns if m.column}
 
     def _check_values(self, tree: Tree) -> None:
-        """A row has one value in a column: two conditions on it contradict each other, or are about two things."""
+        """Refuse two values of one column: they contradict each other, or are about two things."""
         seen: dict[KnownColumn, tuple[Condition, Hit | None]] = {}
         for condition in self.question.conditions:
             if condition.kind != "value" or condition.negated or condition.either:
@@ -119,7 +119,7 @@ class Conditions:
             column, hit = self._condition_column(condition, tree)
             earlier, other = seen.setdefault(column, (condition, hit))
             if (earlier.said, other) != (condition.said, hit):
-                raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both of `{column.name}`.")
+                raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both values of `{column.name}`.")
 
     def _check_apart(self, condition: Condition, tree: Tree) -> None:
         """`average price of tea and coffee`: of both together, or of each?"""
@@ -129,19 +129,19 @@ class Conditions:
         column = self._condition_column(condition, tree)[0]
         grouped = {(m.table, m.column) for group in self.question.groups if group.name for m in group.name.columns}
         if (column.table, column.name) not in grouped:
-            raise Unresolved(f"It is not clear whether `{condition.text}` are meant together or each by itself.")
+            raise Unresolved(f"It is not clear whether to take `{condition.text}` together or each by itself.")
 
     def _refuse(self, **parts: object) -> None:
-        """What is there but has no place in this kind of answer."""
+        """Refuse parts of the question that this kind of answer has no place for."""
         for what, part in parts.items():
             if part:
-                raise Unresolved(f"It is not clear what the {what} is about here.")
+                raise Unresolved(f"It is not clear what the {what} refers to here.")
 
     def _loose_table(self, name: Name) -> str | None:
         return min(name.tables, key=lambda m: m.cost).table if name.tables else None
 
     def _where(self, tree: Tree) -> list[Filter]:
-        """Conditions that hold for a row of the base: on itself, on what it refers to, or on what refers to it."""
+        """Return the conditions on a row of the base: on itself, on what it refers to, or on what refers to it."""
         question = self.question
         where: list[Filter] = []
         far: list[tuple[Condition, list[str]]] = []
@@ -169,9 +169,9 @@ class Conditions:
                     tree.add(table, self._near(condition), condition.said)
                 where.append(self._filter(condition, tree))
             elif condition.said == "counted":
-                raise Unresolved(f"It is not clear whether `{condition.text}` is meant of one row or of all together.")
+                raise Unresolved(f"It is not clear whether `{condition.text}` applies to one row or to all together.")
             elif any(self._kept_over_time(t, condition) for t in tables):
-                raise Unresolved(f"`{condition.text}` changes over time; it is not clear when it is meant.")
+                raise Unresolved(f"`{condition.text}` changes over time; it is not clear which time is meant.")
             elif condition.negated:
                 where.append(self._never(condition, tables, tree))
             elif condition.op == "and" and condition.either and not question.both:
@@ -194,28 +194,28 @@ class Conditions:
         return table.name if table is not None else None
 
     def _flag_column(self, name: Name) -> KnownColumn:
-        """A noun that only says something of the subject: a flag, or a number that may be zero."""
+        """Return the column of a noun that describes the subject: a flag, or a number that may be zero."""
         column = self.resolver.column(name, lambda c: c.flag is not None or countable(c))
         exact = any((m.table, m.column, m.cost) == (column.table, column.name, 0) for m in name.meanings)
         if column.flag is None and not (exact and countable(column) and column.low == 0):
-            raise Unresolved(f"It is not clear what `{name.text}` says here.")
+            raise Unresolved(f"It is not clear what `{name.text}` means here.")
         return column
 
     def _loose(self, name: Name, tree: Tree) -> Filter:
         column = self._flag_column(name)
         if not tree.reaches_one(column.table):
-            raise Unresolved(f"It is not clear what `{name.text}` says here.")
+            raise Unresolved(f"It is not clear what `{name.text}` means here.")
         tree.add(column.table)
         return self._one_filter(Condition("flag", name.text, name), tree)
 
     def _near(self, condition: Condition) -> list[str]:
-        """The table of the noun before a condition."""
+        """Return the table of the noun before a condition."""
         if condition.after is None or not condition.after.tables:
             return []
         return [m.table for m in condition.after.tables]
 
     def _exists(self, tree: Tree, far: list[tuple[Condition, list[str]]], needed: list[str]) -> list[Filter]:
-        """Rows of the base that have at least one row elsewhere for which the conditions hold."""
+        """Keep rows of the base with at least one related row for which the conditions hold."""
         base = self.vocabulary.table(tree.base)
         if self.question.both and len(base.key) == 1 and len(far) > 1:
             once = replace(self.question, both=False)
@@ -224,9 +224,9 @@ class Conditions:
             self.question = whole
             return made
         if self.question.both:
-            raise Unresolved("It asks for things that have both.")
+            raise Unresolved("The rules cannot look for things that have both.")
         if len(base.key) != 1:
-            # Without a key the rows are joined; a list of columns then shows each combination once.
+            # Join the rows if there is no key; a list of columns then shows each combination once.
             for table in needed:
                 tree.add(table)
             filters = []
@@ -248,13 +248,13 @@ class Conditions:
         key = ref(base.column(base.key[0]))
         for hop in tree.hops:
             if hop in inner.hops and not hop.to_one:
-                raise Unresolved("It restricts the same related rows twice.")
+                raise Unresolved("The question restricts the same related rows twice.")
         self._check_ways(inner, exists=True)
         plan = QueryPlan(source=tree.base, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
         return [Member(column=key, op="in", plan=plan)]
 
     def _never(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter:
-        """`customers who did not buy tea`: none of their rows, not one that is another."""
+        """`customers who did not buy tea`: no related row matches, which is not the same as one that differs."""
         (made,) = self._exists(tree, [(replace(condition, negated=False), list(tables))], [])
         if not isinstance(made, Member):
             raise Unresolved(f"It is not clear what `{condition.text}` means here.")
@@ -313,24 +313,24 @@ class Conditions:
         return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
 
     def _check_adjective(self, condition: Condition, hit: Hit) -> None:
-        """`active employees per project` does not ask for the active projects."""
+        """`active employees per project` does not ask for active projects."""
         tables = [m.table for m in condition.of.tables] if condition.of is not None else []
         if tables and not any(
             distance(self.vocabulary, t, hit.table) <= 1 or self._refers_to(t, hit.table) for t in tables
         ):
-            raise Unresolved(f"It is not clear what `{condition.text}` says of `{tables[0]}`.")
+            raise Unresolved(f"It is not clear what `{condition.text}` says about `{tables[0]}`.")
 
     def _worth_column(self, condition: Condition) -> KnownColumn:
-        """What a row is worth, if it has one number for that."""
+        """Return the column for what a row is worth, if there is exactly one."""
         name = next(iter(self._near(condition)), self.resolver.anchor)
         money = [c for c in self.vocabulary.table(name).columns if numeric(c) and MONEY & {*c.words}]
         if len(money) != 1:
-            raise Unresolved(f"It is not clear which number of `{name}` is `{condition.text}`.")
-        self.notes.append(f"`{condition.text}` is read of `{name}.{money[0].name}`.")
+            raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
+        self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
         return money[0]
 
     def _close_to(self, condition: Condition) -> Name:
-        """The condition's noun, narrowed to the table it follows: `states with an area over 1000`."""
+        """Return the condition's noun, narrowed to the table it follows: `states with an area over 1000`."""
         name = condition.name
         assert name is not None  # noqa: S101 - for the type checker
         near = self._near(condition)
@@ -349,7 +349,7 @@ class Conditions:
         if condition.name is not None:
             column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
             if not _dated(column, span.year):
-                raise Unresolved(f"`{condition.name.text}` is no date.")
+                raise Unresolved(f"`{condition.name.text}` is not a date.")
             return column
         try:
             column = self.resolver.date_column(tables, condition.near)
@@ -369,7 +369,7 @@ class Conditions:
         return column
 
     def _refers_to(self, base: str, table: str) -> bool:
-        """Whether a row of the base has one row of the table: then a date is rather the base's own."""
+        """Return whether a row of the base refers to one row of the table; a date is then probably the base's own."""
         paths = find_paths(self.vocabulary, base, table)[1]
         return base != table and bool(paths) and all(to_one(path) for path in paths)
 
@@ -377,12 +377,12 @@ class Conditions:
         return bool({root(word.lower()) for word in near} & {root(word) for word in column.words})
 
     def _filter(self, condition: Condition, tree: Tree) -> Filter:
-        """The condition as the plan says it."""
+        """Return the condition as a filter of the plan."""
         if not condition.either:
             return self._one_filter(condition, tree)
         parts = [replace(condition, either=()), *condition.either]
         if condition.op == "and" and self.question.both:
-            raise Unresolved("It asks for things that have both.")
+            raise Unresolved("The rules cannot look for things that have both.")
         parts = [replace(part, op="=") if part.op == "and" else part for part in parts]
         parts = [replace(part, after=condition.after, negated=False) for part in parts]
         any_of = Or(filters=tuple(self._one_filter(part, tree) for part in parts))
@@ -408,7 +408,7 @@ class Conditions:
                 made = Between(column=place, op="between", value=condition.values)
             case "compare":
                 if column.kind != "number":
-                    raise Unresolved(f"`{column.name}` is no number to compare.")
+                    raise Unresolved(f"`{column.name}` is not a number, so it cannot be compared.")
                 made = Compare(column=place, op=condition.op, value=condition.values[0])
             case "average":
                 if not numeric(column):
@@ -429,7 +429,7 @@ class Conditions:
             case _:
                 made = NullTest(column=place, op="is null")
         self.said.append(
-            f"where `{column.table}.{column.name}` {'not ' if condition.negated else ''}{_told(condition, hit)}"
+            f"where `{column.table}.{column.name}` {'not ' if condition.negated else ''}{_describe(condition, hit)}"
         )
         return Not(filter=made) if condition.negated else made
 
@@ -453,7 +453,7 @@ class Conditions:
         return _all(bounds)
 
     def _check_ways(self, tree: Tree, exists: bool = False) -> None:
-        """Rows of a table that the question does not name may relate others only if that is all they do."""
+        """Refuse joins through tables that the question does not name, unless these only relate others."""
         verbs = {root(verb) for verb in self.question.verbs}
         if all(hop.back for hop in tree.hops):
             return
@@ -461,13 +461,13 @@ class Conditions:
             onward = any(other.table == hop.to_table for other in tree.hops)
             missing = any(self.vocabulary.table(hop.table).column(name).nulls for name in hop.columns)
             if not hop.back and onward and missing and hop.to_table not in self.mentioned:
-                raise Unresolved(f"It would leave out what has no `{hop.to_table}`, which is not named.")
+                raise Unresolved(f"Rows without `{hop.to_table}`, which the question does not name, would be left out.")
             following = tree.hops[at + 1] if at + 1 < len(tree.hops) else None
             if following is not None and following.back and following.to_table in self.nouns:
-                # The tracks of an artist, by way of the albums.
+                # The tracks of an artist, through the albums.
                 continue
             if exists and verbs and tree.hops[-1].to_table in self.nouns:
-                # Two things that the question names and a verb between them: the tables that relate them.
+                # The question names two things and a verb between them: these tables relate them.
                 continue
             between = following is not None and following.table == hop.to_table and not following.back
             if verbs and between and following is not None and following.to_table in self.nouns:
@@ -476,7 +476,7 @@ class Conditions:
                 root(w) for w in self.vocabulary.table(hop.to_table).words
             }
             if hop.back and not named and not self._pairs(hop.to_table):
-                raise Unresolved(f"It would lead through `{hop.to_table}`, which the question does not name.")
+                raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")
 
     def _pairs(self, table: str) -> bool:
         links = [hop for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one]
@@ -522,7 +522,7 @@ def _pattern(place: ColumnRef, op: str, text: str) -> Filter:
     return Match(column=place, op="ilike", value=pattern)
 
 
-def _told(condition: Condition, hit: Hit | None) -> str:
+def _describe(condition: Condition, hit: Hit | None) -> str:
     if hit is not None:
         return "is " + " or ".join(f"`{value}`" for value in hit.values[:4])
     if condition.span is not None:

@@ -29,19 +29,19 @@ class Span:
     end: date | None
     text: str
     year: int | None = None
-    """Set where the span is a whole year, for columns that hold the year as a number."""
+    """Set if the span is a whole year, for columns that hold the year as a number."""
 
 
 @dataclass(frozen=True)
 class FoundSpan:
-    """A span and how many tokens say it."""
+    """A span and the number of tokens it takes."""
 
     span: Span
     length: int
 
 
 def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None:
-    """The span that the tokens at this place say, or None."""
+    """Return the span that starts at this token, or None."""
     reader = _Reader(tokens, at, today)
     span = reader.read()
     if span is None or reader.at == at:
@@ -51,7 +51,7 @@ def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None
 
 
 def add_months(day: date, months: int) -> date:
-    """The same day so many months later, or the last one of that month."""
+    """Return the same day `months` later, or the last day of that month."""
     index = day.year * 12 + day.month - 1 + months
     year, month = divmod(index, 12)
     last = (date(year + (month == 11), (month + 1) % 12 + 1, 1) - timedelta(days=1)).day
@@ -59,14 +59,14 @@ def add_months(day: date, months: int) -> date:
 
 
 def step(day: date, unit: str, count: int) -> date:
-    """So many units later."""
+    """Return the day `count` units later."""
     if unit in ("day", "week"):
         return day + timedelta(days=count * (7 if unit == "week" else 1))
     return add_months(day, count * {"month": 1, "quarter": 3, "year": 12}[unit])
 
 
 def first_day(day: date, unit: str) -> date:
-    """The first day of the unit that the day is in."""
+    """Return the first day of the unit that contains the day."""
     if unit == "week":
         return day - timedelta(days=day.weekday())
     if unit == "month":
@@ -77,7 +77,7 @@ def first_day(day: date, unit: str) -> date:
 
 
 class _Reader:
-    """Reads one phrase; `at` moves only over what was understood."""
+    """Reads one phrase; `at` moves only past tokens that were understood."""
 
     def __init__(self, tokens: Sequence[Token], at: int, today: date) -> None:
         self.tokens, self.at, self.today = tokens, at, today

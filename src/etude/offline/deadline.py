@@ -1,4 +1,4 @@
-"""The time that rules may take, and how they are stopped: loops that grow with the source call `check`."""
+"""The time limit of the rules. Loops that grow with the source call `check`, which stops them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from etude.cancellation import Cancellation
 
 WORK_S, REST_S = 0.001, 0.0002
-"""After so long at work the thread rests so long: else other threads wait 5 ms each time that they need the GIL."""
+"""After this much work the thread sleeps this long: otherwise other threads wait 5 ms each time they need the GIL."""
 
 
 class OutOfTime(Exception):
-    """The rules took longer than they may."""
+    """The rules took longer than allowed."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"longer than {seconds:g} s")
@@ -38,13 +38,13 @@ class _Deadline:
             self._rested = time.monotonic()
 
 
-# A context variable, because the loops lie deep below what starts them and all signatures between would carry it.
+# A context variable, because the loops are many calls deep and every signature between would have to carry it.
 _current: ContextVar[_Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
 def within(seconds: float, cancel: Cancellation) -> Iterator[None]:
-    """While the block runs, `check` raises `OutOfTime` after so many seconds, and `Cancelled` once it is cancelled."""
+    """Let `check` raise `OutOfTime` after `seconds` in this block, and `Cancelled` once `cancel` is set."""
     token = _current.set(_Deadline(seconds, cancel))
     try:
         yield
@@ -53,7 +53,7 @@ def within(seconds: float, cancel: Cancellation) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise if the work at hand is to stop; without a deadline, do nothing."""
+    """Raise if the current work must stop; do nothing without a deadline."""
     deadline = _current.get()
     if deadline is not None:
         deadline.check()

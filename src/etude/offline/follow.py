@@ -17,13 +17,13 @@ _LEANING = (
     "now", "those again", "those", "these", "them", "again", "but only", "but", "instead", "as a", "also", "show it",
     "show them", "show that", "do that", "make it",
 )  # fmt: skip
-"""Openings that lean on what was said before, whatever follows."""
+"""Openings that refer to the previous question, whatever follows."""
 _OPENINGS = (
     "and", "then", "with", "without", "excluding", "top", "bottom", "sorted", "sort", "order", "ordered", "by", "per",
     "for", "in", "since", "before", "after", "last", "this", "split", "broken", "group", "grouped", "not", "except",
     "monthly", "yearly", "weekly", "daily", "quarterly",
 )  # fmt: skip
-"""Openings of questions as well as of follow-ups: the latter name nothing to list or to count."""
+"""Openings of both questions and follow-ups: a follow-up names nothing to list or count."""
 _FILLERS = frozenset(
     [
         "same",
@@ -52,7 +52,7 @@ _FILLERS = frozenset(
 
 
 def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Question) -> Question | None:
-    """The question before, changed by this one; None if this one stands for itself."""
+    """Return the previous question, changed by this one; None if this one is complete by itself."""
     words = [token.low for token in tokens if token.kind != "mark"]
     leaning = any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
     opening = any(words[: len(o.split())] == o.split() for o in _OPENINGS)
@@ -105,7 +105,7 @@ def _merge(before: Question, new: Question, words: Sequence[str], share: int) ->
 
 
 def _conditions(before: Question, new: Question) -> tuple[Condition, ...]:
-    """A new condition takes the place of one on the same column, or the same kind of time."""
+    """Let a new condition replace an earlier one on the same column, or of the same kind of time."""
     kept = [old for old in before.conditions if not any(_same_place(old, other) for other in new.conditions)]
     after = before.subject
     fresh = [other if other.after is not None else replace(other, after=after) for other in new.conditions]
@@ -126,7 +126,7 @@ def _same_place(left: Condition, right: Condition) -> bool:
 def _regroup(question: Question, groups: tuple[Group, ...], added: bool) -> Question:
     if added:
         return replace(question, groups=(*question.groups, *groups))
-    # What was listed by a noun is now grouped by another one.
+    # Rows that were listed by one noun are now grouped by another.
     measures = tuple(part for part in question.requested if isinstance(part, Measure))
     if measures:
         return replace(question, groups=groups, requested=measures, asked=measures, listed=False)
@@ -141,13 +141,13 @@ def _rank_of(before: Question) -> Rank | None:
 
 
 def _things(question: Question) -> list[Name]:
-    """The nouns that a question counts or lists: to name them again changes nothing."""
+    """Return the nouns that a question counts or lists: naming them again changes nothing."""
     parts = [part.name if isinstance(part, Measure) else part for part in question.requested]
     return [name for name in (question.subject, *parts) if name is not None]
 
 
 def _add_names(question: Question, names: Sequence[Name], before: Question) -> Question:
-    """`those again with product names`: more columns; where rows are grouped, more of what tells groups apart."""
+    """`those again with product names`: add columns, or more columns to group by if rows are grouped."""
     about = {m.table for name in _things(before) for m in name.tables}
     names = [name for name in names if not any(m.table in about for m in name.tables)]
     if not names:

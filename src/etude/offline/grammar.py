@@ -1,7 +1,7 @@
-"""From tagged items to the parts of a question, by a cascade of small rules over their tags.
+"""Turn tagged items into the parts of a question, by a cascade of small rules over their tags.
 
-Each rule is a pattern over tags, as a regular expression, and what it makes of the items it finds. A rule never skips
-an item, so a word is either part of something or still there at the end, and then the question is not understood.
+Each rule is a regular expression over tags and a function that replaces the items it matches. A rule never skips an
+item, so a word is either part of something or still there at the end, and then the question is refused.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from etude.offline.tags import TaggedItem
 from etude.offline.words import base_form
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
-"""Nouns that nearly every table has a column for: they are of the noun they belong to, or not understood."""
+"""Nouns that nearly every table has a column for: they need the noun they belong to."""
 _BESIDES = frozenset(("together with", "along with", "alongside", "with their", "with its", "with his", "with her"))
 Action = Callable[[list[TaggedItem]], list[TaggedItem] | None]
 OnRule = Callable[[str, str, str], None]
-"""Told of each rule that changed something: its pattern, the tags before and the tags after."""
+"""Called for each rule that changed something, with its pattern, the tags before and the tags after."""
 
 
 def read_question(items: Sequence[TaggedItem], on_rule: OnRule | None = None) -> Question:
-    """The parts of the question that the items make."""
+    """Return the parts of the question that the items form."""
     reader = _Reader(on_rule=on_rule)
     for number, sentence in enumerate(_sentences(_defined(list(items)))):
         reader.read(sentence, first=number == 0)
@@ -48,7 +48,7 @@ def read_question(items: Sequence[TaggedItem], on_rule: OnRule | None = None) ->
 
 
 def _defined(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`revenue (based on sale price)` says what revenue is, wherever it stands."""
+    """Apply `revenue (based on sale price)` wherever `revenue` occurs."""
     tags = "".join(item.tag for item in items)
     for match in re.finditer(r"[uC]\(p+C\)", tags):
         word, column = items[match.start()], items[match.end() - 2]
@@ -74,7 +74,7 @@ def _sentences(items: Sequence[TaggedItem]) -> list[list[TaggedItem]]:
 
 
 def _reduce(items: list[TaggedItem], pattern: str, action: Action) -> list[TaggedItem]:
-    """Apply a rule from left to right, again where it changed something, until it finds nothing new."""
+    """Apply a rule from left to right, and again after each change, until it finds nothing new."""
     compiled = re.compile(pattern)
     at = 0
     for _ in range(500):
@@ -221,7 +221,7 @@ def _first(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _most_common(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`most common statuses`: by how many rows have each."""
+    """`most common statuses`: ranked by the number of rows of each."""
     measure = Measure("count", items[1].data, rows=True, text=_text(items))
     return [
         items[1],
@@ -314,7 +314,7 @@ def _grain(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _named_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """A value beside the name of its column: `the city of New York`, `Italian food`."""
+    """Return a value beside the name of its column: `the city of New York`, `Italian food`."""
     column, value = _one(items, "CT"), _one(items, "V")
     condition: Condition = value.data
     wanted = {(m.table, m.column) for m in column.data.columns}
@@ -331,7 +331,7 @@ def _named_not(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`orders over 500`: of what each is worth, if that is one number."""
+    """`orders over 500`: compare what each is worth, if that is one number."""
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
@@ -343,7 +343,7 @@ def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _full_name(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`John Doe`, whose two names are two columns: of one table, or not understood."""
+    """`John Doe`: two names in two columns of one table; otherwise the words stay unexplained."""
     first, second = (item.data for item in items)
     if not items[1].joined:
         return None
@@ -359,13 +359,13 @@ def _full_name(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _value_of_table(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """A value beside a table: it is one of that table's, if it can be."""
+    """Return a value beside a table: it is one of that table's, if it can be."""
     table = _one(items, "T")
     tables = {m.table for m in table.data.tables}
     made = []
     for at, item in enumerate(items):
         if item.tag != "V" or (at and not item.joined and items[0].tag == "T"):
-            # "albums does Iron Maiden have": a word between parts them.
+            # "albums does Iron Maiden have": a word between separates them.
             made.append(item)
             continue
         hits = tuple(hit for hit in item.data.hits if hit.table in tables)
@@ -411,7 +411,7 @@ def _absent(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _absent_which(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`customers with no cancelled orders`: those without any orders are among them."""
+    """`customers with no cancelled orders`: this includes those without any orders."""
     none = items[0].text.split()
     if not {"no", "without", "any"} & {*none}:
         return None
@@ -441,7 +441,7 @@ def _weekday(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _compound(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """Two nouns side by side are one: the last says what it is, the first of what."""
+    """Join two adjacent nouns: the last says what it is, the first what it belongs to."""
     first, second = items
     if not second.joined or (first.tag == "T" and first.plural and first.text.lower() != "sales"):
         return None
@@ -460,26 +460,26 @@ def _compound(items: list[TaggedItem]) -> list[TaggedItem] | None:
     if first.tag == second.tag == "C" and not {m.table for m in first.data.meanings} & {
         m.table for m in second.data.meanings
     }:
-        # "insurance type", where only visits have a type: neither noun says something of the other.
+        # "insurance type", if only visits have a type: neither noun describes the other.
         return [TaggedItem("u", _text(items), joined=first.joined)]
     owned = replace(second.data, text=_text(items), owner=first.data)
     return [replace(second, text=_text(items), data=owned, joined=first.joined)]
 
 
 def _move_value(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`number of Italian restaurants`: the adjective steps out of the way."""
+    """`number of Italian restaurants`: move the adjective aside, so that the measure meets its noun."""
     return [items[-1], *items[:-1]]
 
 
 def _agent(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`written by authors`: who did it; `sold by genre` is a grouping, for the noun is one and bare."""
+    """`written by authors`: the agent; `sold by genre` is a grouping, because the noun is singular and bare."""
     if items[1].text != "by" or (items[2].joined and not items[2].plural):
         return None
     return [items[0], TaggedItem("p", "by", "by"), items[2]]
 
 
 def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`orders placed per month by customers in Berlin`: who did it, though other words come between."""
+    """`orders placed per month by customers in Berlin`: find the agent although other words come between."""
     made = list(items)
     for at, (by, thing) in enumerate(pairwise(items)):
         verb = any(item.tag == "r" for item in items[:at])
@@ -489,7 +489,7 @@ def _agents(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _by_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
-    """`albums by Queen`, `tracks by the artist Queen`: of that one, not for each."""
+    """`albums by Queen`, `tracks by the artist Queen`: only that one, not one row for each."""
     if items[0].text != "by":
         return None
     if len(items) == 3:
@@ -500,7 +500,7 @@ def _by_value(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 
 def _quoted_name(items: list[TaggedItem]) -> list[TaggedItem]:
-    """`the track 'Black Dog'`: a name in quotes, though it is not among the known values."""
+    """`the track 'Black Dog'`: a name in quotes that is not a known value."""
     condition = Condition("match", _text(items), items[0].data, "is", (items[1].text,))
     return (
         [items[0], TaggedItem("F", _text(items), condition)]
@@ -571,7 +571,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"F,?\|r?F", _either),
     (r"Xr?[FD]", _absent_where),
 )
-"""Each pattern over tags with what is made of the items it finds, in the order in which they are tried."""
+"""Patterns over tags, with the functions that replace the matched items, in the order in which they run."""
 
 
 def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -590,7 +590,7 @@ def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
 
 
 def _attach(items: list[TaggedItem]) -> list[TaggedItem]:
-    """Each condition with the noun it follows."""
+    """Attach each condition to the noun it follows."""
     noun: Name | None = None
     beside = True
     made = []
@@ -643,7 +643,7 @@ class _Reader:
     on_rule: OnRule | None = None
 
     def read(self, items: list[TaggedItem], first: bool) -> None:
-        """Take one sentence in."""
+        """Read one sentence."""
         if re.fullmatch(r"u[Cuc]*", "".join(item.tag for item in items)) and items[0].data in ("match", "filter"):
             return
         self.verbs.extend(item.text.lower() for item in items if item.tag == "r")
@@ -660,7 +660,7 @@ class _Reader:
         self._read_rest(items, first)
 
     def _take(self, item: TaggedItem) -> bool:
-        """Whether the item is a part that stands for itself."""
+        """Keep the item if it is a part by itself; return whether it was."""
         match item.tag:
             case "F" | "D":
                 self.conditions.append(item.data)
@@ -694,7 +694,7 @@ class _Reader:
         return True
 
     def _read_rest(self, items: list[TaggedItem], first: bool) -> None:
-        """Nouns and measures: what is asked for, and of what."""
+        """Read nouns and measures: what is asked for, and of what."""
         listed = self.requested if first else self.returned
         before, beside, loose = "", "", False
         for item in items:
@@ -748,7 +748,7 @@ class _Reader:
             self.context.append(item.data)
 
     def _own(self, listed: list[Name | Measure], owner: Name) -> None:
-        """`the name and city of the customer`: both are the customer's, if it has them."""
+        """`the name and city of the customer`: both belong to the customer, if it has them."""
         tables = {m.table for m in owner.tables}
         for at, part in enumerate(listed):
             if isinstance(part, Name) and part.owner is None:
@@ -759,7 +759,7 @@ class _Reader:
     # --- ratios
 
     def _read_ratio(self, items: list[TaggedItem]) -> list[TaggedItem]:
-        """`ratio of A to B`, `percentage of A that are F`: two sides, and what is left for both."""
+        """`ratio of A to B`, `percentage of A that are F`: read two sides; return the items that apply to both."""
         tags = "".join(item.tag for item in items)
         at = tags.index("R")
         before, rest = items[:at], items[at + 1 :]
@@ -809,11 +809,11 @@ class _Reader:
     def _read_part(
         self, items: list[TaggedItem], before: list[TaggedItem], rest: list[TaggedItem], scale: int
     ) -> list[TaggedItem]:
-        """`percentage of customers that are active`: those under the condition, out of all."""
+        """`percentage of customers that are active`: those that meet the condition, out of all."""
         end = next((n for n, i in enumerate(rest) if i.tag in "gGO,"), len(rest))
         group, tail = rest[end : end + 2], rest[end + 2 :]
         if group and group[0].tag == "g" and tail[:1] and tail[0].tag != "p" and any(i.tag in "cVxl" for i in tail):
-            # "of employees in each department have a salary above 100": the condition is one on the employees.
+            # "of employees in each department have a salary above 100": the condition is on the employees.
             rest, end = [*rest[:end], *tail, *group], end + len(tail)
         side = self._side(rest[:end])
         if side is None:
@@ -858,7 +858,7 @@ class _Reader:
     # --- the whole
 
     def question(self) -> Question:
-        """All parts together."""
+        """Return all parts together."""
         unknown = list(self.unknown)
         rank = self.ranks[0] if self.ranks else None
         for other in self.ranks[1:]:

@@ -1,4 +1,4 @@
-"""Which words mean which table, column or value: looked up by phrase."""
+"""An index from phrases to the tables, columns and values they mean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alterna
 Phrase = tuple[str, ...]
 
 SYNONYM, HEAD, SUFFIX = 2, 3, 1
-"""What a reading costs: another word for it, only its last word, without the word for its kind."""
+"""Costs of a reading: a synonym, only the last word of the name, the name without the word for its kind."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Meaning:
     cost: int = 0
     label: bool = False
     flag: bool = False
-    """The column says yes or no."""
+    """The column holds yes or no."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Values of a column that a text means."""
+    """The values of a column that a text means."""
 
     table: str
     column: str
@@ -49,12 +49,12 @@ class Index:
     values: dict[Phrase, tuple[Hit, ...]]
     roots: dict[str, tuple[Hit, ...]]
     parts: dict[str, tuple[tuple[Phrase, Hit], ...]]
-    """Values of several words by each of their words."""
+    """Values of several words, by each of these words."""
     longest: int
 
     @cached_property
     def spellings(self) -> dict[tuple[str, int], list[tuple[int, str, tuple[Hit, ...]]]]:
-        """The values as texts with their place in `values`, by first letter and length."""
+        """The values as texts with their positions in `values`, by first letter and length."""
         found: dict[tuple[str, int], list[tuple[int, str, tuple[Hit, ...]]]] = defaultdict(list)
         for place, (words, hits) in enumerate(self.values.items()):
             text = " ".join(words)
@@ -64,7 +64,7 @@ class Index:
 
 @per_vocabulary
 def index_of(vocabulary: Vocabulary) -> Index:
-    """The index of a vocabulary; made once."""
+    """Return the index of a vocabulary; it is built once."""
     names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = defaultdict(dict)
     for table in vocabulary.tables:
         check()
@@ -90,7 +90,7 @@ def _add(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], phras
 
 
 def _respelled(phrase: Phrase) -> Iterator[tuple[Phrase, int]]:
-    """The phrase, as one word, and with one word replaced."""
+    """Yield the phrase itself, written as one word, and with one word replaced by a synonym."""
     yield phrase, 0
     if len(phrase) > 1:
         yield ("".join(phrase),), 0
@@ -101,7 +101,7 @@ def _respelled(phrase: Phrase) -> Iterator[tuple[Phrase, int]]:
 
 def _table_phrases(table: KnownTable) -> Iterator[tuple[Phrase, int]]:
     for phrase, cost in _respelled(table.words):
-        # Another word for a price or an amount is never another word for a table.
+        # A synonym of a price or an amount is never a synonym of a table.
         if cost == 0 or not QUANTITIES & {*phrase}:
             yield phrase, cost
     for alias in table.aliases:
@@ -140,7 +140,7 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
 
 
 def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
-    """Without the word for its kind: `city_name` is the city, `citation_num` the citations."""
+    """Yield the name without the word for its kind: `city_name` is the city, `citation_num` the citations."""
     if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES):
         for phrase, cost in _respelled(name[:-1]):
             yield phrase, cost + SUFFIX
@@ -200,12 +200,12 @@ def _index_values(
 
 @lru_cache(maxsize=50_000)
 def value_phrase(text: str) -> Phrase:
-    """A value as the words a question would write."""
+    """Return a value as the words that a question would use."""
     return tuple(re.findall(r"[^\W_]+", fold(text).replace("'", "")))
 
 
 def find_parts(index: Index, phrase: Phrase) -> list[Hit]:
-    """Columns with values that hold the phrase as whole words, each with all such values."""
+    """Return the columns with values that contain the phrase as whole words, each with all these values."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     size = len(phrase)
     for words, hit in index.parts.get(phrase[0], ()) if phrase else ():
@@ -215,7 +215,7 @@ def find_parts(index: Index, phrase: Phrase) -> list[Hit]:
 
 
 def near_values(index: Index, phrase: Phrase) -> list[Hit]:
-    """Values that differ from the phrase by one slip of the keyboard."""
+    """Return the values that differ from the phrase by one typing mistake."""
     text = " ".join(phrase)
     if len(text) < 6:
         return []
@@ -225,7 +225,7 @@ def near_values(index: Index, phrase: Phrase) -> list[Hit]:
 
 
 def _one_slip(left: str, right: str) -> bool:
-    """One letter more, less or other, or two swapped; the first letter stays."""
+    """Return whether one letter was added, dropped or changed, or two were swapped; the first letter must match."""
     if left == right or left[0] != right[:1] or abs(len(left) - len(right)) > 1:
         return False
     if len(left) == len(right):
@@ -238,7 +238,7 @@ def _one_slip(left: str, right: str) -> bool:
 
 
 def phrases_of(bases: Sequence[str]) -> Iterator[Phrase]:
-    """A run of words as it stands, and as one word."""
+    """Yield the words as written, and joined into one word."""
     yield tuple(bases)
     if 1 < len(bases) <= 3:
         yield ("".join(bases),)

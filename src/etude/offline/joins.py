@@ -1,4 +1,4 @@
-"""How tables connect: the shortest ways along keys, and whether a way multiplies rows."""
+"""How tables connect: the cheapest paths along keys, and whether a path multiplies rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Hop:
     to_table: str
     to_columns: tuple[str, ...]
     to_one: bool
-    """Each row on this side meets at most one on the other."""
+    """Each row on this side matches at most one on the other."""
     back: bool = False
-    """It leads to the table that refers, not to the one referred to."""
+    """The hop follows the key backwards, to the table that refers."""
 
 
 Path = tuple[Hop, ...]
@@ -34,14 +34,14 @@ Path = tuple[Hop, ...]
 MOST_HOPS = 6
 MOST_PATHS = 8
 _MOST_KEPT = 1_000
-"""Tables whose distances are kept, and pairs whose paths are."""
+"""How many tables' distances, and how many pairs' paths, stay in memory."""
 _State = tuple[str, bool]
-"""A table, and whether the last step led up: to a table that is referred to."""
+"""A table, and whether the last hop led up, to a table that is referred to."""
 
 
 @per_vocabulary
 def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
-    """All steps that leave each table."""
+    """Return the hops that leave each table."""
     hops: dict[str, list[Hop]] = defaultdict(list)
     for link in vocabulary.links:
         hops[link.table].append(Hop(link.table, link.columns, link.to_table, link.to_columns, to_one=True))
@@ -51,10 +51,10 @@ def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
 
 
 class _Reach:
-    """The costs from one table to the others, computed only as far as they are asked for.
+    """The costs from one table to the others, computed only as far as needed.
 
-    To a shared third table and down again costs more than two steps: things that merely share a city or a year are
-    seldom what a question connects. So the cost depends on the step before, and is kept per state.
+    Going up to a shared third table and down again costs more than two hops, because questions seldom connect things
+    that merely share a city or a year. So the cost depends on the previous hop, and is kept per state.
     """
 
     def __init__(self, graph: dict[str, tuple[Hop, ...]], start: str) -> None:
@@ -85,18 +85,18 @@ class _Reach:
 
 
 def step_cost(up: bool, hop: Hop) -> int:
-    """What a step costs, after one that led up or not."""
+    """Return the cost of a hop, given whether the previous one led up."""
     return 4 if up and hop.back else 1
 
 
 @dataclass
 class _Routes:
-    """What was computed of the ways between the tables of a vocabulary."""
+    """The paths between the tables of a vocabulary that were computed so far."""
 
     hops: dict[str, tuple[Hop, ...]]
     into: dict[str, list[Hop]]
     lock: threading.RLock = field(default_factory=threading.RLock)
-    """A reach grows while it is asked, and several runs may ask the same one."""
+    """Guards the reaches: each grows while it is read, and several runs may read the same one."""
     reaches: dict[str, _Reach] = field(default_factory=dict)
     paths: dict[tuple[str, str], tuple[int, tuple[Path, ...]]] = field(default_factory=dict)
 
@@ -119,14 +119,14 @@ def _routes_of(vocabulary: Vocabulary) -> _Routes:
 
 
 def distance(vocabulary: Vocabulary, start: str, end: str) -> int:
-    """What it costs to get from one table to another."""
+    """Return the cost of the cheapest path between two tables."""
     routes = _routes_of(vocabulary)
     with routes.lock:
         return routes.reach(start).cost_to(end)
 
 
 def find_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple[Path, ...]]:
-    """The cost of the cheapest ways and the ways themselves, at most eight; those with cheap first steps come first."""
+    """Return the lowest cost and at most eight paths of that cost; those with cheap first hops come first."""
     if start == end:
         return 0, ((),)
     routes = _routes_of(vocabulary)
@@ -142,7 +142,7 @@ def find_paths(vocabulary: Vocabulary, start: str, end: str) -> tuple[int, tuple
 
 
 def _cheapest(routes: _Routes, reach: _Reach, start: str, end: str) -> Iterator[Path]:
-    """The ways of the lowest cost. Only states that lie on one are visited: there may be far more ways to elsewhere."""
+    """Yield the paths of the lowest cost, visiting only states on such a path: far more may lead elsewhere."""
     lowest, costs = reach.cost_to(end), reach.states
     leading = _leading(routes, reach, end)
     queue: list[tuple[int, int, str, bool, Path]] = [(0, 0, start, False, ())]
@@ -165,7 +165,7 @@ def _cheapest(routes: _Routes, reach: _Reach, start: str, end: str) -> Iterator[
 
 
 def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
-    """The states from which a cheapest way goes on to the end."""
+    """Return the states from which a cheapest path continues to the end."""
     lowest, costs = reach.cost_to(end), reach.states
     found: set[_State] = set()
     waiting = [(end, up, lowest) for up in (True, False)]
@@ -184,5 +184,5 @@ def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
 
 
 def to_one(path: Path) -> bool:
-    """Whether every row meets at most one at the end of the path."""
+    """Return whether every row matches at most one row at the end of the path."""
     return all(hop.to_one for hop in path)

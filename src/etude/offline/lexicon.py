@@ -47,7 +47,7 @@ LINKING = frozenset(
     cited manage managed describe described
     """.split()  # noqa: SIM905
 )
-"""Verbs that say no more than that two things belong together; the keys say how."""
+"""Verbs that only say that two things belong together; the keys say how."""
 
 IDLE = frozenset(
     """
@@ -55,7 +55,7 @@ IDLE = frozenset(
     offered given associated created added
     """.split()  # noqa: SIM905
 )
-"""Verbs that even alone say nothing of a thing but that it is there."""
+"""Verbs that, even alone, only say that a thing exists."""
 
 PRESENT = {
     "bought": "buy", "sold": "sell", "sent": "send", "paid": "pay", "spent": "spend", "given": "give", "gave": "give",
@@ -69,7 +69,7 @@ VERBS = frozenset(
     cost ship
     """.split()  # noqa: SIM905
 )
-"""Verbs that are nouns as well: verbs only after `do`, `does` or `did`."""
+"""Verbs that are also nouns: they are verbs only after `do`, `does` or `did`."""
 
 UNITS = frozenset(
     """
@@ -82,12 +82,12 @@ UNITS = frozenset(
 )
 
 CURRENCY = frozenset(("dollar", "dollars", "usd", "euro", "euros", "eur", "cent", "cents"))
-"""Units of what something is worth."""
+"""Units of money."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """What an operator word does: its tag for the grammar, and the detail."""
+    """An operator word: its tag for the grammar, and its detail."""
 
     tag: str
     data: object = None

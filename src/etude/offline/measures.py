@@ -1,4 +1,4 @@
-"""Measures and groups of a question: which column is measured how, and by what the groups are told apart."""
+"""Measures and groups of a question: which column is measured how, and which columns identify the groups."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 SUMMED = frozenset(
     ["sale", "payment", "expense", "donation", "deposit", "refund", "revenue", "earning", "spending", "purchase"]
 )
-"""Tables whose total is a sum of money rather than a count."""
+"""Words for tables whose total is a sum of money rather than a count."""
 
 TEMPORAL = ("latest", "newest", "most recent", "oldest", "earliest", "youngest")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measure with its column found; without a column it counts rows of the table."""
+    """A measure with its column; without a column it counts the rows of the table."""
 
     fn: str
     table: str
     column: KnownColumn | None = None
     distinct: bool = False
     until: KnownColumn | None = None
-    """The second of two dates, of which the days between are measured."""
+    """The second of two dates, if the measure is the number of days between them."""
     raw: bool = False
-    """The column holds the number itself; where rows are grouped it is added up."""
+    """The column holds the number itself; it is added up if rows are grouped."""
 
     @property
     def label(self) -> str:
-        """In words."""
+        """The measure in words."""
         if self.column is None:
             return f"number of {'distinct ' if self.distinct else ''}`{self.table}`"
         if self.until is not None:
@@ -59,7 +59,7 @@ class Measured:
 
 
 class Measures(Conditions):
-    """Adds what is measured, and for what."""
+    """Adds measures and groups."""
 
     def _measured(self, measure: Measure) -> Measured:
         name = measure.name
@@ -71,9 +71,9 @@ class Measures(Conditions):
             dated = measure.fn in ("min", "max")
             column = self.resolver.column(name, lambda c: numeric(c) or (dated and c.kind in ("date", "timestamp")))
             if measure.text.lower().startswith(TEMPORAL) and column.kind not in ("date", "timestamp"):
-                raise Unresolved(f"It is not clear by which date `{measure.text}` is chosen.")
+                raise Unresolved(f"It is not clear which date `{measure.text}` refers to.")
             if not numeric(column) and not (dated and column.kind in ("date", "timestamp")):
-                raise Unresolved(f"`{name.text}` is no number to take the {measure.fn} of.")
+                raise Unresolved(f"`{name.text}` does not hold amounts, so its {measure.fn} cannot be computed.")
             return Measured(measure.fn, column.table, column)
         return self._total_of(measure)
 
@@ -91,7 +91,7 @@ class Measures(Conditions):
         if measure.rows:
             found = self._group_meaning(name)
             if found.column is None:
-                raise Unresolved(f"It is not clear what is counted for each `{name.text}`.")
+                raise Unresolved(f"It is not clear what to count for each `{name.text}`.")
             if "popular" in measure.text and any(link.to_table == found.table for link in self.vocabulary.links):
                 raise Unresolved(f"It is not clear what makes a `{name.text}` popular.")
             return Measured("count", found.table)
@@ -117,11 +117,11 @@ class Measures(Conditions):
             or (number and not measure.distinct)
             or (self._keyed_groups() and column.table == self.resolver.anchor)
         ):
-            raise Unresolved(f"It is not clear whether `{column.name}` is added up or its values are counted.")
+            raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
         return Measured("count", column.table, column, distinct=True)
 
     def _check_counted(self, table: KnownTable, measure: Measure) -> None:
-        """A count of rows is not sure where the data holds such a number itself."""
+        """Refuse to count rows if the data holds such a number itself: either may be meant."""
         if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
             return
         verbs = {root(verb) for verb in self.question.verbs}
@@ -134,15 +134,15 @@ class Measures(Conditions):
                 about = {root(word) for word in column.words} - {"number", "count", "of", "total"}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
                 parent = self._refers_to(table.name, other.name)
-                told = (about <= own and (near or parent)) or (about <= verbs and near)
-                if about and told:
+                matches = (about <= own and (near or parent)) or (about <= verbs and near)
+                if about and matches:
                     held.append(column)
         if held:
             meanings = [Meaning(table.name), *(Meaning(c.table, c.name) for c in held)]
             raise Ambiguous(measure.text or measure.name.text, meanings)
 
     def _restricts(self, table: KnownTable) -> bool:
-        """Whether a condition is about the rows themselves; then a number kept elsewhere cannot be meant."""
+        """Return whether a condition is about the rows themselves; then a stored number cannot be meant."""
         dated = any(c.kind in ("date", "timestamp") or c.words[-1:] == ("year",) for c in table.columns)
         for condition in self.question.conditions:
             if (condition.kind == "span" and dated) or any(hit.table == table.name for hit in condition.hits):
@@ -161,7 +161,7 @@ class Measures(Conditions):
             return Measured("sum", table.name, money[0])
         if not money:
             return Measured("count", table.name)
-        raise Unresolved(f"`{measure.text}` may be a count, or a sum of `{money[0].name}`.")
+        raise Unresolved(f"`{measure.text}` may mean a count or the sum of `{money[0].name}`.")
 
     def _aggregate(self, measured: Measured, tree: Tree, alias: str | None = None, **more: Any) -> Aggregate:
         fans = tree.fans()
@@ -171,7 +171,7 @@ class Measures(Conditions):
             if measured.table == tree.base and not fans:
                 return Aggregate(fn="count", alias=alias, **more)
             if len(table.key) != 1:
-                raise Unresolved(f"Rows of `{table.name}` cannot be told apart, so they would be counted twice.")
+                raise Unresolved(f"`{table.name}` has no key of one column, so joining could count its rows twice.")
             return Aggregate(fn="count", of=ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
         column = measured.column
         if measured.until is not None:
@@ -189,12 +189,12 @@ class Measures(Conditions):
         return Aggregate(fn=fn, of=ref(column), distinct=measured.distinct, alias=alias, **more)
 
     def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
-        """Whether rows meet others only through a table that does nothing but pair them."""
+        """Return whether rows join others only through a table that does nothing but pair them."""
         fans = tree.fans()
         return column.table == tree.base and len(fans) == 1 and self._pairs(fans[0].to_table)
 
     def _group_meaning(self, name: Name) -> Meaning:
-        """A table, or a column; the anchor's own column before a table of that name."""
+        """Return the table or column to group by; the anchor's own column comes before a table of that name."""
         costs = {m: 3 * m.cost + 4 * distance(self.vocabulary, self.resolver.anchor, m.table) for m in name.meanings}
         if name.owner is not None:
             owned = [m for m in name.columns if any(m.table == o.table for o in name.owner.tables)]
@@ -211,7 +211,7 @@ class Measures(Conditions):
         return self.resolver.meaning(replace(name, meanings=tuple(best))) if not tables else self._unsure(name, tables)
 
     def _referred(self, meaning: Meaning, name: Name) -> Meaning:
-        """A column that refers to a table of that name stands for the table, where that has a name to show."""
+        """Replace a column that refers to a table of that name by the table, if it has a name to show."""
         for link in self.vocabulary.links:
             if meaning.column is None or (link.table, link.columns) != (meaning.table, (meaning.column,)):
                 continue
@@ -224,7 +224,7 @@ class Measures(Conditions):
         raise Ambiguous(name.text, meanings)
 
     def _display(self, table: KnownTable) -> list[KnownColumn]:
-        """What tells people which row it is: its name and its key."""
+        """Return the columns that identify a row to people: its name and its key."""
         names = [*table.label, *(key for key in table.key if key not in table.label)]
         for column in table.columns:
             known = column.words in (("number",), ("symbol",), (*table.words, "number"), (*table.words, "symbol"))
@@ -233,7 +233,7 @@ class Measures(Conditions):
         return [table.column(name) for name in names]
 
     def _columns_of(self, name: Name) -> tuple[str, list[KnownColumn]]:
-        """The table of a noun and the columns that show it."""
+        """Return the table of a noun and the columns that show it."""
         found = self._group_meaning(name)
         table = self.vocabulary.table(found.table)
         if found.label:
@@ -246,7 +246,7 @@ class Measures(Conditions):
         return table.name, shown
 
     def _keyed_groups(self) -> bool:
-        """Whether each row is a group of its own."""
+        """Return whether each row is a group of its own."""
         table = self.vocabulary.table(self.resolver.anchor)
         for group in self.question.groups:
             if group.name is None:
@@ -257,7 +257,7 @@ class Measures(Conditions):
         return False
 
     def _keys(self) -> tuple[list[KnownColumn], list[KnownColumn]]:
-        """What the groups are shown by, and what else tells them apart."""
+        """Return the columns that show the groups, and hidden ones that also distinguish them."""
         question = self.question
         keys: list[KnownColumn] = []
         hidden: list[KnownColumn] = []
@@ -283,7 +283,7 @@ class Measures(Conditions):
             owner = self._owned(name, entities)
             table, columns = self._columns_of(owner)
             if not question.listed and self._group_meaning(owner).column is not None and question.subject is not None:
-                # The names of customers are one each, even where two are called the same.
+                # Each customer counts once, even if two have the same name.
                 self._hide_key(name, hidden)
             keys.extend(columns)
         keys = list(dict.fromkeys(keys))
@@ -292,7 +292,7 @@ class Measures(Conditions):
         return keys, [column for column in dict.fromkeys(hidden) if column not in keys]
 
     def _owned(self, name: Name, entities: Sequence[str]) -> Name:
-        """A column that one of the grouped things has is that thing's."""
+        """Bind a column to the grouped thing that has it."""
         if name.tables:
             return name
         own = tuple(m for m in name.columns if m.table in entities)
@@ -303,8 +303,8 @@ class Measures(Conditions):
         found = self._group_meaning(name)
         # The budget of the department with the most employees is that of one department.
         owned = name.owner is not None and name.owner == self.question.subject and not self.question.plural
-        told = found.label or owned or (subject is not None and found.column in subject.label)
-        if subject is not None and found.table == subject.name and told:
+        identified = found.label or owned or (subject is not None and found.column in subject.label)
+        if subject is not None and found.table == subject.name and identified:
             hidden.extend(subject.column(key) for key in subject.key)
 
     def _dates(self, tree: Tree) -> list[Named]:

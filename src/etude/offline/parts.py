@@ -34,23 +34,23 @@ class Name:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number computed over rows; `each` is what the rows of an inner count are counted for."""
+    """A number computed over rows."""
 
     fn: Fn
     name: Name
     distinct: bool = False
     rows: bool = False
-    """Counts the rows that have the column, not its values."""
+    """Count the rows that have the column, not its values."""
     of_count: bool = False
     """The average (and so on) of counts: `average number of orders per customer`."""
     until: Name | None = None
-    """The second of two dates, of which the days between are measured."""
+    """The second of two dates, if the measure is the number of days between them."""
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A restriction of rows, as the question says it; the column may still be open."""
+    """A restriction of rows, in the words of the question; the column may not be known yet."""
 
     kind: Literal["compare", "average", "between", "match", "value", "span", "weekday", "null", "flag"]
     text: str
@@ -62,20 +62,20 @@ class Condition:
     said: str = ""
     negated: bool = False
     near: tuple[str, ...] = ()
-    """Words before a date that may say which date."""
+    """Words before a date that may say which date column is meant."""
     after: Name | None = None
-    """The noun that it follows."""
+    """The noun that the condition follows."""
     of: Name | None = None
-    """The noun that it stands before as an adjective."""
+    """The noun that the condition precedes as an adjective."""
     beside: bool = True
-    """No other noun or measure stands between."""
+    """No other noun or measure stands between the two."""
     either: tuple[Condition, ...] = ()
-    """Further conditions of which one is enough."""
+    """Alternative conditions: one of all is enough."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """What the answer has one row for."""
+    """A grouping: the answer has one row for each value."""
 
     name: Name | None
     grain: str | None = None
@@ -92,12 +92,12 @@ class Rank:
     """Attributes that an adjective stands for: `longest` is about length or duration."""
     text: str = ""
     then: Measure | None = None
-    """What decides between those that tie."""
+    """The tie-breaker."""
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """The order that was asked for; without `by`, of what was measured."""
+    """The requested order; without `by`, that of the measure."""
 
     by: Measure | Name | None
     direction: Direction | None
@@ -114,7 +114,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Absence:
-    """Things that have no such other thing."""
+    """A condition that no related rows exist: customers without orders."""
 
     name: Name
     conditions: tuple[Condition, ...] = ()
@@ -122,7 +122,7 @@ class Absence:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One number over another."""
+    """One number divided by another."""
 
     upper: Side
     lower: Side
@@ -136,21 +136,21 @@ class Side:
     subject: Measure | Name | None
     conditions: tuple[Condition, ...] = ()
     context: tuple[Name, ...] = ()
-    """What the rows must refer to."""
+    """Things that the rows must refer to."""
     loose: tuple[Name, ...] = ()
     thresholds: tuple[Threshold, ...] = ()
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question taken apart."""
+    """A question as its parts."""
 
     requested: tuple[Name | Measure, ...] = ()
-    """What the answer shows, in the order of the question."""
+    """The columns and measures of the answer, in the order of the question."""
     listed: bool = False
-    """A sentence said which columns to return."""
+    """Whether a sentence says which columns to return."""
     asked: tuple[Name | Measure, ...] = ()
-    """What the first sentence asked for."""
+    """The columns and measures that the first sentence asks for."""
     lowest: bool = False
     subject: Name | None = None
     plural: bool = False
@@ -166,19 +166,19 @@ class Question:
     averaged: bool = False
     """The average of the ratio, not the ratio itself."""
     shares: int = 0
-    """Show each group's part of the whole: of 1 or of 100."""
+    """If not 0, show each group's share of the whole, as a part of 1 or of 100."""
     change: Literal["", "percent", "difference"] = ""
-    """Show for each period how it changed since the one before."""
+    """Show how each period changed since the one before."""
     distinct: bool = False
     both: bool = False
     loose: tuple[Name, ...] = ()
-    """Nouns that say something of the subject: a flag, or a number that is not zero."""
+    """Nouns that describe the subject: a flag, or a number that is not zero."""
     verbs: tuple[str, ...] = ()
     alone: str = ""
     """The verb that ends a sentence: nothing follows that it could connect."""
     prefer: tuple[tuple[str, str], ...] = ()
-    """Columns, each with its table, that an answer to a question back has chosen."""
+    """Tables and columns that the user chose when asked back."""
     unknown: tuple[str, ...] = field(default=(), compare=False)
-    """Words that nothing explains; an answer needs this empty."""
+    """Words that no rule explains; if there are any, the question is refused."""
     notes: tuple[str, ...] = ()
-    """Corrections and readings to tell."""
+    """Corrections and readings to show to the user."""

@@ -1,4 +1,4 @@
-"""Codes of countries and of states of the USA, so that Germany finds `DE` and California `CA`."""
+"""Codes of countries and US states, so that Germany finds `DE` and California `CA`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NATIONALITIES = {
 
 
 def names_of(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
-    """What people call the place that a code in a column of places stands for."""
+    """Return the names of the place that a code stands for, if the column holds places."""
     found: list[str] = []
     upper = code.strip().upper()
     if {"state", "province", "region"} & {*column_words}:

@@ -1,4 +1,4 @@
-"""Parts of a question that explain each other: what an order, a list of columns or a later mention refers to."""
+"""Connect the parts of a question: what an order, a list of columns or a later mention refers to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from etude.offline.resolve import numeric
 from etude.offline.vocabulary import KnownTable, Vocabulary
 
 ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number", "volume", "sale", "payment"])
-"""Words of columns whose numbers add up to something that has a meaning."""
+"""Words in the names of columns whose sum makes sense."""
 
 
 def prepare(question: Question, vocabulary: Vocabulary) -> Question:
-    """The question with its parts connected."""
+    """Return the question with its parts connected."""
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
@@ -36,7 +36,7 @@ def _distributed(parts: tuple[Name | Measure, ...], vocabulary: Vocabulary) -> t
 
 
 def _aligned(condition: Condition) -> Condition:
-    """`in Italy or France`: values of one column, if there is a column that holds them all."""
+    """`in Italy or France`: values of one column, if one column holds them all."""
     parts = (condition, *condition.either)
     if len(parts) == 1 or any(part.kind != "value" for part in parts):
         return condition
@@ -51,7 +51,7 @@ def _aligned(condition: Condition) -> Condition:
 
 
 def _complete(question: Question, vocabulary: Vocabulary) -> Question:
-    """`Show the price` after a question for products adds to what was asked; with the product's name it replaces it."""
+    """`Show the price` after a question about products adds a column; with the name it replaces them."""
     asked = [part for part in question.asked if isinstance(part, Name) and part.tables]
     if not question.listed or not asked or question.groups or question.ratio:
         return question
@@ -112,7 +112,7 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
 
 
 def _summed(question: Question, vocabulary: Vocabulary) -> Question:
-    """`amount per month` is the sum, for an amount adds up; `price per month` is not understood."""
+    """`amount per month` is the sum, because amounts add up; `price per month` is refused."""
     if not question.groups or len(question.requested) != 1 or question.listed or question.ratio or question.rank:
         return question
     (part,) = question.requested

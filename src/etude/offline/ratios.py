@@ -34,7 +34,7 @@ class Ratios(Measures):
         ratio = self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         if any(isinstance(part, Measure) for part in (*self.question.requested, *self.question.asked)):
-            raise Unresolved("It asks for other numbers besides the ratio.")
+            raise Unresolved("The question asks for other numbers besides the ratio.")
         self._check_ratio_columns()
         upper, lower = self._side_column(ratio.upper), self._side_column(ratio.lower)
         if upper is not None and lower is not None:
@@ -47,7 +47,7 @@ class Ratios(Measures):
         return self._ratio_by_group(sides)
 
     def _check_ratio_columns(self) -> None:
-        """Columns that were asked for besides a ratio must be those of its groups."""
+        """Refuse columns besides the ratio that are not those of its groups."""
         groups = {m for group in self.question.groups if group.name for m in group.name.meanings}
         tables = {m.table for m in groups}
         for part in self.question.requested:
@@ -58,7 +58,7 @@ class Ratios(Measures):
         return all(side.column is not None for side in sides)
 
     def _side_column(self, side: Side) -> KnownColumn | None:
-        """The column of a side that is a number of each row."""
+        """Return the column of a side, if it is a number of each row."""
         subject = side.subject
         if isinstance(subject, Measure):
             if subject.fn not in ("max", "min") or not self.question.groups or not self._keyed_groups():
@@ -105,7 +105,7 @@ class Ratios(Measures):
         if ratio.upper.conditions or ratio.lower.conditions:
             return self._ratio_of_sums(tree, upper, lower)
         if not question.groups or not self._keyed_groups():
-            raise Unresolved("It is not clear over which rows the ratio is taken.")
+            raise Unresolved("It is not clear which rows to take the ratio over.")
         columns = [column for group in question.groups if group.name for column in self._columns_of(group.name)[1]]
         where = self._where(tree)
         for column in columns:
@@ -140,7 +140,7 @@ class Ratios(Measures):
         return self._two_measures(tree, sides, "the ratio of the two")
 
     def _two_measures(self, tree: Tree, sides: Sequence[Measured], said: str) -> QueryPlan:
-        """Both numbers over the same rows, each under its own conditions, and one over the other."""
+        """Divide two numbers over the same rows, each under its own conditions."""
         ratio, question = self.question.ratio, self.question
         assert ratio is not None  # noqa: S101 - for the type checker
         keys, hidden = self._keys() if question.groups else ([], [])
@@ -168,18 +168,18 @@ class Ratios(Measures):
         return self._around(inner, [*(d.alias for d in dates), *(key.name for key in keys)], value)
 
     def _has(self, name: Name, tree: Tree) -> Filter:
-        """Rows that refer to such a thing."""
+        """Keep rows that refer to such a thing."""
         table = self.resolver.table_of(name)
         path = find_paths(self.vocabulary, tree.base, table.name)[1] if table is not None else ()
         if len(path) != 1 or len(path[0]) != 1 or path[0][0].back:
-            raise Unresolved(f"It is not clear how `{name.text}` is meant.")
+            raise Unresolved(f"It is not clear what `{name.text}` means here.")
         column = self.vocabulary.table(tree.base).column(path[0][0].columns[0])
         self.said.append(f"with `{column.table}.{column.name}`")
         return NullTest(column=ref(column), op="is not null")
 
     def _around(self, inner: QueryPlan, shown: Sequence[str], value: Expr) -> QueryPlan:
         if len({*shown}) < len(shown):
-            raise Unresolved("Two columns of the answer would have one name.")
+            raise Unresolved("Two columns of the answer would have the same name.")
         order = tuple(self._ratio_order()) or tuple(Order(by=name) for name in shown[:1])
         return QueryPlan(
             source=PlanRef(plan=inner, alias="parts"),
@@ -189,7 +189,7 @@ class Ratios(Measures):
         )
 
     def _ratio_of_tables(self, sides: Sequence[Measured]) -> QueryPlan:
-        """Two counts of different things."""
+        """Divide two counts of different things."""
         question, ratio = self.question, self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         self._refuse(condition=question.conditions or question.loose or question.absences, noun=question.context)
@@ -202,7 +202,7 @@ class Ratios(Measures):
             for condition in side.conditions:
                 for table in self._condition_tables(condition, tree):
                     if not tree.reaches_one(table):
-                        raise Unresolved("A condition is not about the rows that are counted.")
+                        raise Unresolved("A condition does not apply to the rows that are counted.")
                     tree.add(table)
                 filters.append(self._filter(condition, tree))
             plans.append(self._plan(tree, (), filters, (), [self._aggregate(measured, tree, alias)], [], [], None))
@@ -211,15 +211,15 @@ class Ratios(Measures):
         return QueryPlan(source=PlanRef(plan=plans[0], alias="parts"), select=(Named(expr=value, alias="ratio"),))
 
     def _ratio_by_group(self, sides: Sequence[Measured]) -> QueryPlan:
-        """Two counts of different things for each group: counted apart, then brought together."""
+        """Divide two counts of different things for each group: count separately, then join."""
         question, ratio = self.question, self.question.ratio
         assert ratio is not None  # noqa: S101 - for the type checker
         self._refuse(condition=question.loose or question.absences, noun=question.context)
         self._refuse(noun=ratio.upper.context or ratio.lower.context or ratio.upper.loose or ratio.lower.loose)
         if len(question.groups) != 1 or question.groups[0].name is None or question.conditions:
-            raise Unresolved("A ratio of two things is understood for one grouping, without conditions.")
+            raise Unresolved("A ratio of two different things can have one grouping and no conditions.")
         if ratio.upper.conditions or ratio.lower.conditions:
-            raise Unresolved("A ratio of two things is understood for one grouping, without conditions.")
+            raise Unresolved("A ratio of two different things can have one grouping and no conditions.")
         plans, shown = [], []
         for alias, measured in zip(("upper", "lower"), sides, strict=True):
             self.resolver = replace(self.resolver, anchor=measured.table)

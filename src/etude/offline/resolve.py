@@ -1,4 +1,4 @@
-"""Which table, column or value each noun of a question means: the reading that keeps the question closest together."""
+"""Choose which table, column or value each noun of a question means: the reading with the shortest joins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Unresolved(Exception):
 
 
 class Ambiguous(Exception):
-    """A word has two meanings that are as good; `meanings` are what to choose from."""
+    """A word has several equally good meanings; `meanings` lists them to choose from."""
 
     def __init__(self, text: str, meanings: Sequence[Meaning | Hit]) -> None:
         super().__init__(text)
@@ -61,28 +61,28 @@ class Resolver:
     vocabulary: Vocabulary
     anchor: str
     joined: tuple[str, ...] = ()
-    """Tables that the question names besides."""
+    """Other tables that the question names."""
     prefer: frozenset[tuple[str, str]] = frozenset()
-    told: list[str] = field(default_factory=list, compare=False)
-    """Words that were read as something of another name."""
+    notes: list[str] = field(default_factory=list, compare=False)
+    """What to tell the user about words that were read as something with another name."""
 
     def table_of(self, name: Name) -> KnownTable | None:
-        """The table that a noun means, if it can mean one."""
+        """Return the table that a noun means, or None."""
         best = self._best(name.text, name.tables) if name.tables else None
         return self.vocabulary.table(best.table) if best else None
 
     def column(self, name: Name, fits: Callable[[KnownColumn], bool] | None = None) -> KnownColumn:
-        """The column that a noun means, of those that fit if any does."""
+        """Return the column that a noun means; those that fit come first."""
         found = self.meaning(name, fits)
         if found.column is None:
             table = self.vocabulary.table(found.table)
             if found.label and len(table.label) == 1:
                 return table.column(table.label[0])
-            raise Unresolved(f"`{name.text}` is not one column.")
+            raise Unresolved(f"`{name.text}` is not a single column.")
         return self.vocabulary.table(found.table).column(found.column)
 
     def meaning(self, name: Name, fits: Callable[[KnownColumn], bool] | None = None) -> Meaning:
-        """The column or label that a noun means."""
+        """Return the column or label that a noun means."""
         columns = [m for m in name.columns if self._holds(m, name.owner)]
         if not columns and name.owner is not None and base_form(name.text.lower().split()[-1]) in GENERAL:
             raise Unresolved(f"`{name.owner.text}` has no `{name.text}`.")
@@ -90,7 +90,7 @@ class Resolver:
         if fits is not None:
             fitting = [m for m in columns if m.column and fits(self.vocabulary.table(m.table).column(m.column))]
             if fitting and len(fitting) < len(columns) and self._cost(fitting) - self._cost(columns) > 5:
-                raise Unresolved(f"`{name.text}` is not of the kind that is needed here.")
+                raise Unresolved(f"`{name.text}` is not of the type that is needed here.")
             columns = fitting or columns
         if not columns:
             raise Unresolved(f"`{name.text}` is not a column.")
@@ -117,20 +117,20 @@ class Resolver:
                 raise Ambiguous(text, named or best)
             best = named
         if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined):
-            # Only the last word of a column's name, and of a table that the question does not name.
+            # It is only the last word of a column's name, in a table that the question does not name.
             raise Unresolved(f"It is not clear what `{text}` means here.")
         if best[0].cost > 1:
             place = f"{best[0].table}.{best[0].column}" if best[0].column else best[0].table
-            self.told.append(f"`{text}` is read as `{place}`.")
+            self.notes.append(f"`{text}` is read as `{place}`.")
         return best[0]
 
     def _away(self, table: str) -> float:
         near = distance(self.vocabulary, self.anchor, table)
-        # A table that the question names is as near as can be.
+        # A table that the question names counts as near.
         return min(near, 0.5) if table in self.joined and near < FAR else near
 
     def _same(self, meanings: Sequence[Meaning]) -> bool:
-        """Whether they are columns that a key holds equal."""
+        """Return whether the columns are equal by a key."""
         first, *others = meanings
         return all(self._linked(first, other) for other in others)
 
@@ -139,7 +139,7 @@ class Resolver:
         return ends in _linked_ends(self.vocabulary)
 
     def hit(self, condition: Condition, nearest: str | None = None) -> Hit:
-        """The column whose values the condition means."""
+        """Return the column whose values the condition means."""
         hits = list(condition.hits)
         if condition.name is not None:
             wanted = {(m.table, m.column) for m in condition.name.columns}
@@ -156,7 +156,7 @@ class Resolver:
             raise Ambiguous(condition.text, [best[0], *rivals])
         self._check_rivals(condition, best[0], hits, nearest)
         if best[0].cost > 1 and best[0].table not in (self.anchor, nearest, *self.joined):
-            # A word that only resembles a value is one only where the question looks for it.
+            # A word that only resembles a value is read as one only if the question expects a value there.
             raise Unresolved(f"It is not clear what `{condition.text}` means here.")
         if len(best) > 1:
             chosen = [hit for hit in best if (hit.table, hit.column) in self.prefer]
@@ -168,12 +168,12 @@ class Resolver:
         return best[0]
 
     def _check_rivals(self, condition: Condition, best: Hit, hits: Sequence[Hit], nearest: str | None) -> None:
-        """A value that another table in reach holds as well: only the noun beside it can say which is meant."""
+        """Ask back if another table in reach has the value too, unless the noun beside it says which is meant."""
         words = self.vocabulary.table(best.table).column(best.column).words
-        told = condition.name is not None or self._chosen(best) or condition.said.split()[:1] == list(words[:1])
-        # The city of the anchor is meant before any other city; its billing city is only one of several.
+        settled = condition.name is not None or self._chosen(best) or condition.said.split()[:1] == list(words[:1])
+        # Prefer the city of the anchor to any other city; its billing city is only one of several.
         plain = best.table == self.anchor and len([word for word in words if word != "name"]) == 1
-        if told or (best.table == nearest != self.anchor and condition.beside):
+        if settled or (best.table == nearest != self.anchor and condition.beside):
             return
         own = Meaning(best.table, best.column)
         for hit in hits:
@@ -184,7 +184,7 @@ class Resolver:
                 raise Ambiguous(condition.text, [best, hit])
 
     def _names(self, hit: Hit) -> bool:
-        """Whether the value is what a row is called."""
+        """Return whether the value is the name of a row."""
         return hit.cost == 0 and hit.column in self.vocabulary.table(hit.table).label
 
     def _chosen(self, hit: Hit) -> bool:
@@ -210,7 +210,7 @@ class Resolver:
     # --- dates
 
     def date_column(self, tables: Iterable[str], near: Sequence[str] = ()) -> KnownColumn:
-        """The date that a span of time is about: the one a verb hints at, else the only one that is not technical."""
+        """Return the date column for a span: the one a verb hints at, else the only one that is not technical."""
         hints = {root(word.lower()) for word in near} - {""}
         for name in tables:
             table = self.vocabulary.table(name)
@@ -232,10 +232,10 @@ class Resolver:
                 raise Ambiguous("date", [Meaning(c.table, c.name) for c in plain])
             if plain:
                 return plain[0]
-        raise Unresolved(f"`{self.anchor}` has no date.")
+        raise Unresolved(f"`{self.anchor}` has no date column.")
 
     def year_column(self, tables: Iterable[str]) -> KnownColumn | None:
-        """A column that holds the year as a number."""
+        """Return a column that holds the year as a number, or None."""
         for name in tables:
             for column in self.vocabulary.table(name).columns:
                 if column.kind == "number" and column.words[-1:] == ("year",):
@@ -245,36 +245,36 @@ class Resolver:
 
 @per_vocabulary
 def _linked_ends(vocabulary: Vocabulary) -> frozenset[frozenset[tuple[str, tuple[str | None, ...]]]]:
-    """The two ends of each link."""
+    """Return the two ends of each link."""
     return frozenset(frozenset(((k.table, k.columns), (k.to_table, k.to_columns))) for k in vocabulary.links)
 
 
 def numeric(column: KnownColumn) -> bool:
-    """Whether it makes sense to add up or compare the column's numbers."""
+    """Return whether it makes sense to add up or compare the column's numbers."""
     if column.identifies:
         return False
     return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
 
 
 def countable(column: KnownColumn) -> bool:
-    """Whether the column itself holds a number of things, as `stops` or `citation_num`."""
+    """Return whether the column itself holds a count, such as `stops` or `citation_num`."""
     if column.identifies:
         return False
-    told = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
-    return column.kind == "number" and (told or not IDENTIFYING & {*column.words[-1:]})
+    counts = len(column.words) > 1 and column.words[-1] in ("number", "count") and "id" not in column.words
+    return column.kind == "number" and (counts or not IDENTIFYING & {*column.words[-1:]})
 
 
 def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
-    """The table that the question is about: the one it counts or lists, else the one nearest to all its nouns."""
+    """Return the table that the question is about: the one it counts or lists, else the one nearest to all nouns."""
     candidates = _anchor_candidates(question)
     if not candidates:
-        raise Unresolved("No table or column of the data is named in it.")
+        raise Unresolved("The question names no table or column of the data.")
     names = [n for n in nouns_of(question) if n.meanings]
     hits = [c.hits for c in question.conditions if c.hits]
 
     wanted = [_by_cost(name.meanings) for name in names] + [_by_cost(found) for found in hits]
     least = {table: 3.0 * own + sum(_least(table, costs) for costs in wanted) for table, own in candidates.items()}
-    # Those first that promise most: of a source with thousands of tables, the rest need not be measured.
+    # Try the most promising first: in a source with thousands of tables, the rest need not be measured.
     costs, low = dict.fromkeys(candidates, math.inf), math.inf
     for table in sorted(candidates, key=lambda table: least[table]):
         if least[table] > low:
@@ -284,13 +284,13 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
         low = min(low, costs[table])
     best = [table for table, cost in costs.items() if cost == low]
     if len(best) > 1:
-        # Equal so far: a table that tells its rows apart is a thing; one without a key only relates things.
+        # On a tie, prefer a table with a key: one without a key only relates things.
         keyed = [table for table in best if vocabulary.table(table).key]
         best = keyed or best
     if len(best) > 1:
-        # A verb of the question in the name of the table: payments received.
-        told = [table for table in best if {*question.verbs} & {*vocabulary.table(table).words}]
-        best = told if len(told) == 1 else best
+        # A verb of the question is in the name of the table: payments received.
+        fitting = [table for table in best if {*question.verbs} & {*vocabulary.table(table).words}]
+        best = fitting if len(fitting) == 1 else best
         chosen = [table for table in best if (table, "") in question.prefer]
         best = chosen or best
     if len(best) > 1:
@@ -300,7 +300,7 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
 
 
 def _by_cost(meanings: Iterable[Meaning | Hit]) -> dict[str, int]:
-    """The tables that a word may mean, each with what the reading costs, the cheapest first."""
+    """Return the tables that a word may mean with the costs of the readings, the cheapest first."""
     found: dict[str, int] = {}
     for meaning in sorted(meanings, key=lambda m: m.cost):
         found.setdefault(meaning.table, meaning.cost)
@@ -308,13 +308,13 @@ def _by_cost(meanings: Iterable[Meaning | Hit]) -> dict[str, int]:
 
 
 def _least(table: str, costs: Mapping[str, int]) -> int:
-    """What a word costs at least from this table: it is there, or one step away."""
+    """Return a lower bound of a word's cost from this table: it is there, or one hop away."""
     cheapest = 3 * next(iter(costs.values())) + 4
     return min(3 * costs[table], cheapest) if table in costs else cheapest
 
 
 def _nearest(vocabulary: Vocabulary, table: str, costs: Mapping[str, int]) -> int:
-    """What a word costs from this table: that of the reading, and of the way to it."""
+    """Return a word's cost from this table: that of the reading plus that of the path to it."""
     lowest = 3 * costs[table] if table in costs else 4 * FAR + 3 * max(costs.values())
     for other, cost in costs.items():
         if 3 * cost + 4 >= lowest:
@@ -348,7 +348,7 @@ def _anchor_candidates(question: Question) -> dict[str, int]:
 
 
 def nouns_of(question: Question) -> list[Name]:
-    """All nouns of the question that name things in the data."""
+    """Return all nouns of the question that name things in the data."""
     found: list[Name] = []
 
     def take(part: Measure | Name | None) -> None:

@@ -1,4 +1,4 @@
-"""The answer as a sentence: every number in it is one of the result's, or the count of its rows."""
+"""The answer as a sentence: every number in it is from the result, or the number of its rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SHOWN = 5
 
 
 def say(understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
-    """What the result says, in a sentence or two."""
+    """Return the result in a sentence or two."""
     reading = understanding.reading.rstrip(".")
     if row_count == 0 or not rows:
-        return f"No rows: there is nothing for this. Read as: {reading}."
+        return f"No rows match. Read as: {reading}."
     if row_count == 1 and len(columns) == 1:
         return f"{_title(columns[0])}: {show_value(rows[0][0])}."
     if row_count == 1:
@@ -51,7 +51,7 @@ def _title(name: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as people write it: thousands apart, at most as many digits as matter."""
+    """Return a value as people write it: with thousands separators, and only the digits that matter."""
     match value:
         case None:
             return "no value"

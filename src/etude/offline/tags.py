@@ -1,4 +1,4 @@
-"""From the tokens of a question to tagged items: names, values, numbers, spans of time and operators."""
+"""Turn the tokens of a question into tagged items: names, values, numbers, spans of time and operators."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ _HARD = frozenset(
 )
 
 TAGS = {
-    "T": "a table", "C": "a column, or what a row is called", "V": "a value of a column", "N": "a number",
-    "Q": "a quoted text that is no known value", "D": "a span of time", "W": "a weekday", "K": "top n, first n",
+    "T": "a table", "C": "a column, or the name of a row", "V": "a value of a column", "N": "a number",
+    "Q": "a quoted text that is not a known value", "D": "a span of time", "W": "a weekday", "K": "top n, first n",
     "#": "how many, number of", "A": "average, total, maximum", "n": "count, after its noun",
     "M": "most, fewest", "P": "most common", "S": "highest, cheapest, oldest", "U": "distinct, different",
     "g": "per, by, for each", "G": "monthly, per year", "t": "month, year and other units of time",
@@ -95,7 +95,7 @@ TAGS = {
     "E": "rule: a measure", "F": "rule: a condition", "B": "rule: groups", "H": "rule: a condition on a measure",
     "X": "rule: an absence", "Y": "rule: an order", "Z": "rule: a rank",
 }  # fmt: skip
-"""The legend: capitals carry data, other signs are words that do something; rules make the last seven of others."""
+"""The meaning of each tag: capitals carry data, other characters are operators; rules make the last seven."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ class TaggedItem:
     data: Any = None
     plural: bool = False
     joined: bool = False
-    """It follows the item before it with no word between."""
+    """It directly follows the previous item."""
     hits: tuple[Hit, ...] = ()
-    """Values that a name may be instead."""
+    """Values that the name may mean instead."""
 
 
 def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
-    """The items of a question; `u` tags a word that nothing explains."""
+    """Return the items of a question; `u` tags a word that nothing explains."""
     items: list[TaggedItem] = []
     at, joined = 0, False
     while at < len(tokens):
@@ -130,7 +130,7 @@ def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[Tagged
 def _best(
     tokens: Sequence[Token], at: int, index: Index, today: date, before: Sequence[TaggedItem]
 ) -> tuple[TaggedItem | None, int]:
-    """The longest reading at this place; of two as long, names go before operators, operators before values."""
+    """Return the longest reading here; on a tie, names win over operators and operators over values."""
     token = tokens[at]
     first = at == 0 or tokens[at - 1].text in _ENDS
     if token.kind == "mark":
@@ -149,7 +149,7 @@ def _best(
     if token.low == "only" and at + 1 < len(tokens) and tokens[at + 1].number is not None:
         return TaggedItem("c", token.text, "="), 1
     if token.low == "all" and before and (before[-1].tag == "r" or before[-1].text == "ordered"):
-        # "who visited all wards" is more than having visited some.
+        # "who visited all wards" asks for more than having visited some.
         return TaggedItem("u", token.text, token.low), 1
     if first and token.low == "where":
         return TaggedItem("u", token.text, token.low), 1
@@ -166,14 +166,14 @@ def _best(
         verb = found_name[1] == 1 and token.low in LINKING and _past(token.low) and not flags
         readings.append((found_name[1], -1 if verb else 3 if found_name[2] <= 1 else 1, found_name[0]))
     if found_word := _operator(tokens, at):
-        # "total" before a noun adds up, even where a column is called so.
+        # "total" before a noun adds up, even if a column has that name.
         adds = found_word[0].tag == "A" and at + 1 < len(tokens) and _name(tokens, at + 1, index) is not None
         readings.append((found_word[1], 4 if adds else 2, found_word[0]))
     if found_value := _value(tokens, at, index):
         capital = token.text[:1].isupper() and not first
         readings.append((found_value[1], 4 if capital else 0, found_value[0]))
     if len(token.text) == 1 and token.text.isupper() and before and before[-1].tag == "C":
-        # "return flag R"; a value such as `O+` is another one.
+        # "return flag R"; a value such as `O+` is a different one.
         held = tuple(hit for hit in index.values.get((token.low,), ()) if {*hit.values} <= {token.text, token.low})
         readings.extend(
             [(1, 7, TaggedItem("V", token.text, Condition("value", token.text, hits=held)))] if held else []
@@ -198,7 +198,7 @@ def _past(word: str) -> bool:
 
 
 def _top_number(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:
-    """`top 5`, `first 10`, `5 highest` is left to the grammar."""
+    """Read `top 5` and `first 10`; `5 highest` is left to the grammar."""
     word, number = tokens[at].low, tokens[at + 1].number if at + 1 < len(tokens) else None
     if word not in ("top", "first", "bottom", "last", "best", "worst") or not isinstance(number, int) or number < 1:
         return None
@@ -270,7 +270,7 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
 
 
 def _two_nouns(span: Sequence[Token], index: Index) -> bool:
-    """`employees report to`: a plural does not stand before the noun it belongs to, except `sales`."""
+    """`employees report to`: only the plural `sales` stands before the noun it belongs to."""
     first = span[0]
     plural = first.low not in (first.base, "sales") and not first.text.endswith(("'s", "s'"))
     return plural and any(m.column is None for m in index.names.get((first.base,), ()))
@@ -308,7 +308,7 @@ def _may_be_value(token: Token) -> bool:
 
 
 def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[TaggedItem]) -> TaggedItem | None:
-    """A word that is neither name, value nor operator as it stands."""
+    """Read a word that, as written, is neither a name, a value nor an operator."""
     token = tokens[at]
     if token.kind == "number":
         return TaggedItem("N", token.text, token.number)
@@ -334,13 +334,13 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
 
 
 def _money(index: Index) -> tuple[Meaning, ...]:
-    """What `revenue` may mean where nothing is called so: an amount, if there is one."""
+    """Return what `revenue` may mean if nothing has that name: an amount, if there is exactly one."""
     found = [m for m in index.names.get(("amount",), ()) if m.column is not None]
     return tuple(found) if len(found) == 1 else ()
 
 
 def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
-    """How many tokens say in which unit: `in meters`, `in people per square kilometer`."""
+    """Return the number of tokens that name a unit: `in meters`, `in people per square kilometer`."""
     if tokens[at].low != "in":
         return 0
     end = at + 1
@@ -358,7 +358,7 @@ def _unit_phrase(tokens: Sequence[Token], at: int, index: Index) -> int:
 
 
 def _that_again(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> int:
-    """`that year`, `that state`: a noun that was there before; two tokens that say nothing new."""
+    """Return 2 if two tokens repeat an earlier noun and add nothing: `that year`, `that state`."""
     if tokens[at].low not in ("that", "those", "these", "this") or at + 1 >= len(tokens):
         return 0
     noun = tokens[at + 1].base

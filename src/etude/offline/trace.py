@@ -1,4 +1,4 @@
-"""How the rules came to what they understood: tokens, tags, the rules that fired, parts, plan and reading, as text."""
+"""A trace of how the rules read a question, as text: tokens, tags, the rules that fired, parts, plan and reading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from etude.offline.words import tokenize
 
 
 def trace_question(question: str, vocabulary: Vocabulary, today: date) -> str:
-    """Each step from the question to its plan, one section a step."""
+    """Return each step from the question to its plan, one section per step."""
     return "\n".join(_lines(question, vocabulary, today))
 
 

@@ -1,4 +1,4 @@
-"""Tables joined from a base: each along the cheapest way from what is joined already."""
+"""A tree of joins: each table joins along the cheapest path from those already joined."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from etude.sources.plan.model import ColumnRef, Join
 
 
 def short(table: str) -> str:
-    """The table's name without its schema, as a plan calls it."""
+    """Return the table's name without its schema, as plans use it."""
     return table.rsplit(".", 1)[-1]
 
 
 def fit(name: str) -> str:
-    """The name, cut to what every engine keeps whole."""
+    """Return the name, cut to a length that every engine accepts."""
     return name.encode()[:60].decode(errors="ignore")
 
 
 def ref(column: KnownColumn) -> ColumnRef:
-    """The column as a plan refers to it."""
+    """Return the column as a plan refers to it."""
     return ColumnRef(table=short(column.table), column=column.name)
 
 
 @dataclass
 class Tree:
-    """Tables joined from a base, each along the cheapest way from what is joined already."""
+    """Tables joined to a base, each along the cheapest path from those already joined."""
 
     vocabulary: Vocabulary
     base: str
@@ -38,13 +38,13 @@ class Tree:
     verbs: frozenset[str] = frozenset()
     hops: list[Hop] = field(default_factory=list)
     single: dict[str, bool] = field(default_factory=dict)
-    """Whether a row of the base meets at most one row of the table."""
+    """For each joined table, whether a row of the base matches at most one of its rows."""
 
     def __post_init__(self) -> None:
         self.single[self.base] = True
 
     def path_to(self, table: str, near: Sequence[str] = (), said: str = "") -> Path:
-        """The way to a table; from the noun before it where two ways are as short."""
+        """Return the path to a table; if two cost the same, the one from the noun before it."""
         if table in self.single:
             return ()
         starts = [t for t in near if t in self.single] + [t for t in self.single if t not in near]
@@ -67,10 +67,10 @@ class Tree:
         preferred = [p for p in paths if any((hop.table, hop.columns[0]) in self.prefer for hop in p)]
         if len(preferred) == 1:
             paths = preferred
-        told = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
-        paths = told if len(told) == 1 else paths
+        named = [p for p in paths if any(self.verbs & self._roots(hop.to_table) for hop in p)]
+        paths = named if len(named) == 1 else paths
         if len(paths) > 1:
-            # Along a column of the same name on both sides before one of another name.
+            # Prefer columns that have the same name on both sides.
             same = [p for p in paths if all(hop.columns == hop.to_columns for hop in p)]
             paths = same if len(same) == 1 else paths
         if len(paths) > 1:
@@ -81,25 +81,25 @@ class Tree:
                 Meaning(hop.table, hop.columns[0]) if hop.to_one else Meaning(hop.to_table, hop.to_columns[0])
                 for hop in differing
             ]
-            raise Ambiguous(f"the way from {self.base} to {table}", list(dict.fromkeys(meanings)))
+            raise Ambiguous(f"the link from {self.base} to {table}", list(dict.fromkeys(meanings)))
         return paths[0]
 
     def _roots(self, table: str) -> set[str]:
         return {root(word) for word in self.vocabulary.table(table).words}
 
     def add(self, table: str, near: Sequence[str] = (), said: str = "") -> None:
-        """Join a table, with those on the way."""
+        """Join a table, and those on the path to it."""
         for hop in self.path_to(table, near, said):
             self.hops.append(hop)
             self.single[hop.to_table] = self.single[hop.table] and hop.to_one
 
     def reaches_one(self, table: str, near: Sequence[str] = (), said: str = "") -> bool:
-        """Whether joining the table would keep each row of the base once."""
+        """Return whether joining the table would keep each row of the base once."""
         path = self.path_to(table, near, said)
         return self.single.get(path[0].table, True) and to_one(path) if path else self.single[table]
 
     def joins(self) -> tuple[Join, ...]:
-        """The joins of the plan."""
+        """Return the joins of the plan."""
         made = []
         for hop in self.hops:
             pairs = tuple(
@@ -110,5 +110,5 @@ class Tree:
         return tuple(made)
 
     def fans(self) -> list[Hop]:
-        """The steps that multiply rows."""
+        """Return the hops that multiply rows."""
         return [hop for hop in self.hops if not hop.to_one]

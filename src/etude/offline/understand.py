@@ -1,4 +1,4 @@
-"""A question in words as a plan, a question back, or a refusal that says why."""
+"""Turn a question in words into a plan, a question back, or a refusal that says why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEAREST = 3
 
 @dataclass(frozen=True)
 class Understanding:
-    """A question that was understood: the plan, and in plain words how it was read."""
+    """A question that was understood: its plan, and its reading in plain words."""
 
     text: str
     plan: QueryPlan
@@ -34,11 +34,11 @@ class Understanding:
     question: Question
     """Its measures, groups, conditions and order as typed parts; follow-ups change these."""
     reasons: tuple[str, ...] = ()
-    """Words that were not found as written, and what they were read as."""
+    """Words that were not found as written, and how they were read."""
 
     @property
     def confidence(self) -> float:
-        """1 if every word was found as written; each reading that needed a rule halves what is left to be sure of."""
+        """1 if every word was found as written; each of the `reasons` halves it."""
         return 0.5 + 0.5 ** (1 + len(self.reasons))
 
 
@@ -52,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Clarification:
-    """One question back, with two to four things to choose from; `answer` takes the choice."""
+    """A question back, with two to four choices; `answer` takes the choice."""
 
     text: str
     ask: str
@@ -63,7 +63,7 @@ class Clarification:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no answer, and the nearest questions that have one."""
+    """The reason why the rules do not answer, and the nearest questions that they do answer."""
 
     text: str
     reason: str
@@ -74,13 +74,13 @@ Outcome = Understanding | Clarification | Refusal
 
 
 def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding | None = None, today: date) -> Outcome:
-    """What the question means over this source; after `previous`, also what changes it."""
+    """Return what the question means on this source; with `previous`, it may be a follow-up."""
     if len(question) > MAX_CHARS:
-        reason = f"The question has {len(question)} characters; at most {MAX_CHARS} are read."
+        reason = f"The question has {len(question)} characters; the limit is {MAX_CHARS}."
         return Refusal(question, reason, _nearest([], vocabulary))
     tokens = tokenize(question)
     if not any(token.kind in ("word", "quoted") for token in tokens):
-        return Refusal(question, "There are no words in it.", _nearest([], vocabulary))
+        return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     items = tag_items(tokens, index_of(vocabulary), today)
     if previous is not None and (changed := follow_up(items, tokens, previous.question)) is not None:
         found = _settle(question, changed, vocabulary)
@@ -92,7 +92,7 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
 
 
 def answer(clarification: Clarification, text: str) -> Outcome:
-    """What the question means after the choice: by its number, its label or a word only that label has."""
+    """Return what the question means after a choice, given by number, label or a word that only one label has."""
     wanted = fold(text).strip(" .!\"'`")
     labels = [fold(choice.label) for choice in clarification.choices]
     chosen = [n for n, label in enumerate(labels) if wanted in (label, str(n + 1))]
@@ -119,7 +119,7 @@ def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
     except EtudeError as error:
         return Refusal(text, error.message)
     except ValidationError:
-        return Refusal(text, "It asks for more than one query can hold.")
+        return Refusal(text, "The question asks for more than one query can express.")
     return Understanding(text, made.plan, made.reading, parts, tuple(dict.fromkeys(made.notes)))
 
 
@@ -127,11 +127,11 @@ def _label(meaning: Meaning | Hit) -> str:
     return f"{meaning.table}.{meaning.column}" if meaning.column else meaning.table
 
 
-# --- what it can do instead
+# --- questions to offer instead
 
 
 def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Questions about the tables that the words name, else about the largest ones; each is sure to be understood."""
+    """Return questions about the tables that the words name, else about the largest; each is known to work."""
     named = [m.table for item in items if isinstance(item.data, Name) for m in item.data.meanings[:2]]
     named += [hit.table for item in items for hit in getattr(item.data, "hits", ())[:2]]
     largest = [table.name for table in sorted(vocabulary.tables, key=lambda table: -table.rows)]
@@ -144,7 +144,7 @@ def _nearest(items: Sequence[TaggedItem], vocabulary: Vocabulary) -> tuple[str, 
 
 
 def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
-    """Questions about a table that are understood."""
+    """Return questions about a table that the rules answer."""
     kept = _offers_of(vocabulary)
     if table not in kept:
         sure = []
@@ -158,7 +158,7 @@ def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
 
 @per_vocabulary
 def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
-    """Questions by table, as far as they were asked for."""
+    """Return the questions that were made so far, by table."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What is known of a source: its tables, columns, keys and values, and the words that mean them."""
+"""What is known about a source: its tables, columns, keys and values, and the words that mean them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ MAX_VALUES = 2_000
 MAX_VALUE_CHARS = 80
 MAX_KEY_CHECKS = 400
 MAX_ROWS = 2_000_000
-"""Of a larger table only a part is looked at, and no key is guessed in it."""
+"""Of a larger table only a part is read, and no key is guessed for it."""
 SAMPLE = 100_000
 TOGETHER, TOGETHER_ROWS, TOGETHER_SIZE = 40, 200_000, 900
-"""How many tables or columns one query looks at, how many rows they have, and how many values it gives."""
+"""At most this many tables or columns share one query, with this many rows in total, for this many values."""
 
 RANGED = frozenset(("number", "date", "timestamp"))
-"""Kinds of values of which the least and the greatest are known."""
+"""Kinds of values whose minimum and maximum are known."""
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 ValueKind = Literal["number", "text", "boolean", "date", "timestamp", "other"]
 Ask = Callable[[str], Iterable[Sequence[Any]]]
-"""Runs a query in the source's dialect and gives its rows."""
+"""Runs a query in the source's dialect and returns its rows."""
 Scalar = str | int | float | bool | None
 
 
@@ -46,7 +46,7 @@ _FLAGS = (("is",), ("has",), ("was",), ("can",))
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """What is known of a column. A profile of the source can give the same."""
+    """What is known about a column, from queries or from a profile of the source."""
 
     table: str
     name: str
@@ -56,12 +56,12 @@ class KnownColumn:
     low: Scalar = None
     high: Scalar = None
     values: tuple[str, ...] = ()
-    """All distinct texts, where there are not too many; of a large table those that were seen."""
+    """All distinct texts, if there are not too many; for a large table, those in the part that was read."""
     comment: str = ""
     words: tuple[str, ...] = ()
-    """Its name as words, abbreviations in full, without what every column of the table begins with."""
+    """The name as words: abbreviations in full, without a prefix that all columns of the table share."""
     identifies: bool = False
-    """It is a key or refers to one: its numbers are names, not amounts."""
+    """It is a key or refers to one: its numbers are identifiers, not amounts."""
 
     @property
     def flag(self) -> tuple[Scalar, Scalar] | None:
@@ -80,13 +80,13 @@ class KnownColumn:
 
 @dataclass(frozen=True)
 class KnownTable:
-    """What is known of a table."""
+    """What is known about a table."""
 
     name: str
     rows: int
     columns: tuple[KnownColumn, ...]
     key: tuple[str, ...] = ()
-    """Columns that tell its rows apart, if they are known to."""
+    """Columns that identify a row, if known."""
     label: tuple[str, ...] = ()
     """Columns that name a row to people."""
     words: tuple[str, ...] = ()
@@ -94,18 +94,18 @@ class KnownTable:
     comment: str = ""
 
     def column(self, name: str) -> KnownColumn:
-        """The column of that name."""
+        """Return the column of that name."""
         return self._by_name[name]
 
     @cached_property
     def _by_name(self) -> dict[str, KnownColumn]:
-        # The first of a name counts.
+        # If two columns share a name, the first wins.
         return {column.name: column for column in reversed(self.columns)}
 
 
 @dataclass(frozen=True)
 class Link:
-    """Columns of one table that refer to columns of another, where each value stands once."""
+    """Columns of one table that refer to unique columns of another."""
 
     table: str
     columns: tuple[str, ...]
@@ -113,7 +113,7 @@ class Link:
     to_columns: tuple[str, ...]
     declared: bool = False
     one_to_one: bool = False
-    """Each value stands once on this side too."""
+    """Values are unique on this side too."""
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,11 @@ class Vocabulary:
     catalog: Catalog | None = field(default=None, compare=False)
 
     def __hash__(self) -> int:
-        """By the fingerprint: all tables together are long."""
+        """Hash the fingerprint only; hashing all tables would be slow."""
         return hash((self.fingerprint, self.dialect))
 
     def table(self, name: str) -> KnownTable:
-        """The table of that name."""
+        """Return the table of that name."""
         return self._by_name[name]
 
     @cached_property
@@ -139,20 +139,20 @@ class Vocabulary:
         return {table.name: table for table in self.tables}
 
     def to_json(self) -> str:
-        """As text to keep."""
+        """Return the vocabulary as JSON text."""
         body = _fields_of(self) | {"catalog": self.catalog.model_dump(mode="json") if self.catalog else None}
         return json.dumps(body, ensure_ascii=False, default=_fields_of)
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    """The fields of one object; `asdict` would copy all that is below too."""
+    """Return the fields of one object; `asdict` would copy nested objects too."""
     return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary], T]:
-    """Make something of a vocabulary once, and keep it with that object.
+    """Compute a value from a vocabulary once, and keep it on that object.
 
-    Not in a cache with the vocabulary as key: each lookup there compares whole vocabularies.
+    A cache with the vocabulary as its key would compare whole vocabularies at each lookup.
     """
     key = f"{make.__module__}.{make.__qualname__}"
 
@@ -167,7 +167,7 @@ def per_vocabulary(make: Callable[[Vocabulary], T]) -> Callable[[Vocabulary], T]
 
 
 def vocabulary_from_json(text: str) -> Vocabulary:
-    """The vocabulary that `to_json` wrote."""
+    """Return the vocabulary that `to_json` wrote."""
     body = json.loads(text)
     tables = []
     for table in body["tables"]:
@@ -183,9 +183,9 @@ def _tuples(value: Any) -> Any:
 
 
 def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable] | None = None) -> Vocabulary:
-    """Look at every table once: counts, ranges and the distinct texts of its columns; then find the keys.
+    """Query every table once for counts, ranges and the distinct texts of its columns, then find the keys.
 
-    Tables that are `known` from a profile of the same data are asked only for the texts that it leaves out.
+    Tables `known` from a profile of the same data are queried only for the texts that the profile leaves out.
     """
     tables = _look_at(catalog, ask, known or {})
     common = _common_start([split_identifier(_short(table.name)) for table in tables])
@@ -198,18 +198,18 @@ def build_vocabulary(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]
     return Vocabulary(catalog.fingerprint, catalog.dialect, tuple(named), tuple(links), catalog)
 
 
-# --- looking at the data
+# --- queries on the data
 
 
 def _look_at(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) -> list[KnownTable]:
-    """The tables with their counts, ranges and texts. Small tables share queries: each query has a price of its own."""
+    """Return the tables with counts, ranges and texts. Small tables share queries, because each query has a cost."""
     counted: dict[str, KnownTable] = {**known}
     unknown = [table for table in catalog.tables if table.name not in known]
     for group in _group(unknown, lambda t: t.row_count, lambda t: 1 + 4 * len(t.columns)):
         counted |= _ask_together(group, catalog.dialect, ask, _count)
     columns = [(table, column, _is_large(table)) for table in catalog.tables for column in counted[table.name].columns]
     missing = [_Texts(table, column) for table, column, large in columns if _lacks_values(column, large)]
-    # Texts of one type only: a union would make all of them one, and may change them.
+    # Only texts of one type share a query: a union would cast them to a common type, and may change them.
     by_type: dict[str, list[_Texts]] = defaultdict(list)
     for texts in missing:
         by_type[texts.type].append(texts)
@@ -237,10 +237,10 @@ def _is_large(table: Table) -> bool:
 
 
 def _lacks_values(column: KnownColumn, large: bool) -> bool:
-    """Whether its texts must be asked for: a profile may have told them all."""
+    """Return whether the column's texts must be queried: a profile may have listed them all."""
     if column.kind != "text" or not column.distinct:
         return False
-    # Of a large table the part that is looked at may have few where all have many.
+    # The part of a large table that is read may have few texts although the whole table has many.
     return (column.distinct <= MAX_VALUES or large) and len({*column.values}) != column.distinct
 
 
@@ -250,12 +250,12 @@ def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColu
     if column.distinct > MAX_VALUES and not large:
         return replace(column, values=())
     values = {*column.values} | asked
-    told = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
-    return replace(column, values=tuple(sorted(told)) if len(values) <= MAX_VALUES else ())
+    usable = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
+    return replace(column, values=tuple(sorted(usable)) if len(values) <= MAX_VALUES else ())
 
 
 def _group(items: Iterable[T], rows: Callable[[T], int | None], size: Callable[[T], int]) -> Iterator[list[T]]:
-    """Groups of what one query may ask for together; alone stays what has many rows or no known number of them."""
+    """Yield groups that may share one query; items with many rows, or an unknown number, stay alone."""
     group: list[T] = []
     read = used = 0
     for item in items:
@@ -276,7 +276,7 @@ def _group(items: Iterable[T], rows: Callable[[T], int | None], size: Callable[[
 def _ask_together(
     items: list[T], dialect: str, ask: Ask, look: Callable[[Sequence[T], str, Ask], dict[K, V]]
 ) -> dict[K, V]:
-    """What one query finds out of all items; if it is refused, for a limit or by the engine, one query for each."""
+    """Query all items at once; if that is refused, by a limit or by the engine, query each by itself."""
     if len(items) > 1:
         try:
             return look(items, dialect, ask)
@@ -291,7 +291,7 @@ def _ask_together(
 
 
 def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTable]:
-    """The rows of tables, and of their columns what is filled, distinct, least and greatest."""
+    """Return the row counts of tables, and the filled, distinct, minimum and maximum values of their columns."""
     selects, number = [], itertools.count()
     for table in tables:
         parts = ["COUNT(*)"]
@@ -302,7 +302,7 @@ def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTa
             parts += [f"MIN({name})", f"MAX({name})"] if kind in RANGED else []
         listed = ", ".join(f"{part} AS c{next(number)}" for part in parts)
         selects.append(f"SELECT {listed} FROM {_source(table, dialect)}")
-    # Each gives one row, so that all of them side by side are one row, and every value keeps its type.
+    # Each returns one row, so all of them side by side make one row, and every value keeps its type.
     query = selects[0]
     if len(selects) > 1:
         query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
@@ -323,7 +323,7 @@ def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
 
 
 def kind_of_value(type_name: str) -> ValueKind:
-    """What the values of a column are to a question, by the engine's name of its type."""
+    """Return the kind of a column's values, given the engine's name of its type."""
     kind = kind_of(type_name)
     if kind == "timestamptz":
         return "timestamp"
@@ -332,7 +332,7 @@ def kind_of_value(type_name: str) -> ValueKind:
 
 @dataclass(frozen=True)
 class _Texts:
-    """A column whose texts are asked for."""
+    """A column whose texts are queried."""
 
     table: Table
     column: KnownColumn
@@ -379,7 +379,7 @@ def _table(name: str) -> exp.Table:
 
 
 def _part_of(name: str) -> exp.Expr:
-    """The first rows of a table."""
+    """Return a query for the first rows of a table."""
     rows = exp.Select(expressions=[exp.Star()]).from_(_table(name)).limit(SAMPLE)
     return rows.subquery(exp.to_identifier("part", quoted=True))
 
@@ -404,7 +404,7 @@ def _short(name: str) -> str:
 
 
 def _common_start(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all names begin with, as `sb` in `sbCustomer` and `sbOrder`; never a whole name."""
+    """Return the common prefix of all names, such as `sb` in `sbCustomer` and `sbOrder`; never a whole name."""
     if len(names) < 3:
         return ()
     shared = 0
@@ -415,14 +415,14 @@ def _common_start(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Splitter:
-    """Splits names that are written without a break, and spells out what shortens a table's name."""
+    """Splits names written as one word, and spells out abbreviations of table names."""
 
     wholes: frozenset[str]
     parts: frozenset[str]
     _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def split(self, name: str) -> tuple[str, ...]:
-        """The words of a column's or table's name."""
+        """Return the words of a column's or table's name."""
         return tuple(part for word in split_identifier(name) for part in self._parts(word))
 
     def _parts(self, word: str) -> tuple[str, ...]:
@@ -474,7 +474,7 @@ def _name_table(table: KnownTable, common: tuple[str, ...], names: Splitter) -> 
 
 
 def _guess_key(table: KnownTable) -> tuple[str, ...]:
-    """A column that is called like a key and holds each value once; without one, the name of the thing itself."""
+    """Return a unique column that is named like a key; without one, the name of the thing itself."""
     unique = [c for c in table.columns if table.rows and c.distinct == table.rows and not c.nulls]
     first = table.columns[0].name if table.columns else ""
 
@@ -496,7 +496,7 @@ def _guess_key(table: KnownTable) -> tuple[str, ...]:
 
 
 def _drop_borrowed_keys(tables: Sequence[KnownTable], links: Sequence[Link], catalog: Catalog) -> list[KnownTable]:
-    """A guessed key that refers to another table only happens to hold each value once."""
+    """Drop guessed keys that refer to another table: they are unique only by chance."""
     declared = {table.name for table in catalog.tables if table.primary_key or table.unique}
     referring = {(link.table, link.columns) for link in links}
     return [
@@ -520,7 +520,7 @@ def _mark_keys(tables: Sequence[KnownTable], links: Sequence[Link]) -> list[Know
 
 
 def _guess_label(table: KnownTable) -> tuple[str, ...]:
-    """The name or title; or first and last name; else the key if it is text."""
+    """Return the name or title, or first and last name, else the key if it is text."""
     by_words = {column.words: column.name for column in table.columns if column.kind == "text"}
     for last in ("name", "", "title", "label", "symbol"):
         if not last:
@@ -577,7 +577,7 @@ def _find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> lis
     checks = 0
     for reference in _references(tables):
         if reference.ends in waiting:
-            look()  # only if it does not refer to the one column, it may refer to the other
+            look()  # it may refer to the next column only if it does not refer to this one
         pair = frozenset((reference.table.name, reference.to.name))
         if reference.ends in known or (pair in pairs and (reference.column.name,) in columns):
             continue
@@ -590,7 +590,7 @@ def _find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> lis
 
 
 def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
-    """The columns that are called as if they held the key of another table; found by their names, table by table."""
+    """Yield the columns whose names suggest that they hold the key of another table, table by table."""
     by_name: dict[str, dict[tuple[str, ...], list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     by_end: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
     for n, table in enumerate(tables):
@@ -612,21 +612,21 @@ def _references(tables: Sequence[KnownTable]) -> Iterator[_Reference]:
 
 
 def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
-    """The last words of columns that may hold the target's values."""
+    """Yield the last words of column names that may hold the target's values."""
     key = (target.name,) == to.key
     for words in (to.words, *to.aliases, to.words[-1:]):
         rest = target.words[len(words) :] if target.words[: len(words)] == words else target.words
         yield from (full for suffix in (rest, target.words) if (full := (*words, *suffix)) != ("name",))
         if key and words:
             yield (*words, "id")
-            # A column called like the table, as `from_airport`, may hold its key.
+            # A column named after the table, such as `from_airport`, may hold its key.
             yield words
     if key and len(target.words) == 1 and target.words[0] not in ("id", "name", "code", "key"):
         yield target.words
 
 
 def _says_nothing(words: tuple[str, ...], target: KnownColumn) -> bool:
-    """Whether a column of the same name as the target is no sign: nearly all tables have an `id` and a `name`."""
+    """Return whether sharing the target's name means nothing: nearly all tables have an `id` and a `name`."""
     return words == ("name",) or words == target.words == ("id",)
 
 
@@ -643,7 +643,7 @@ def _declared_links(catalog: Catalog) -> list[Link]:
 
 
 def _targets(table: KnownTable) -> list[KnownColumn]:
-    """Columns whose values stand once, so that other tables can refer to them."""
+    """Return the unique columns, which other tables can refer to."""
     return [
         c
         for c in table.columns
@@ -654,11 +654,11 @@ def _targets(table: KnownTable) -> list[KnownColumn]:
 
 
 _COUNTING = frozenset(("number", "count", "total", "minimum", "maximum", "average", "is", "has"))
-"""First words of columns that hold an amount or a flag, never a reference."""
+"""First words of column names that hold an amount or a flag, never a reference."""
 
 
 def _may_refer(column: KnownColumn, to: KnownTable, target: KnownColumn) -> bool:
-    """Whether the column is called as if it held the target's values."""
+    """Return whether the column's name suggests that it holds the target's values."""
     if column.kind != target.kind or _COUNTING & {*column.words[:1]}:
         return False
     if column.name.lower() == target.name.lower():
@@ -667,7 +667,7 @@ def _may_refer(column: KnownColumn, to: KnownTable, target: KnownColumn) -> bool
 
 
 def _contained(references: Sequence[_Reference], dialect: str, ask: Ask) -> dict[tuple[str, str, str], bool]:
-    """Whether nearly all values of the columns are values of their targets."""
+    """Return, for each reference, whether nearly all values of the column are values of its target."""
     found: dict[tuple[str, str, str], bool] = {}
     asked: list[_Reference] = []
     for reference in references:
@@ -700,7 +700,7 @@ def _count_contained(reference: _Reference, dialect: str) -> str:
 
 
 def _without_mirrors(links: list[Link], tables: dict[str, KnownTable]) -> list[Link]:
-    """Of two links that say the same from both ends, keep the one that leads to the table named by the key."""
+    """Of two links between the same columns in both directions, keep the one to the table named by the key."""
     kept: list[Link] = []
     places: dict[tuple[str, tuple[str, ...], str, tuple[str, ...]], int] = {}
     for link in links:
@@ -716,7 +716,7 @@ def _without_mirrors(links: list[Link], tables: dict[str, KnownTable]) -> list[L
 
 
 def _without_passers(links: list[Link]) -> list[Link]:
-    """A column that itself refers to a third table is not what others refer to: they refer to that one too."""
+    """Drop links to a column that itself refers to a third table: others refer to that table too."""
     refers = {(link.table, link.columns): link.to_table for link in links}
     known = {(link.table, link.columns, link.to_table) for link in links}
 
@@ -733,7 +733,7 @@ def _owns(table: KnownTable, columns: tuple[str, ...]) -> bool:
 
 
 def _without_detours(links: list[Link]) -> list[Link]:
-    """A column that could refer to several tables refers to the one it is named after, if there is one."""
+    """If a column could refer to several tables, keep the link to the one it is named after."""
     alike: dict[tuple[str, tuple[str, ...]], list[Link]] = defaultdict(list)
     for link in links:
         alike[link.table, link.columns].append(link)

@@ -1,4 +1,4 @@
-"""Words of a question and of names: splitting, base forms, and what English says in more than one way."""
+"""Words of questions and names: splitting, base forms, abbreviations and synonyms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Literal
 
 MAX_CHARS = 2_000
-"""Longer texts are no question that rules could follow."""
+"""Longer texts are not questions that rules could follow."""
 
 _IRREGULAR = {
     "people": "person", "persons": "person", "children": "child", "men": "man", "women": "woman", "feet": "foot",
@@ -127,7 +127,7 @@ MEASURES = frozenset(
         "euro",
     ]
 )
-"""Last words of column names that say in which unit a column is."""
+"""Last words of column names that name a unit."""
 
 TRAILING = frozenset(
     [
@@ -148,9 +148,9 @@ TRAILING = frozenset(
         "list",
     ]
 )
-"""Last words of table names that say how rows are kept, not what they are."""
+"""Last words of table names that say how rows are stored, not what they are."""
 TAILS = ("name", "id", "title", "number", "code", "date", "type", "count", "key")
-"""Words that names written without a break end with."""
+"""Words at the end of names written as one word."""
 
 _NUMBER_WORDS = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
@@ -164,7 +164,7 @@ Kind = Literal["word", "number", "quoted", "mark"]
 
 @dataclass(frozen=True)
 class Token:
-    """A word, number, quoted text or mark of the question, with its place."""
+    """A word, number, quoted text or punctuation mark of the question, with its position."""
 
     kind: Kind
     text: str
@@ -180,7 +180,7 @@ _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
 
 def fold(text: str) -> str:
-    """Lower case, without accents and typographic quotes."""
+    """Return the text in lower case, without accents and typographic quotes."""
     if text.isascii():
         return text.lower()
     plain = unicodedata.normalize("NFKD", text.translate(_QUOTES))
@@ -189,7 +189,7 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def base_form(word: str) -> str:
-    """The singular of a noun in lower case; other words as they are."""
+    """Return the singular of a noun in lower case; other words unchanged."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) < 4 or not word.isalpha():
@@ -205,7 +205,7 @@ def base_form(word: str) -> str:
 
 @lru_cache(maxsize=50_000)
 def root(word: str) -> str:
-    """What related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
+    """Return the stem that related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
     text = base_form(word)
     for ending, least in (
         ("fully", 4),
@@ -226,7 +226,7 @@ def root(word: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def split_identifier(name: str) -> tuple[str, ...]:
-    """The words in `snake_case`, `camelCase` and `kebab-case`, in lower case."""
+    """Return the words in `snake_case`, `camelCase` and `kebab-case`, in lower case."""
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", text)
     text = re.sub(r"([A-Za-z])([0-9])", r"\1 \2", text)
@@ -234,13 +234,13 @@ def split_identifier(name: str) -> tuple[str, ...]:
 
 
 def spell_out(words: Iterable[str]) -> tuple[str, ...]:
-    """Base forms, with abbreviations in full."""
+    """Return the base forms, with abbreviations in full."""
     return tuple(base_form(part) for word in words for part in ABBREVIATIONS.get(word, word).split())
 
 
 @lru_cache(maxsize=20_000)
 def alternatives(word: str) -> tuple[str, ...]:
-    """Other words for the same thing."""
+    """Return the synonyms of a word."""
     return tuple(sorted({other for group in SYNONYMS if word in group for other in group if other != word}))
 
 
@@ -258,7 +258,7 @@ _TOKEN = re.compile(
 
 
 def tokenize(question: str) -> list[Token]:
-    """The tokens of a question, in order."""
+    """Return the tokens of a question, in order."""
     text = question.translate(_QUOTES)
     return list(_join_numbers(list(_tokens(text))))
 
@@ -291,7 +291,7 @@ def _number(digits: str, unit: str, start: int, end: int) -> Token:
 def _words(raw: str, start: int) -> Iterator[Token]:
     low = fold(raw)
     if "_" in low:
-        # A name as the database writes it.
+        # A name as it is written in the database.
         yield from (
             Token("word", raw, part, base_form(part), start, start + len(raw)) for part in low.split("_") if part
         )
@@ -313,7 +313,7 @@ def _join_numbers(tokens: list[Token]) -> Iterator[Token]:
     at = 0
     while at < len(tokens):
         token, value, end = tokens[at], tokens[at].number, at + 1
-        # "one-way" and "two factor" are names; a number word counts only where no hyphen follows.
+        # "one-way" and "two factor" are names; a number word counts only if no hyphen follows.
         hyphen = end < len(tokens) and tokens[end].text == "-" and tokens[end].start == token.end
         if value is None and token.kind == "word" and token.low in _NUMBER_WORDS and not hyphen:
             value = _NUMBER_WORDS[token.low]

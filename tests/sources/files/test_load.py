@@ -411,7 +411,7 @@ def test_parts_of_one_table_may_differ_a_little(tmp_path: Path) -> None:
     (found,) = discover(str(tmp_path / "d"))
     (loaded,) = load(found, tmp_path / "out")
     assert rows(loaded) == [("1", 1.0, None), ("x1", 2.5, "a"), ("007", 2.0, None), ("5", None, None)]
-    assert "Column `new` is not in 2 of 3 files; it is null there." in loaded.report.summary()
+    assert "Column `new` is missing in 2 of 3 files; it is null there." in loaded.report.summary()
     assert loaded.report.bad_rows[0].file == "3.csv"
 
 
@@ -431,7 +431,7 @@ def test_parquet_is_used_in_place(tmp_path: Path) -> None:
     (loaded,) = load(found, tmp_path / "out")
     assert loaded.paths == (str(one), str(two))
     assert loaded.row_count == 3
-    assert loaded.report.summary() == ["Column `b` is not in 1 of 2 files; it is null there."]
+    assert loaded.report.summary() == ["Column `b` is missing in 1 of 2 files; it is null there."]
     one.write_bytes(b"PAR1 but not for long")
     with pytest.raises(Invalid, match="not a readable Parquet file"):
         load(found, tmp_path / "out")

@@ -669,18 +669,18 @@ def orders(**parts: Any) -> dict[str, Any]:
         (orders(select=["*"]), "Column `*` is not in `orders`.", "Leave `select` out to take every column."),
         (
             ids({"column": "id", "op": "in", "plan": {"from": "orders", "select": ["id", "status"]}}),
-            "A plan inside an expression gives one column, not `id`, `status`.",
+            "A plan inside an expression must have one column, not `id`, `status`.",
             'Name one in "select".',
         ),
         (
             ids({"column": "id", "op": "in", "plan": {"from": "orders", "select": ["status"]}}),
             "`orders.id` is a number, but `orders.status` is text.",
-            "Compare values of one kind.",
+            "Compare values of the same kind.",
         ),
         (
             ids(is_("id", "=", {"plan": {"from": "orders", "select": ["id"]}})),
-            "A plan that stands for one value has no groups.",
-            'Give it "aggregate", no "group_by".',
+            "A plan used as one value cannot have groups.",
+            'Give it "aggregate" and no "group_by".',
         ),
         (
             ids(is_({"window": "rank", "by": "id"}, "=", 1)),
@@ -725,12 +725,12 @@ def orders(**parts: Any) -> dict[str, Any]:
         (
             ids(is_("order_date", "=", "2024-01-31T10:00:00")),
             "`2024-01-31T10:00:00` has a time, but `orders.order_date` is a date.",
-            "Leave the time out.",
+            "Remove the time.",
         ),
         (
             ids(is_("shipped_at", "=", "2024-01-31T10:00:00Z")),
             "`2024-01-31T10:00:00Z` has a time zone, but `orders.shipped_at` has none.",
-            "Leave the zone out.",
+            "Remove the time zone.",
         ),
         (ids(is_("status", "=", 5)), "`orders.status` is text, but `5` is a number.", 'Write the value as text: "5".'),
         (
@@ -746,7 +746,7 @@ def orders(**parts: Any) -> dict[str, Any]:
         (
             ids(is_("order_date", "<", {"column": "id"})),
             "`orders.order_date` is a date, but `orders.id` is a number.",
-            "Compare values of one kind.",
+            "Compare values of the same kind.",
         ),
         (
             ids(is_({"part": "year", "of": "id"}, "=", 1)),
@@ -802,7 +802,7 @@ def orders(**parts: Any) -> dict[str, Any]:
         ),
         (
             orders(select=["id", {"expr": "status", "as": "ID"}]),
-            "Two columns of the result are called `id`.",
+            "Two columns of the result are named `id`.",
             'Name one of them with "as".',
         ),
         (
@@ -810,7 +810,7 @@ def orders(**parts: Any) -> dict[str, Any]:
             "`status` is not a column of the result.",
             'Use one of `id`, or add it to "select".',
         ),
-        (orders(joins=["orders"]), "Two tables are called `orders`.", 'Give one of them another name with "as".'),
+        (orders(joins=["orders"]), "Two tables are named `orders`.", 'Give one of them another name with "as".'),
         (
             orders(joins=[{"table": "products", "on": [["orders.id", "customer_id"]]}]),
             "`orders.id` = `orders.customer_id` does not join `products`.",
@@ -819,11 +819,11 @@ def orders(**parts: Any) -> dict[str, Any]:
         (
             orders(joins=[{"table": "products", "on": [["status", "products.id"]]}]),
             "`orders.status` is text, but `products.id` is a number.",
-            "Compare values of one kind.",
+            "Compare values of the same kind.",
         ),
         (
             {"from": "order_lines", "joins": [{"table": "customers", "kind": "left"}, "orders"]},
-            "`orders` is joined already, on the way to another table.",
+            "`orders` is already joined, on the path to another table.",
             "Put it before that table in `joins`.",
         ),
     ],

@@ -1,4 +1,4 @@
-"""Files as Parquet, converted once: the tables of a file stand in a folder named by the file's fingerprint."""
+"""Files converted to Parquet once, in a folder named by the file's fingerprint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ INDEX = "tables.json"
 
 
 def load_files(files: Iterable[FileTable], folder: Path, pool: Pool) -> tuple[list[Json], list[str]]:
-    """The tables of all files as a mount holds them, and notes on files that could not be loaded.
+    """Return the tables of all files in the form of `Mount.files`, and notes on files that could not be loaded.
 
-    One bad file among several is noted and the rest goes on; where nothing could be loaded, its error is raised.
+    A file that fails is noted and the others are loaded; if none could be loaded, the first error is raised.
     """
     known = {f: _read_index(folder / f.fingerprint) for f in files}
     missing = [f for f, tables in known.items() if tables is None]
@@ -44,7 +44,7 @@ def _read_index(folder: Path) -> list[Json] | None:
         tables: list[Json] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    # Parquet is used where it lies: it may have gone since.
+    # Parquet is read in place, so the file may have been removed since.
     return tables if all(os.path.exists(p) for t in tables for p in t["paths"]) else None
 
 
@@ -63,7 +63,7 @@ def _convert(files: list[FileTable], folder: Path, pool: Pool) -> dict[FileTable
                     failed[file] = outcome
                 else:
                     _write_index(folder / file.fingerprint, outcome)
-        # A file that ended its engine has its error; a new engine takes those after it.
+        # A file that ended its engine gets the error; a new engine loads the next ones.
         left = left[done:] if done else []
     return failed
 

@@ -1,4 +1,4 @@
-"""Text columns that are nearly numbers or dates: typed where only null markers stand in the way, else reported."""
+"""Text columns that are nearly numbers or dates: typed if only null markers are in the way, else reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CODE = r"regexp_matches(t, '^[+-]?0\d')"
 DATE = r"(regexp_full_match(t, '\d{4}-\d{1,2}-\d{1,2}') AND try_cast(t AS DATE) IS NOT NULL)"
 MOMENT = r"(regexp_matches(t, '^\d{4}-\d{1,2}-\d{1,2}') AND try_cast(t AS TIMESTAMP) IS NOT NULL)"
 COMMA = r"regexp_full_match(t, '[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?')"
-# `1,234` may be an English thousand; only other lengths after the comma tell a decimal comma for certain.
+# `1,234` may be an English thousand; only another number of digits after it makes a decimal comma certain.
 SURE_COMMA = rf"({COMMA} AND regexp_matches(t, ',\d+$') AND NOT regexp_matches(t, ',\d{{3}}$'))"
 TESTS = {
     "marker": MARKER,
@@ -54,7 +54,7 @@ class Counts(NamedTuple):
 
 
 def refine(con: Any, staged: Path, target: Path, leave: str = "") -> tuple[int, tuple[TypeNote, ...]]:
-    """Type columns that are typed but for null markers or decimal commas, all but `leave`; row count and notes."""
+    """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
     texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
@@ -81,7 +81,7 @@ def _wide(column: str) -> TypeNote:
 
 
 def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, Counts]:
-    """Columns that look like numbers or dates in a sample spread over the file, counted over all of it."""
+    """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
     step = rows // SAMPLE_ROWS + 1
     seen = _aggregate(con, staged, texts, _outline, step)
     likely = [c for c, (values, markers, digits) in seen.items() if 0 < MIXED_SHARE * (values - markers) <= digits]
@@ -91,7 +91,7 @@ def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str
 def _aggregate(
     con: Any, staged: Path, texts: list[str], measures: Callable[[str], list[str]], step: int
 ) -> dict[str, tuple[int, ...]]:
-    """The measures of each column over every `step`-th row."""
+    """Return the measures of each column over every `step`-th row."""
     found: dict[str, tuple[int, ...]] = {}
     source = read_parquet(str(staged))
     if step > 1:
@@ -108,7 +108,7 @@ def _aggregate(
 
 
 def _outline(text: str) -> list[str]:
-    """Values, null markers, and values that begin like a number: cheap, for files of a thousand columns."""
+    """Return SQL that counts values, null markers and number-like values; cheap, for files of many columns."""
     digits = f"left(ltrim({text}, '+-.'), 1) BETWEEN '0' AND '9'"
     return [f"count({text})", f"count(*) FILTER ({_on(MARKER, text)})", f"count(*) FILTER ({digits})"]
 
@@ -122,7 +122,7 @@ def _on(test: str, text: str) -> str:
 
 
 def _decide(con: Any, staged: Path, column: str, n: Counts) -> tuple[str, TypeNote | None]:
-    """The SQL that types the column (empty to leave it), and what to say about it."""
+    """Return the SQL that types the column (empty to leave it), and a note for the report."""
     rest = n.values - n.marker
     text, typed = f"trim({quote_identifier(column)})", ""
     value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {text} END"
@@ -145,7 +145,7 @@ def _decide(con: Any, staged: Path, column: str, n: Counts) -> tuple[str, TypeNo
 
 
 def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
-    """A note where most values, but not all, are numbers or dates."""
+    """Return a note if most values, but not all, are numbers or dates."""
     tests = ((NUMBER, n.number, "number"), (MOMENT, n.moment, "date"), (COMMA, n.comma, "number"))
     for test, passed, noun in tests:
         if n.values > passed >= MIXED_SHARE * (n.values - n.marker) and passed and not n.code:
@@ -158,7 +158,7 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
 
 
 def _examples(con: Any, staged: Path, column: str, test: str) -> str:
-    """The first few different values that pass the test, as they stand in the file."""
+    """Return the first few distinct values that pass the test, as written in the file."""
     text = f"trim({quote_identifier(column)})"
     found = con.execute(
         f"SELECT v FROM (SELECT left({quote_identifier(column)}, 40) AS v, row_number() OVER () AS place "

@@ -1,4 +1,4 @@
-"""Delimited text (CSV, TSV, TXT) into Parquet: DuckDB reads what is regular, the rest is made regular first."""
+"""Convert delimited text (CSV, TSV, TXT) to Parquet: DuckDB reads regular files; others are repaired first."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SAMPLE_CHARS = 1 << 20
 HUGE_FIELD = CHUNK
 TITLE_ROWS = 20
 EXTRA = "_extra"
-# The column for extra fields where no row has one: it is written, and then not read.
+# The name of the column for extra fields if no row has any: it is written, and not read.
 UNNAMED = "\x01unnamed"
-# DuckDB reads records up to 2 MB, of at most 4 bytes a character, unless told otherwise.
+# By default DuckDB reads records of up to 2 MB, with at most 4 bytes per character.
 LONG_RECORD = 400_000
 REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
 """The dialect that the repair writes."""
-# Parquet has no integer beyond 64 bits: a decimal keeps each digit, and text what is longer still.
+# Parquet has no integers beyond 64 bits: a decimal keeps each digit, and text keeps longer ones.
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -43,7 +43,7 @@ class CsvColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class CsvPart:
-    """One file, ready to be read: how DuckDB must read it, and what was found on the way."""
+    """One file, ready to be read: how DuckDB must read it, and what was found in it."""
 
     source: str
     path: str
@@ -51,12 +51,12 @@ class CsvPart:
     options: str
     columns: tuple[CsvColumn, ...]
     constants: tuple[tuple[str, str], ...]
-    """Columns that stand in the path, as in `year=2024/`."""
+    """Columns from the path, such as `year=2024/`."""
     staged: str
     report: LoadReport
 
     def scan(self, types: dict[str, str]) -> str:
-        """SQL that reads the file with these types in place of its own."""
+        """Return SQL that reads the file with these types instead of its own."""
         columns = tuple(CsvColumn(c.name, types.get(c.name.lower(), c.type)) for c in self.columns)
         rows = read_parquet(self.staged)
         if columns != self.columns:
@@ -67,12 +67,12 @@ class CsvPart:
 
 
 def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
-    """Each file read once and staged, with its report."""
+    """Read and stage each file once; return the parts with their reports."""
     return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
 
 
 def join(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[int, LoadReport]:
-    """Write the parts as one Parquet file; the number of rows, and the report."""
+    """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge([p.report for p in parts])
     joined = Path(parts[0].staged)
     if len(parts) > 1 or parts[0].constants:
@@ -85,7 +85,7 @@ def join(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[i
 
 
 def names_of(part: CsvPart) -> list[str]:
-    """The names of the part's columns."""
+    """Return the names of the part's columns."""
     return [c.name for c in part.columns if c.name]
 
 
@@ -111,7 +111,7 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
 
 
 def _as_is(con: Any, path: str, found: Survey, dialect: CsvDialect, staged: Path) -> CsvPart | None:
-    """The file read by DuckDB alone, or None where DuckDB would leave out or misread something."""
+    """Read the file with DuckDB alone; return None if DuckDB would drop or misread something."""
     line = _line_size(found.longest) if found.longest > CHUNK else ""
     sniffed = _sniff(con, path, line.lstrip(", "))
     if sniffed is None or not _agree(sniffed, dialect, found):
@@ -151,7 +151,7 @@ class Sniffed(NamedTuple):
 
 
 def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
-    """What DuckDB makes of the whole file; None where it finds no rule in it."""
+    """Return the dialect that DuckDB detects from the whole file, or None if it detects none."""
     import duckdb
 
     extra = f", {options}" if options else ""
@@ -181,7 +181,7 @@ def _given(value: str) -> str:
 
 
 def _agree(sniffed: Sniffed, dialect: CsvDialect, found: Survey) -> bool:
-    """Whether DuckDB sees the same table as we do, with no line left out."""
+    """Return whether DuckDB detects the same table as etude does, and drops no line."""
     if sniffed.skipped or len(sniffed.columns) != dialect.width:
         return False
     if dialect.width > 1 and sniffed.delimiter != dialect.delimiter:
@@ -200,14 +200,14 @@ def _read_csv(path: str, options: str, columns: tuple[CsvColumn, ...]) -> str:
 
 
 def _line_size(longest: int) -> str:
-    """Options for records longer than DuckDB's 2 MB; its own buffer would be sixteen times their size."""
+    """Return options for records longer than DuckDB's 2 MB; its default buffer would be sixteen times that size."""
     if longest < 1_900_000:
         return ""
     return f", max_line_size={longest + 1024}, buffer_size={2 * longest + 4096}"
 
 
 def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int:
-    """Lines that are neither a row nor inside a field, by arithmetic: DuckDB passes over them without a word."""
+    """Compute how many lines are neither rows nor inside a field: DuckDB skips them silently."""
     texts = [c.name for c in sniffed.columns if c.type == "VARCHAR"]
     breaks = "0"
     if found.quotes and texts:
@@ -227,7 +227,7 @@ def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
 
 
 def _repaired(con: Any, path: str, found: Survey, dialect: CsvDialect, scratch: Path, index: str) -> CsvPart:
-    """The file made regular in a copy, which DuckDB then reads; every change is counted."""
+    """Repair the file in a copy that DuckDB can read; every change is counted."""
     faults = RowFaults(os.path.basename(path) if index else "")
     copy = scratch / f"repaired{index}.csv"
     with open_text(path, found) as text:
@@ -274,7 +274,7 @@ class Rewritten(NamedTuple):
 def _rewrite(
     con: Any, found: Iterator[CsvRecord], dialect: CsvDialect, copy: Path, scratch: Path, faults: RowFaults
 ) -> Rewritten:
-    """Write each record with as many fields as there are columns, and one more for what is too much."""
+    """Write each record with one field per column, and one more for extra fields."""
     width, blank = dialect.width, 0
 
     def filled() -> Iterator[CsvRecord]:
@@ -292,7 +292,7 @@ def _rewrite(
         _fit(head.pop(0), dialect, faults)
     extra, longest, huge = False, 0, 0
     with open(copy, "w", encoding="utf-8", errors="replace", newline="") as file:
-        # csv.writer quotes what its line end holds: \r\n makes it quote both.
+        # csv.writer quotes the characters of its line end: with \r\n it quotes both.
         writer = csv.writer(file, lineterminator="\r\n")
         for record in chain(head, rest):
             row = _fit(record, dialect, faults)
@@ -307,7 +307,7 @@ def _rewrite(
 
 
 def _without_titles(head: list[CsvRecord], width: int, faults: RowFaults) -> list[CsvRecord]:
-    """Leave out lines of one cell above a table of several columns: a title is no row and no header."""
+    """Leave out lines of one cell above a table of several columns: a title is neither a row nor a header."""
     if width < 2:
         return head
     for at, record in enumerate(head[:TITLE_ROWS]):
@@ -319,7 +319,7 @@ def _without_titles(head: list[CsvRecord], width: int, faults: RowFaults) -> lis
 
 
 def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path) -> tuple[list[str], list[str]]:
-    """The first row as written where it is a header (else empty), and the names of the columns."""
+    """Return the header as written (empty if there is none), and the names of the columns."""
     probe, width = scratch / "probe.csv", dialect.width
     ignore = RowFaults()
     with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
@@ -333,7 +333,7 @@ def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path)
 
 
 def _names(header: list[str]) -> list[str]:
-    """Names as DuckDB would make them: no empty one, none twice."""
+    """Return the names as DuckDB would choose them: none empty, none twice."""
     names: list[str] = []
     for at, cell in enumerate(header):
         names.append(_free(cell.strip() or f"column{at}", names))
@@ -349,7 +349,7 @@ def _free(wanted: str, names: list[str]) -> str:
 
 
 def _fit(record: CsvRecord, dialect: CsvDialect, faults: RowFaults) -> list[str]:
-    """The record as one field for each column and one for the extra ones."""
+    """Return the record as one field for each column and one for the extra fields."""
     fields, width = record.fields, dialect.width
     if record.stray_quote:
         faults.add("a stray quote", "the quote is kept as text", record.line)
@@ -367,7 +367,7 @@ def _fit(record: CsvRecord, dialect: CsvDialect, faults: RowFaults) -> list[str]
 
 
 def _typed(con: Any, part: CsvPart) -> CsvPart:
-    """The part staged with the types that all its values have, or as text where DuckDB cannot tell."""
+    """Stage the part with the types of its values, or as text if DuckDB finds no type."""
     import duckdb
 
     sniffed = _sniff(con, part.path, f"{part.options}, comment='', skip=0")
@@ -376,7 +376,7 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
         columns = tuple(CsvColumn(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
         columns = (*columns[:-1], part.columns[-1])
         typed = replace(part, options=part.options + sniffed.formats, columns=columns)
-        # A few numbers beyond 64 bits do not fit a decimal either.
+        # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
         candidates = [typed, replace(typed, columns=fitting), part]
     for candidate in candidates:
@@ -391,12 +391,12 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
             return candidate
     raise Invalid(
         f"`{part.source}` cannot be read as a table: {str(failed).splitlines()[0]}",
-        hint="Open it in a text editor; is it a text file at all?",
+        hint="Open it in a text editor and check that it is a text file.",
     ) from failed
 
 
 def _renames(header: list[str], columns: tuple[CsvColumn, ...]) -> tuple[Rename, ...]:
-    """Which columns got another name than their header cell, and why."""
+    """Return which columns were renamed from their header cells, and why."""
     renames = []
     for at, (cell, column) in enumerate(zip(header, columns)):
         if cell == column.name:
@@ -430,7 +430,7 @@ def _constant(value: str) -> str:
 
 
 def _common_types(parts: list[CsvPart]) -> dict[str, str]:
-    """One type for each column over all files, by its name in lower case: the wider number, or text."""
+    """Return one type for each column over all files, by lower-case name: the wider number type, or text."""
     types: dict[str, str] = {}
     for column in (c for p in parts for c in p.columns if c.name):
         key = column.name.lower()

@@ -1,4 +1,4 @@
-"""How a delimited text file is written, and its records read so that no line is lost."""
+"""Detect the dialect of delimited text, and read its records so that no line is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CsvDialect:
 
 @dataclass(frozen=True)
 class CsvRecord:
-    """One row as written: where it starts, its fields, and whether a quote in it stands for itself."""
+    """One row as written: where it starts, its fields, and whether a quote in it is a plain character."""
 
     line: int
     fields: list[str]
@@ -36,7 +36,7 @@ class CsvRecord:
 
 
 def detect(sample: str, whole: bool) -> CsvDialect:
-    """The dialect that makes the sample most regular; `whole` says that the sample is the whole file."""
+    """Return the dialect that makes the sample most regular; `whole` means that the sample is the whole file."""
     best, best_score = CsvDialect(","), -1.0
     for dialect in _candidates(sample):
         found = list(islice(records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
@@ -49,9 +49,9 @@ def detect(sample: str, whole: bool) -> CsvDialect:
 
 
 def records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
-    """Every record of the file, faulty ones too; blank lines come as records marked so.
+    """Yield every record of the file, including faulty ones; blank lines are records marked as blank.
 
-    `cut` says that the lines are only the start of a file: a quoted field open at their end is no fault.
+    `cut` means that the lines are only the start of a file, so a quoted field may be open at the end.
     """
     source = _Lines(lines)
     while (line := source.next()) is not None:
@@ -66,7 +66,7 @@ def records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Ite
 
 
 class _Lines:
-    """Lines that can be given back, with their numbers."""
+    """Numbered lines that can be pushed back."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -86,7 +86,7 @@ class _Lines:
 
 
 def _quoted(line: str, number: int, source: _Lines, dialect: CsvDialect) -> CsvRecord:
-    """A record that starts on a line with quotes; it may go on over more lines."""
+    """Read a record that starts on a line with quotes; it may continue on the next lines."""
     taken = [line]
     fields, rest = _split(line, dialect)
     while rest is not None:
@@ -107,7 +107,7 @@ def _quoted(line: str, number: int, source: _Lines, dialect: CsvDialect) -> CsvR
 
 
 def _to_closing(start: str, source: _Lines, taken: list[str], dialect: CsvDialect) -> tuple[str | None, str]:
-    """The field that `start` opens, taken to its closing quote, and what follows it; None where it has none."""
+    """Read the quoted field that `start` opens; return it (None if its quote never closes) and the text after it."""
     pieces, length = [start], len(start)
     while length < LONGEST_QUOTED and (line := source.next()) is not None:
         taken.append(line)
@@ -117,16 +117,16 @@ def _to_closing(start: str, source: _Lines, taken: list[str], dialect: CsvDialec
             pieces.append(line)
             continue
         if line[end + 1 : end + 2] not in ("", dialect.delimiter, "\r", "\n"):
-            # It would close in the midst of text: the opening quote was not meant as one.
+            # It would close in the middle of text, so the opening quote is a plain character.
             return None, ""
         return "".join([*pieces, line[:end]]), line[end + 1 :]
     return None, ""
 
 
 def _split(text: str, dialect: CsvDialect, literal: bool = False) -> tuple[list[str], str | None]:
-    """The fields of a record, and the text from an unclosed quoted field on, if there is one.
+    """Return the fields of a record, and the text from an unclosed quoted field on, if there is one.
 
-    `literal` takes an unclosed quote as a character.
+    With `literal`, an unclosed quote is a plain character.
     """
     delimiter, quote = dialect.delimiter, dialect.quote
     fields: list[str] = []
@@ -153,7 +153,7 @@ def _split(text: str, dialect: CsvDialect, literal: bool = False) -> tuple[list[
 
 
 def _closing(text: str, at: int, dialect: CsvDialect) -> int:
-    """Where the quoted field that starts before `at` ends; -1 where it does not."""
+    """Return where the quoted field that starts before `at` ends, or -1."""
     quote, escape = dialect.quote, dialect.escape
     while (end := text.find(quote, at)) >= 0:
         if escape == quote:
@@ -176,7 +176,7 @@ def _unescape(text: str, dialect: CsvDialect) -> str:
 
 
 def _has_stray(line: str, dialect: CsvDialect) -> bool:
-    """Whether some quote of the line is not one of a well quoted field."""
+    """Return whether a quote in the line does not belong to a well-formed quoted field."""
     quote, delimiter, at = dialect.quote, dialect.delimiter, 0
     body = line.rstrip("\r\n")
     while at <= len(body):
@@ -196,7 +196,7 @@ def _has_stray(line: str, dialect: CsvDialect) -> bool:
 
 
 def _candidates(sample: str) -> Iterator[CsvDialect]:
-    """The dialects to try; of equally regular ones the first is taken."""
+    """Yield the dialects to try; of equally regular ones, the first wins."""
     quotes = [('"', '"')]
     if '\\"' in sample:
         quotes.append(('"', "\\"))
@@ -208,7 +208,7 @@ def _candidates(sample: str) -> Iterator[CsvDialect]:
 
 
 def _wrapped_in_apostrophes(sample: str) -> bool:
-    """Many fields stand in single quotes and none in double ones."""
+    """Return whether many fields are in single quotes and none in double quotes."""
     for delimiter in DELIMITERS:
         fields = [
             f for line in islice(io.StringIO(sample, newline=""), 100) for f in line.rstrip("\r\n").split(delimiter)
@@ -220,7 +220,7 @@ def _wrapped_in_apostrophes(sample: str) -> bool:
 
 
 def _score(found: list[CsvRecord]) -> tuple[float, int]:
-    """How regular the records are, from 0 to 1, and how many columns they have."""
+    """Return how regular the records are, from 0 to 1, and how many columns they have."""
     rows = [r for r in found if not r.blank]
     if not rows:
         return 0.0, 1
@@ -232,7 +232,7 @@ def _score(found: list[CsvRecord]) -> tuple[float, int]:
         return 0.45 - strays, 1
     regular = often / len(rows) - strays / 2
     if first > 1:
-        # A delimiter in every line is no comma in a sentence, however uneven the lines are.
+        # A delimiter in every line is not a comma in a sentence, however uneven the lines are.
         return regular + 0.2 * (1 not in counts), max(first, width)
     # One cell over two columns reads as a sentence with a comma under a one-word header; more columns, as a title.
     if rows[0].fields[0].startswith("#"):

@@ -1,4 +1,4 @@
-"""Finding the files behind a path: which files make which table, told from names and sizes alone."""
+"""Find the files behind a path, and which files make which table, from names and sizes alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FORMATS = {
 }
 ZIPPED = ("csv", "json")
 MOST_FILES = 100_000
-# Words that a query could not write after FROM without quotes.
+# Words that need quotes after FROM.
 WORDS = """
     all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
     default deferrable desc describe distinct do else end except false fetch for foreign from group having in
@@ -50,27 +50,27 @@ class FileTable:
     paths: tuple[str, ...]
     format: str
     fingerprint: str
-    """Changes when a path, a size or a time of change does."""
+    """Changes when a path, a size or a modification time does."""
 
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The tables behind a path, and the names of what was left out."""
+    """The tables behind a path, and the names of files that were left out."""
 
     tables: tuple[FileTable, ...]
     ignored: tuple[str, ...]
-    """Files of a kind that is not read."""
+    """Files of an unsupported kind."""
     links: tuple[str, ...] = ()
     """Symbolic links that lead out of the folder and were not followed."""
 
 
 class _Seen(NamedTuple):
     path: str
-    """Without a symbolic link in it, so that a link which takes a place in it later is noticed."""
+    """Without symbolic links, so that one that replaces a part of it later is noticed."""
     parts: tuple[str, ...]
-    """The path below the folder asked for."""
+    """The path below the requested folder."""
     root: str
-    """The folder asked for."""
+    """The requested folder."""
     format: str
     size: int
     mtime_ns: int
@@ -89,15 +89,15 @@ class _Root(NamedTuple):
 
 
 def discover(url: str, *, follow_links: bool = False) -> list[FileTable]:
-    """The tables behind a file, a folder or a glob; reads names and sizes only."""
+    """Return the tables behind a file, a folder or a glob; only names and sizes are read."""
     return list(scan(url, follow_links=follow_links).tables)
 
 
 def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
-    """As `discover`, with the names of files that were left out.
+    """Do the same as `discover`, and return the names of files that were left out, too.
 
-    A symbolic link that leads out of the folder is followed only with `follow_links`: whoever may write to the folder
-    could otherwise read every file that etude may read. A link that was named itself is followed.
+    A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
+    write to the folder could read every file that etude can read. A link that is the URL itself is followed.
     """
     seen = sorted(_seen(os.path.expanduser(url), follow_links), key=lambda s: s.parts)
     known = [s for s in seen if s.format and s.path]
@@ -116,7 +116,7 @@ def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
 
 
 def format_of(path: str) -> str:
-    """`csv`, `json`, `parquet`, `excel`, or empty where the name tells no known kind."""
+    """`csv`, `json`, `parquet`, `excel`, or empty if the name has no known ending."""
     stem, suffix = os.path.splitext(path.lower())
     if suffix != ".gz":
         return FORMATS.get(suffix, "")
@@ -125,7 +125,7 @@ def format_of(path: str) -> str:
 
 
 def clean_name(text: str) -> str:
-    """A name that a query may write without quotes: lower-case words joined by `_`."""
+    """Return a name that needs no quotes in a query: lower-case words joined by `_`."""
     plain = text
     if not text.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
@@ -136,7 +136,7 @@ def clean_name(text: str) -> str:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """The same names, later duplicates numbered `_2`, `_3`, ..."""
+    """Return the same names, with later duplicates numbered `_2`, `_3`, ..."""
     wanted = list(names)
     taken, given = set(wanted), set[str]()
     result = []
@@ -150,7 +150,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def stem_of(path: str) -> str:
-    """The file's name without folder and endings."""
+    """Return the file's name without folder and endings."""
     name = os.path.basename(path)
     if name.lower().endswith(".gz"):
         name = name[:-3]
@@ -174,16 +174,16 @@ def _walk(root: _Root, folder: str, above: tuple[str, ...], count: list[int]) ->
     try:
         entries = list(os.scandir(folder))
     except PermissionError:
-        # Named among the ignored, so that the missing table is no riddle.
-        yield _Seen(folder, (*above, "(no right to read)"), root.asked, "", 0, 0)
+        # Listed among the ignored files, to explain the missing table.
+        yield _Seen(folder, (*above, "(permission denied)"), root.asked, "", 0, 0)
         return
     count[0] += len(entries)
     if count[0] > MOST_FILES:
-        raise Invalid(f"More than {MOST_FILES:,} files.", hint="Name a sub-folder or use a glob.")
+        raise Invalid(f"There are more than {MOST_FILES:,} files.", hint="Name a sub-folder or use a glob.")
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        # A linked folder may lead back up; a linked file is as good as a file.
+        # A linked folder may lead back up; a linked file is read like any other.
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(root, entry.path, (*above, entry.name), count)
         elif entry.is_file() or (entry.is_symlink() and root.resolve(entry.path) is None):
@@ -209,7 +209,7 @@ def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
-    """Top-level files stand alone; a sub-folder of one format is one table."""
+    """Group files into tables: each top-level file is one, and so is a sub-folder of one format."""
     groups: list[tuple[str, list[_Seen]]] = []
     folders: dict[str, list[_Seen]] = {}
     for file in files:
@@ -227,7 +227,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
 
 
 def _folder(file: _Seen) -> str:
-    """The sub-folder's name; partitions such as `year=2024` right below belong to the folder asked for."""
+    """Return the sub-folder's name; top-level partitions such as `year=2024` belong to the requested folder."""
     if "=" not in file.parts[0]:
         return file.parts[0]
     return os.path.basename(file.root)
@@ -252,7 +252,7 @@ def _missing(path: str, url: str) -> NotFound:
 def _listing(names: tuple[str, ...]) -> str:
     if not names:
         return "Nothing was found there."
-    return f"FoundFiles: {', '.join(f'`{n}`' for n in names[:10])}{', ...' if len(names) > 10 else ''}."
+    return f"Found: {', '.join(f'`{n}`' for n in names[:10])}{', ...' if len(names) > 10 else ''}."
 
 
 def _kinds() -> str:

@@ -1,4 +1,4 @@
-"""Workbooks (.xlsx, .xls, .xlsb, .ods) into Parquet: each sheet that holds something is a table."""
+"""Convert workbooks (.xlsx, .xls, .xlsb, .ods) to Parquet: each sheet with a value is a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = list[Any]
 
 
 def load(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, LoadReport]]:
-    """Write one Parquet file for each sheet; table name, file, number of rows and report of each."""
+    """Write one Parquet file for each sheet; return table name, file, number of rows and report of each."""
     import pyarrow.parquet as pq
 
     sheets = _sheets(path)
@@ -32,7 +32,7 @@ def load(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, Loa
 
 
 def _sheets(path: str) -> list[tuple[str, list[Row], int]]:
-    """Name, rows and number of the first row of each sheet that holds something."""
+    """Return the name, the rows and the number of the first row of each sheet with a value."""
     try:
         import python_calamine as calamine
     except ImportError as error:
@@ -47,7 +47,7 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int]]:
                     found.append((name, rows, (sheet.start or (0, 0))[0] + 1))
             return found
     except calamine.PasswordError as error:
-        raise Invalid(f"`{path}` is locked by a password.", hint="Save it without one.") from error
+        raise Invalid(f"`{path}` is protected by a password.", hint="Save it without a password.") from error
     except (calamine.CalamineError, OSError) as error:
         raise Invalid(f"`{path}` is not a readable workbook: {error}.", hint="Open and save it again.") from error
 
@@ -63,7 +63,7 @@ def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
     has_header = _is_header(body)
     header = [str(c).strip() for c in body[0][1]] if has_header else [""] * width
     cells = [row for _, row in body[has_header:]]
-    # A column that neither has a name nor a value is only formatting.
+    # A column with neither a name nor a value is only formatting.
     kept = [at for at in range(width) if header[at] or any(row[at] != "" for row in cells)]
     names, renamed = _names([header[at] for at in kept], has_header)
     arrays, notes = [], []
@@ -94,7 +94,7 @@ def _without_titles(rows: list[tuple[int, Row]], width: int, faults: RowFaults) 
 
 
 def _is_header(rows: list[tuple[int, Row]]) -> bool:
-    """The first row names the columns where all its cells are text."""
+    """Return whether the first row is a header: all its cells are text."""
     cells = [cell for cell in rows[0][1] if cell != ""]
     return all(isinstance(cell, str) and cell.strip() for cell in cells)
 
@@ -115,7 +115,7 @@ def _names(header: list[str], has_header: bool) -> tuple[list[str], tuple[Rename
 
 
 def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
-    """The cells as one typed array: what all of them are, else text."""
+    """Return the cells as one typed array: of their common type, else text."""
     import pyarrow as pa
 
     values = [None if cell == "" else cell for cell in cells]
@@ -133,7 +133,7 @@ def _column(name: str, cells: Row) -> tuple[Any, TypeNote | None]:
 
 
 def _kind(values: Row) -> Any:
-    """The Arrow type that holds each value as it is, or None."""
+    """Return the Arrow type that holds every value unchanged, or None."""
     import pyarrow as pa
 
     types = {type(v) for v in values}
@@ -167,7 +167,7 @@ def _is_marker(value: Any) -> bool:
 
 
 def _markers(values: Row) -> tuple[list[str], Row]:
-    """The null markers among the values, and the other values."""
+    """Return the null markers among the values, and the other values."""
     shown = list(dict.fromkeys(v for v in values if v is not None and _is_marker(v)))
     return shown, [v for v in values if v is not None and not _is_marker(v)]
 

@@ -1,4 +1,4 @@
-"""Files into Parquet: each file, or group of like files, becomes a table. Runs in an engine process."""
+"""Convert files to Parquet: each file, or group of similar files, becomes a table. Runs in an engine process."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class LoadedTable:
 
     @property
     def path(self) -> str:
-        """The file, or the first of them where Parquet parts are used in place."""
+        """The file, or the first one if several Parquet files are read in place."""
         return self.paths[0]
 
 
 def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None) -> list[LoadedTable]:
-    """Make Parquet of the files in `out_dir` and say what was found; Parquet itself is used in place.
+    """Convert the files to Parquet in `out_dir` and report what was found; Parquet itself is read in place.
 
-    Each file needs an `out_dir` of its own, for example named by its fingerprint: the tables of a workbook or of a
-    folder are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
+    Each file needs its own `out_dir`, for example named by its fingerprint: the tables of a workbook or of a folder
+    are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
     """
     for path in file.paths:
         _check(path)
@@ -59,9 +59,9 @@ Staged = tuple[str, Path, int, LoadReport]
 
 def _check(path: str) -> None:
     if not os.path.isfile(path):
-        raise NotFound(f"`{path}` is not there any more.", hint="Look for the files again.")
+        raise NotFound(f"`{path}` does not exist any more.", hint="Run the query again to find the current files.")
     if not os.access(path, os.R_OK):
-        raise SourceError(f"`{path}` may not be read.", hint="Give the user that runs etude the right to read it.")
+        raise SourceError(f"`{path}` cannot be read: permission denied.", hint="Let the user that runs etude read it.")
     try:
         path.encode()
     except UnicodeEncodeError as error:
@@ -99,14 +99,14 @@ def _in_place(file: FileTable) -> list[LoadedTable]:
 
 
 def _names(file: FileTable, groups: list[list[int]]) -> list[str]:
-    """The table's name, or where its files differ in shape, that name and the first file's."""
+    """Return the table's name, followed by a file's name if the files differ in shape."""
     if len(groups) == 1:
         return [file.table]
     return unique_names(clean_name(f"{file.table} {stem_of(file.paths[g[0]])}") for g in groups)
 
 
 def _publish(table: str, staged: Path, rows: int, report: LoadReport, out_dir: Path) -> LoadedTable:
-    """Put the finished file in its place at once: a reader sees the old file or the new one, never a part."""
+    """Rename the finished file into place: a reader sees the old file or the new one, never a part."""
     target = out_dir / f"{table}.parquet"
     os.replace(staged, target)
     return LoadedTable(table, (str(target),), rows, report)
@@ -114,7 +114,7 @@ def _publish(table: str, staged: Path, rows: int, report: LoadReport, out_dir: P
 
 @contextmanager
 def _scratch(out_dir: Path) -> Iterator[Path]:
-    # In the same folder, so that the last step is a rename; a name of its own, so that two loads do not meet.
+    # In the same folder, so that the last step is a rename; with a unique name, so that two loads do not collide.
     folder = Path(tempfile.mkdtemp(prefix=".load-", dir=out_dir))
     try:
         yield folder
@@ -132,16 +132,16 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
         "temp_directory": str(scratch / "spill"),
     }
     with duckdb.connect(config=settings | dict(config or {})) as con:
-        # A time without zone must not depend on where the file is loaded.
+        # A time without a zone must not depend on where the file is loaded.
         con.execute("SET TimeZone = 'UTC'")
         try:
             yield con
         except (duckdb.OutOfMemoryException, MemoryError) as error:
-            raise LimitExceeded("Loading needs more memory than it may use.", hint="Raise the memory limit.") from error
+            raise LimitExceeded("The file needs more memory than allowed.", hint="Raise the memory limit.") from error
         except duckdb.InterruptException as error:
             raise Cancelled("Loading was cancelled.") from error
         except duckdb.Error as error:
             raise SourceError(
                 f"DuckDB could not load the file: {str(error).splitlines()[0]}",
-                hint="Check the free space of the cache folder; else convert the file to Parquet yourself.",
+                hint="Check the free space of the cache folder, or convert the file to Parquet yourself.",
             ) from error

@@ -1,4 +1,4 @@
-"""Parquet files: written by DuckDB from a query, and read in place where they are the source."""
+"""Parquet files: written by DuckDB from a query, or read in place if they are the source."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from etude.sources.quoting import quote_literal
 
 
 def read_parquet(path: str) -> str:
-    """SQL that reads one file, and takes nothing from the names of its folders."""
+    """Return SQL that reads one file and ignores the names of its folders."""
     return f"read_parquet({quote_literal(path)}, hive_partitioning=false)"
 
 
 def write(con: Any, query: str, path: Path) -> None:
-    """Run the query into a new Parquet file."""
+    """Write the result of the query to a new Parquet file."""
     con.execute(f"COPY ({query}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
 def reraise_limit(error: Exception) -> None:
-    """Raise the error again where it tells of a limit or a cancel: reading in another way would not help."""
+    """Raise the error again if it is a limit or a cancel: reading in another way would not help."""
     import duckdb
 
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.InterruptException):
@@ -28,7 +28,7 @@ def reraise_limit(error: Exception) -> None:
 
 
 def inspect(path: str) -> tuple[int, list[str]]:
-    """The number of rows and the column names, from the file's footer."""
+    """Return the number of rows and the column names, from the file's footer."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -43,7 +43,7 @@ def inspect(path: str) -> tuple[int, list[str]]:
 
 
 def by_shape(files: list[tuple[str, list[str]]]) -> list[list[int]]:
-    """Which files go into one table: those that share at least half of their columns with the first of it."""
+    """Group files into tables: files that share at least half of their columns with the first one."""
     groups: list[tuple[set[str], list[int]]] = []
     for at, (_, names) in enumerate(files):
         columns = {n.lower() for n in names}
@@ -57,11 +57,11 @@ def by_shape(files: list[tuple[str, list[str]]]) -> list[list[int]]:
 
 
 def differing(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
-    """A sentence for each column that some of the files do not have."""
+    """Return a sentence for each column that some of the files lack."""
     lacking: dict[str, int] = {}
     every = list(dict.fromkeys(n for _, names in files for n in names))
     for column in every:
         missing = sum(column not in names for _, names in files)
         if missing:
             lacking[column] = missing
-    return tuple(f"Column `{c}` is not in {n} of {len(files)} files; it is null there." for c, n in lacking.items())
+    return tuple(f"Column `{c}` is missing in {n} of {len(files)} files; it is null there." for c, n in lacking.items())

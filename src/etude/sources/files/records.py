@@ -1,4 +1,4 @@
-"""JSON and JSON lines into Parquet: DuckDB reads what is sound, broken lines are left out and counted."""
+"""Convert JSON and JSON lines to Parquet: DuckDB reads valid files; broken lines are dropped and counted."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class JsonPart(NamedTuple):
     found: Survey
     report: LoadReport
     cut_off: bool = False
-    """An array that does not end: DuckDB would take what is there without a word."""
+    """The file is an array that does not end: DuckDB would silently accept what is there."""
 
 
 def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple[int, LoadReport]:
-    """Write the records of all files as one Parquet file; the number of rows, and the report."""
+    """Write the records of all files as one Parquet file; return the number of rows and the report."""
     import duckdb
 
     several = len(paths) > 1
@@ -49,7 +49,7 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
 
 
 def _plain(path: str, scratch: Path, index: int) -> JsonPart:
-    """The file as UTF-8 without NUL bytes, and known to hold records."""
+    """Return the file as UTF-8 without NUL bytes; raise if it holds no records."""
     found = survey(path)
     with open_text(path, found) as text:
         start = end = ""
@@ -91,7 +91,7 @@ def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: 
 
 
 def _stored(column: str, kind: str) -> str:
-    """The column as Parquet can hold it."""
+    """Return SQL for the column in a type that Parquet can hold."""
     if kind.strip('"') == "NULL":
         return f"CAST({quote_identifier(column)} AS VARCHAR) AS {quote_identifier(column)}"
     return (
@@ -108,12 +108,12 @@ def _write_repaired(con: Any, parts: list[JsonPart], target: Path) -> int:
         return _write(con, parts, target, "newline_delimited")
     except duckdb.Error as error:
         reraise_limit(error)
-        # Sound JSON that has no common shape DuckDB can find: one column of JSON loses nothing.
+        # Valid JSON without a shape that DuckDB can find: one column of JSON loses nothing.
         return _write(con, parts, target, "newline_delimited", ", records=false, columns={'json': 'JSON'}")
 
 
 def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonPart:
-    """The file as one record per line, without the lines that are no JSON."""
+    """Rewrite the file as one record per line, without the lines that are not JSON."""
     faults = RowFaults(os.path.basename(part.source) if several else "")
     copy = scratch / f"repaired{index}.json"
     duplicates: list[str] = []
@@ -127,15 +127,15 @@ def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonP
     if not kept:
         raise Invalid(f"No line of `{part.source}` is a JSON record.", hint="Check that the file is JSON.")
     keys = dict.fromkeys(duplicates[:10])
-    notes = [f"Key `{key}` stands twice in a record; the last value is kept." for key in keys]
+    notes = [f"Key `{key}` appears twice in a record; the last value is kept." for key in keys]
     if halves:
-        notes.append(f"Half of a character pair shows as `?` in records: {halves:,}.")
+        notes.append(f"Half of a surrogate pair shows as `?` in {halves:,} records.")
     report = replace(part.report, bad_rows=faults.rows(), notes=(*part.report.notes, *notes))
     return JsonPart(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
 
 
 def _records(part: JsonPart, faults: RowFaults, duplicates: list[str]) -> Any:
-    """Each sound record; a broken file that is not one record per line cannot be cut into records."""
+    """Yield each valid record; a broken file that is not one record per line cannot be split into records."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
@@ -159,7 +159,7 @@ def _records(part: JsonPart, faults: RowFaults, duplicates: list[str]) -> Any:
 
 
 def _one_per_line(part: JsonPart, decoder: json.JSONDecoder) -> bool:
-    """Whether some line among the first is a record by itself."""
+    """Return whether some line among the first is a record by itself."""
     with open_text(part.path, part.found) as text:
         for line, _ in zip(text, range(1000)):
             try:
@@ -178,7 +178,7 @@ def _whole(part: JsonPart, decoder: json.JSONDecoder) -> list[Any]:
     except json.JSONDecodeError as error:
         raise Invalid(
             f"`{part.source}` is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
-            hint="Mend the file there, or write one record per line so that one broken record stays alone.",
+            hint="Fix the file there, or write one record per line so that a broken record affects no other.",
         ) from error
     except RecursionError as error:
         raise Invalid(f"`{part.source}` is nested too deeply.", hint="Flatten the records.") from error

@@ -1,4 +1,4 @@
-"""What loading a file found out and did: nothing is changed or left out that is not said here."""
+"""What loading a file found and did: every change and omission is listed here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LINES_KEPT = 10
 
 @dataclass(frozen=True)
 class Rename:
-    """A column whose name in the table is not the one in the file."""
+    """A column whose name in the table differs from that in the file."""
 
     old: str
     new: str
@@ -18,7 +18,7 @@ class Rename:
 
 @dataclass(frozen=True)
 class TypeNote:
-    """Why a column has its type, where that is not plain."""
+    """Why a column has its type, if that is not obvious."""
 
     column: str
     type: str
@@ -27,7 +27,7 @@ class TypeNote:
 
 @dataclass(frozen=True)
 class BadRows:
-    """Rows of one kind of fault: how many, the first line numbers, and what was done with them."""
+    """Rows with one kind of fault: how many, the first line numbers, and what was done with them."""
 
     fault: str
     count: int
@@ -38,14 +38,14 @@ class BadRows:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """All that a reader of the table should know about the file behind it; `dataclasses.asdict` gives JSON."""
+    """All that a reader of the table should know about the file behind it; `dataclasses.asdict` makes it JSON."""
 
     encoding: str = ""
     bom: bool = False
     delimiter: str = ""
     quote: str = ""
     header: str = ""
-    """`present`, `invented`, or empty where the format has none."""
+    """`present`, `invented`, or empty if the format has none."""
     renamed: tuple[Rename, ...] = ()
     types: tuple[TypeNote, ...] = ()
     bad_rows: tuple[BadRows, ...] = ()
@@ -55,7 +55,7 @@ class LoadReport:
     notes: tuple[str, ...] = ()
 
     def summary(self) -> list[str]:
-        """Plain sentences for people; empty for a clean file."""
+        """Return the report as sentences; empty for a clean file."""
         said: list[str] = []
         if self.encoding not in ("", "utf-8"):
             said.append(f"The text is not UTF-8; it was read as {self.encoding}.")
@@ -69,12 +69,12 @@ class LoadReport:
         if self.nul_bytes:
             said.append(f"{_count(self.nul_bytes, 'NUL byte')} removed.")
         if self.huge_fields:
-            said.append(f"{_count(self.huge_fields, 'field')} kept whole though longer than a million characters.")
+            said.append(f"{_count(self.huge_fields, 'field')} kept whole although longer than a million characters.")
         return said + list(self.notes)
 
 
 def merge(reports: list[LoadReport]) -> LoadReport:
-    """One report for a table of several files."""
+    """Merge the reports of a table's files into one."""
     if len(reports) == 1:
         return reports[0]
 
@@ -112,7 +112,7 @@ class RowFaults:
         self._found[fault, done] = (count + 1, lines)
 
     def rows(self) -> tuple[BadRows, ...]:
-        """What was counted, in the order in which it first appeared."""
+        """Return the counted faults, in the order in which they first appeared."""
         return tuple(
             BadRows(fault, count, tuple(lines), done, self._file)
             for (fault, done), (count, lines) in self._found.items()

@@ -1,4 +1,4 @@
-"""The bytes of a text file: its encoding, its line ends, and what does not belong in text."""
+"""The bytes of a text file: encoding, line ends, and bytes that do not belong in text."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ NOT_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over the bytes tells."""
+    """What one pass over the bytes found."""
 
     size: int
     encoding: str
     bom: bool
     nul_bytes: int
     lines: int
-    """Lines by any kind of line end, the last one too where nothing ends it."""
+    """Lines with any kind of line end, including a last line without one."""
     lone_cr: bool
     """Some carriage returns have no line feed after them."""
     blank: bool
-    """Two line ends follow each other somewhere: there may be blank lines."""
+    """There are consecutive line ends, so there may be blank lines."""
     quotes: bool
     longest: int
-    """Bytes of the longest line, or of a chunk where that is longer."""
+    """Bytes of the longest line, or of a chunk if that is longer."""
     undecodable: bool = False
 
     @property
@@ -51,7 +51,7 @@ class Survey:
 
 
 def survey(path: str) -> Survey:
-    """Read the file once, in chunks, and say what its bytes are."""
+    """Read the file once, in chunks, and describe its bytes."""
     with open_bytes(path) as file:
         head = file.read(CHUNK)
         encoding, bom = _from_head(head)
@@ -97,17 +97,17 @@ def survey(path: str) -> Survey:
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """The file's bytes, unpacked where its name ends in .gz."""
+    """Open the file's bytes, decompressed if its name ends in .gz."""
     try:
         with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
             yield cast(IO[bytes], file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Invalid(f"`{path}` is not a whole gzip file: {error}.", hint="Fetch or pack the file again.") from error
+        raise Invalid(f"`{path}` is not a whole gzip file: {error}.", hint="Download or pack it again.") from error
 
 
 @contextmanager
 def open_text(path: str, found: Survey) -> Iterator[TextIO]:
-    """The file's text; line ends are kept as they are, bytes that are no text become U+FFFD."""
+    """Open the file's text; line ends are kept, and bytes that are not text become U+FFFD."""
     with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, "replace", newline="") as text:
         if found.bom:
             text.read(1)
@@ -118,7 +118,7 @@ def _from_head(head: bytes) -> tuple[str, bool]:
     for mark, encoding in BOMS:
         if head.startswith(mark):
             return encoding, True
-    # UTF-16 without its mark: nearly every other byte of western text is zero.
+    # UTF-16 without a byte order mark: nearly every other byte of western text is zero.
     if len(head) >= 8:
         for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[::2])):
             if zeros.count(0) > 0.8 * len(zeros) and head.count(0) < 0.6 * len(head):

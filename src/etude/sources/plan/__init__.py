@@ -1,4 +1,4 @@
-"""QueryPlan: a query as typed data. `compile` makes SQL of it in the dialect of a source."""
+"""QueryPlan: a query as typed data. `compile` turns it into the SQL of a source."""
 
 from etude.sources.plan.model import QueryPlan, parse_plan, plan_schema
 

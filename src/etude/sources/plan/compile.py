@@ -1,4 +1,4 @@
-"""From a plan to SQL, through a syntax tree: the same plan and the same catalog give the same text."""
+"""Compile a plan to SQL through a syntax tree: the same plan and catalog give the same text."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ _ARITHMETIC: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp
 
 @dataclass(frozen=True)
 class NameFrame:
-    """What names mean at one place of a query."""
+    """What names mean at one point of a query."""
 
     dialect: str
     find: Callable[[str | ColumnRef], Typed]
     catalog: Catalog
     known: tuple[tuple[Expr, Typed], ...] = ()
-    """Whole expressions that have a value there."""
+    """Whole expressions that have a value at that point."""
     ties: tuple[Typed, ...] = ()
-    """What tells the rows apart."""
+    """The expressions that distinguish the rows."""
     windows: bool = False
-    """Whether values that depend on other rows may stand there."""
+    """Whether values that depend on other rows are allowed."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,19 @@ class PlanMeasure:
     operand: exp.Expr | None
     distinct: bool
     result: Typed
-    """Kind, label and name of the aggregate; its SQL only once the rows are settled."""
+    """Kind, label and name of the aggregate; its SQL is filled in by `_settle`."""
 
 
 def compile_plan(plan: QueryPlan, catalog: Catalog, dialect: str | None = None) -> str:
-    """The SQL of the plan for the catalog's engine, or `Invalid` that says what is wrong and what to do."""
+    """Return the SQL of the plan for the catalog's engine; raise `Invalid` if the plan is wrong."""
     target = dialect or catalog.dialect
     if target not in DIALECTS:
-        raise Invalid(f"Plans cannot be compiled to `{target}`.", hint=f"There are {', '.join(DIALECTS)}.")
+        raise Invalid(f"Plans cannot be compiled to `{target}`.", hint=f"Supported dialects: {', '.join(DIALECTS)}.")
     return _query(plan, catalog, target)[0].sql(dialect=target)
 
 
 def _query(plan: QueryPlan, catalog: Catalog, dialect: str) -> tuple[exp.Select, list[Typed]]:
-    """The query, and the columns it gives."""
+    """Return the query and its output columns."""
     scope = open_scope(plan, catalog, lambda inner: _query(inner, catalog, dialect))
     query, frame = _read(scope), NameFrame(dialect, scope.find, catalog)
     if plan.where is not None:
@@ -134,7 +134,7 @@ def _every_column(scope: Scope) -> list[Typed]:
 
 
 def _named(values: Sequence[tuple[Typed, str | None]]) -> list[Typed]:
-    """Columns of one name from two tables are told apart by their table, unless the plan names them."""
+    """Prefix columns of the same name with their tables, unless the plan names them."""
     counts = Counter(value.name.lower() for value, alias in values if not alias)
     outputs = []
     for value, alias in values:
@@ -149,7 +149,7 @@ def _check_names(outputs: Sequence[Typed]) -> None:
     counts = Counter(output.name.lower() for output in outputs)
     for output in outputs:
         if counts[output.name.lower()] > 1:
-            raise Invalid(f"Two columns of the result are called `{output.name}`.", hint='Name one of them with "as".')
+            raise Invalid(f"Two columns of the result are named `{output.name}`.", hint='Name one of them with "as".')
 
 
 def _aliased(output: Typed) -> exp.Expr:
@@ -229,7 +229,7 @@ def _wrapped(ast: exp.Expr) -> exp.Expr:
 
 def _single(plan: QueryPlan, frame: NameFrame) -> Typed:
     if plan.group_by or not plan.aggregate:
-        raise Invalid("A plan that stands for one value has no groups.", hint='Give it "aggregate", no "group_by".')
+        raise Invalid("A plan used as one value cannot have groups.", hint='Give it "aggregate" and no "group_by".')
     query, output = _one_column(plan, frame)
     return Typed(query.subquery(copy=False), output.kind, f"the {output.label}")
 
@@ -238,7 +238,7 @@ def _one_column(plan: QueryPlan, frame: NameFrame) -> tuple[exp.Select, Typed]:
     query, outputs = _query(plan, frame.catalog, frame.dialect)
     if len(outputs) != 1:
         shown = ", ".join(f"`{output.name}`" for output in outputs)
-        raise Invalid(f"A plan inside an expression gives one column, not {shown}.", hint='Name one in "select".')
+        raise Invalid(f"A plan inside an expression must have one column, not {shown}.", hint='Name one in "select".')
     return query, outputs[0]
 
 
@@ -311,7 +311,7 @@ def _member(item: Member, op: str, plan: QueryPlan, frame: NameFrame) -> exp.Exp
     left = _expression(item.column, frame)
     query, output = _one_column(plan, frame)
     sql.require_same(left, output)
-    # Among values of which one is null, "not in" would hold for none.
+    # If one of the values is null, "not in" would hold for no row.
     value = _passed_on([output], "_values")[0].ast
     inner = exp.Select().from_(query.subquery(sql.quote("_values"), copy=False), copy=False)
     inner.select(value, copy=False)
@@ -324,7 +324,7 @@ def _negated(condition: exp.Expr, negate: bool) -> exp.Expr:
 
 
 def _sides(column: Expr, operands: Sequence[Operand], frame: NameFrame) -> tuple[exp.Expr, list[exp.Expr]]:
-    """Both sides of a comparison, in one form."""
+    """Return both sides of a comparison, in comparable form."""
     left = _expression(column, frame)
     values = [_operand(operand, frame) for operand in operands]
     kinds = {value.kind for value in values if isinstance(value, Typed)} | {left.kind}
@@ -341,7 +341,7 @@ def _sides(column: Expr, operands: Sequence[Operand], frame: NameFrame) -> tuple
 
 
 def _operand(operand: Operand, frame: NameFrame) -> str | float | Typed:
-    """A constant, to be read as the other side needs it, or an expression."""
+    """Return a constant, which the other side will interpret, or an expression."""
     if isinstance(operand, str | int | float):
         return operand
     return operand.value if isinstance(operand, Value) else _expression(operand, frame)
@@ -412,9 +412,9 @@ def _check_operand(fn: AggregateFn, of: Typed) -> None:
 def _settle(
     query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[Typed]]:
-    """Keys and aggregates as SQL; for an engine that cannot do it otherwise, over rows prepared for it."""
+    """Return keys and aggregates as SQL; over prepared rows if the engine needs them."""
     median = any(measure.fn == "median" for measure in measures) and not sql.has_median(dialect)
-    # MySQL does not see in HAVING, nor always in SELECT, that an expression is the one it groups by.
+    # MySQL does not recognise a grouped expression in HAVING, nor always in SELECT.
     computed = dialect == "mysql" and any(not isinstance(key.ast, exp.Column) for key in keys)
     if not median and not computed:
         asts = [sql.measure(m.fn, m.operand, m.distinct, dialect) for m in measures]
@@ -426,7 +426,7 @@ def _settle(
 def _prepare_rows(
     query: exp.Select, keys: list[Typed], measures: list[PlanMeasure], dialect: str
 ) -> tuple[exp.Select, list[Typed], list[exp.Expr]]:
-    """Rows with keys and operands as columns; with an operand of a median also its place and their count."""
+    """Return rows with keys and operands as columns; operands of a median also get a row number and a count."""
     asts = []
     partition = [key.ast for key in keys]
     columns = {f"key_{n}": key.ast for n, key in enumerate(keys)}
@@ -453,7 +453,7 @@ def _inner(name: str, table: str = "_rows") -> exp.Expr:
 
 
 def _middle(n: int) -> exp.Expr:
-    """The average of the middle one or two values: twice their place is from count to count + 2."""
+    """Return the average of the middle one or two values: those whose doubled row number is in count .. count + 2."""
     place = exp.Mul(this=_inner(f"place_{n}"), expression=exp.Literal.number(2))
     high = exp.Add(this=_inner(f"count_{n}"), expression=exp.Literal.number(2))
     inside = exp.Between(this=place, low=_inner(f"count_{n}"), high=high)
@@ -464,7 +464,7 @@ def _middle(n: int) -> exp.Expr:
 
 
 def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed], dialect: str) -> exp.Select:
-    """The rows with the best places in their group; if the plan sets no order, by group and place."""
+    """Keep the top rows of each group; without an order in the plan, sort by group and rank."""
     place = _free("_place", outputs)
     ranked = _rank(top, query, outputs, place, dialect)
     kept = exp.Select().from_(ranked.subquery(sql.quote("_ranked"), copy=False), copy=False)
@@ -478,7 +478,7 @@ def _keep_top(plan: QueryPlan, top: Top, query: exp.Select, outputs: list[Typed]
 
 
 def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect: str) -> exp.Select:
-    """The rows, each with its place; what ties in `by` is told apart by the other columns."""
+    """Return the rows with their ranks; the other columns break ties in `by`."""
     rows = _passed_on(outputs, "_rows")
     named = [replace(output, name=row.ast.name) for output, row in zip(outputs, rows, strict=True)]
     query.select(*(_aliased(output) for output in named), copy=False)
@@ -494,8 +494,8 @@ def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect
 
 
 def _passed_on(outputs: list[Typed], table: str) -> list[Typed]:
-    """The outputs of a subquery, as columns for the query around it."""
-    # SQLite takes a column of a subquery for the constant if it is called TRUE or FALSE, quoted or not.
+    """Return the outputs of a subquery as columns for the outer query."""
+    # In SQLite, a column of a subquery named TRUE or FALSE is read as the constant, even if quoted.
     names = [_free(f"{o.name}_", outputs) if o.name.lower() in ("true", "false") else o.name for o in outputs]
     return [replace(o, ast=_inner(name, table)) for o, name in zip(outputs, names, strict=True)]
 
@@ -532,7 +532,7 @@ def _varies(value: Typed) -> bool:
 
 
 def _break_ties(query: exp.Select, keys: list[Typed], frame: NameFrame) -> None:
-    """Make the order total, or the rows that a limit keeps could change from run to run."""
+    """Make the order total; otherwise the rows that a limit keeps could change from run to run."""
     for tie in frame.ties:
         if _varies(tie) and all(tie.ast != key.ast for key in keys):
             query.order_by(*sql.ordered(tie.ast.copy(), False, "last", frame.dialect), copy=False)

@@ -1,4 +1,4 @@
-"""What a plan means in each engine's words: constants, dates, patterns and order that agree everywhere."""
+"""SQL for each engine, so that constants, dates, patterns and order mean the same everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from etude.errors import Invalid
 from etude.sources.plan.model import AggregateFn, Grain, MatchOp, Part, WindowFn
 
 Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
-"""`flag` is a number that stands for true or false; `other` is a type that only the engine can judge."""
+"""`flag` is a number that stands for true or false; `other` is a type that only the engine knows."""
 
 Nulls = Literal["first", "last"]
 DIALECTS = ("duckdb", "postgres", "mysql", "sqlite")
@@ -40,7 +40,7 @@ TYPES: dict[Kind, str] = {
     "timestamptz": "timestamptz",
     "other": "other",
 }
-"""A type of each kind, for columns that a plan makes."""
+"""A type for each kind, for columns that a plan computes."""
 _SHOWN: dict[Kind, str] = {
     "number": "a number",
     "text": "text",
@@ -54,7 +54,7 @@ _SHOWN: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Typed:
-    """A piece of SQL, the kind of value it gives, what an error calls it, and its own name, if it has one."""
+    """A piece of SQL, the kind of its value, its label in errors, and its own name, if it has one."""
 
     ast: exp.Expr
     kind: Kind
@@ -66,7 +66,7 @@ class Typed:
 
 
 def kind_of(type_name: str) -> Kind:
-    """The kind of value a column of that type holds, whichever engine named the type."""
+    """Return the kind of value that a column of the type holds, whatever engine named the type."""
     text = " ".join(type_name.lower().split())
     if text.startswith("tinyint(1)"):
         return "flag"
@@ -79,16 +79,16 @@ def require_same(left: Typed, right: Typed) -> None:
     groups = (TEMPORAL, {"number", "flag"}, {"boolean", "flag"}, {"text"})
     if "other" in (left.kind, right.kind) or any(left.kind in g and right.kind in g for g in groups):
         return
-    raise Invalid(f"{left}, but {right}.", hint="Compare values of one kind.")
+    raise Invalid(f"{left}, but {right}.", hint="Compare values of the same kind.")
 
 
 def quote(name: str) -> exp.Identifier:
-    """The name as an identifier that no character in it can end."""
+    """Return the name as a quoted identifier, with quotes in it escaped."""
     return exp.to_identifier(name, quoted=True)
 
 
 def _call(name: str, *args: exp.Expr) -> exp.Expr:
-    # Anonymous: sqlglot writes the engine's own function as it is, and does not translate it once more.
+    # Anonymous, so that sqlglot writes the engine's function as it is and does not translate it.
     return exp.Anonymous(this=name, expressions=list(args))
 
 
@@ -101,12 +101,12 @@ def _number(value: float) -> exp.Expr:
 
 
 def widen(ast: exp.Expr) -> exp.Expr:
-    """As a double: engines differ in how averages and quotients of whole numbers and decimals are rounded."""
+    """Cast to double: engines round averages and quotients of whole numbers and decimals differently."""
     return exp.cast(ast, exp.DataType.Type.DOUBLE)
 
 
 def divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    """A quotient that is 0.5 for 1 and 2, and null for a divisor of zero."""
+    """Return a quotient: 1 divided by 2 is 0.5, and division by zero is null."""
     divisor = exp.Nullif(this=right, expression=_number(0))
     return exp.Div(this=widen(left), expression=divisor, typed=True, safe=False)
 
@@ -115,7 +115,7 @@ def divide(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def literal(value: str | float) -> Typed:
-    """A constant of its own kind."""
+    """Return a constant with its own kind."""
     if isinstance(value, bool):
         return Typed(exp.Boolean(this=value), "boolean", f"`{str(value).lower()}`")
     if isinstance(value, str):
@@ -124,7 +124,7 @@ def literal(value: str | float) -> Typed:
 
 
 def constant(value: str | float, like: Typed, dialect: str) -> exp.Expr:
-    """A constant to compare with `like`; `Invalid` if it is of another kind."""
+    """Return a constant to compare with `like`; raise `Invalid` if it is of another kind."""
     own = literal(value)
     if like.kind in TEMPORAL and isinstance(value, str):
         return _moment(value, like, dialect)
@@ -158,7 +158,7 @@ def _moment(value: str, like: Typed, dialect: str) -> exp.Expr:
 
 def _parse_moment(value: str, like: Typed) -> datetime:
     try:
-        # fromisoformat also reads 20240131 and 2024-W05-3, which no engine does.
+        # fromisoformat also accepts 20240131 and 2024-W05-3, which no engine does.
         if not re.match(r"\d{4}-\d\d-\d\d(?!\d)", value):
             raise ValueError
         moment = datetime.fromisoformat(value)
@@ -168,9 +168,9 @@ def _parse_moment(value: str, like: Typed) -> datetime:
     if like.kind == "timestamptz":
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if moment.tzinfo:
-        raise Invalid(f"`{value}` has a time zone, but {like.label} has none.", hint="Leave the zone out.")
+        raise Invalid(f"`{value}` has a time zone, but {like.label} has none.", hint="Remove the time zone.")
     if like.kind == "date" and moment.time() != time():
-        raise Invalid(f"`{value}` has a time, but {like}.", hint="Leave the time out.")
+        raise Invalid(f"`{value}` has a time, but {like}.", hint="Remove the time.")
     return moment
 
 
@@ -178,7 +178,7 @@ def _parse_moment(value: str, like: Typed) -> datetime:
 
 
 def comparable(typed: Typed, kind: Kind, dialect: str) -> exp.Expr:
-    """The value in a form that compares right with any value of `kind`."""
+    """Return the value in a form that compares correctly with any value of `kind`."""
     if typed.kind not in TEMPORAL:
         return typed.ast
     if dialect == "sqlite":
@@ -203,7 +203,7 @@ def _require_date(typed: Typed, what: str, dialect: str) -> None:
 
 
 def date_part(typed: Typed, part: Part, dialect: str) -> exp.Expr:
-    """A part of a date as a whole number."""
+    """Return a part of a date as a whole number."""
     _require_date(typed, part, dialect)
     if part == "hour" and typed.kind == "date":
         raise Invalid(f"{typed}; it has no hour.", hint="Use a timestamp column.")
@@ -241,7 +241,7 @@ def _sqlite_part(ast: exp.Expr, part: Part) -> exp.Expr:
 
 
 def date_trunc(typed: Typed, grain: Grain, dialect: str) -> exp.Expr:
-    """The first day of the period that a date is in, as a date."""
+    """Return the first day of the period that a date is in, as a date."""
     _require_date(typed, grain, dialect)
     ast = _clock(typed, dialect)
     if dialect == "sqlite":
@@ -249,7 +249,7 @@ def date_trunc(typed: Typed, grain: Grain, dialect: str) -> exp.Expr:
     if dialect == "mysql":
         return _mysql_trunc(ast, grain)
     if typed.kind == "date" and dialect == "postgres":
-        # Without it Postgres goes through the time zone of the connection.
+        # Without it, Postgres would convert through the time zone of the connection.
         ast = exp.cast(ast, "timestamp")
     return exp.cast(_call("DATE_TRUNC", _text(grain), ast), "date")
 
@@ -306,7 +306,7 @@ def days_between(first: Typed, second: Typed, dialect: str) -> exp.Expr:
 
 
 def match(typed: Typed, op: MatchOp, value: str, dialect: str) -> exp.Expr:
-    """Whether text fits a pattern: case counts everywhere, except for `ilike`."""
+    """Return whether text matches a pattern; all but `ilike` are case-sensitive."""
     if typed.kind not in ("text", "other"):
         raise Invalid(f"{typed}; `{op}` needs text.", hint="Compare it with =, <, > or between.")
     pattern = _pattern(op, value)
@@ -327,7 +327,7 @@ def match(typed: Typed, op: MatchOp, value: str, dialect: str) -> exp.Expr:
 
 
 def _pattern(op: MatchOp, value: str) -> list[tuple[str, bool]]:
-    """Characters, each with whether it is a wildcard."""
+    """Return the characters, each with whether it is a wildcard."""
     if op in ("like", "ilike"):
         found = re.findall(r"\\([%_\\])|(.)", value, re.DOTALL)
         return [(quoted or char, not quoted and char in "%_") for quoted, char in found]
@@ -338,7 +338,7 @@ def _pattern(op: MatchOp, value: str) -> list[tuple[str, bool]]:
 
 
 def _to_like(pattern: list[tuple[str, bool]]) -> tuple[str, bool]:
-    # `!` and not a backslash: whether that needs doubling depends on the engine and on its settings.
+    # `!` rather than a backslash, which some engines and settings require to be doubled.
     escaped = any(char in "%_\\" and not wild for char, wild in pattern)
     if not escaped:
         return "".join(char for char, _ in pattern), False
@@ -363,12 +363,12 @@ _FUNCTIONS: dict[str, type[exp.Func]] = {
 
 
 def has_median(dialect: str) -> bool:
-    """Whether the engine has a median of its own."""
+    """Return whether the engine has a median of its own."""
     return dialect in ("duckdb", "postgres")
 
 
 def measure(fn: AggregateFn, operand: exp.Expr | None, distinct: bool, dialect: str) -> exp.Expr:
-    """An aggregate over `operand`, or over the rows without one."""
+    """Return an aggregate over `operand`, or over the rows without one."""
     if operand is None:
         return exp.Count(this=exp.Star())
     if fn == "median":
@@ -387,10 +387,10 @@ def _median(operand: exp.Expr, dialect: str) -> exp.Expr:
 
 
 def ordered(ast: exp.Expr, desc: bool, nulls: Nulls, dialect: str) -> list[exp.Ordered]:
-    """Sort keys that put nulls where the plan says."""
+    """Return sort keys that put nulls where the plan says."""
     if dialect != "mysql":
         return [exp.Ordered(this=ast, desc=desc, nulls_first=nulls == "first")]
-    # MySQL has no NULLS FIRST: a key before it tells nulls from values. `nulls_first` says what MySQL does.
+    # MySQL has no NULLS FIRST: an extra key sorts nulls from values. `nulls_first` states MySQL's own order.
     is_null = exp.Is(this=ast.copy(), expression=exp.Null())
     apart = exp.Ordered(this=is_null, desc=nulls == "first", nulls_first=nulls != "first")
     return [apart, exp.Ordered(this=ast, desc=desc, nulls_first=not desc)]
@@ -400,7 +400,7 @@ _RANKS: dict[str, type[exp.Func]] = {"rank": exp.Rank, "dense_rank": exp.DenseRa
 
 
 def window(fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
-    """A window function over the rows of a partition."""
+    """Return a window function over the rows of a partition."""
     if fn in _RANKS:
         return over(_RANKS[fn](), partition, order)
     assert operand is not None  # noqa: S101 - the model requires it
@@ -408,13 +408,13 @@ def window(fn: WindowFn, operand: exp.Expr | None, partition: list[exp.Expr], or
         return over(exp.Lag(this=operand), partition, order)
     found = over(exp.Sum(this=operand), partition, order)
     if fn == "running":
-        # By rows: the default frame would add up all rows that tie.
+        # ROWS, because the default frame would include all tied rows.
         spec = exp.WindowSpec(kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW")
         found.set("spec", spec)
     return found
 
 
 def over(function: exp.Expr, partition: list[exp.Expr], order: list[exp.Ordered]) -> exp.Expr:
-    """A window function over the rows of a partition, in an order if it has one."""
+    """Return a window function over the rows of a partition, in an order if it has one."""
     keys = exp.Order(expressions=order) if order else None
     return exp.Window(this=function, partition_by=partition, order=keys, over="OVER")

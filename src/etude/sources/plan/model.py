@@ -31,7 +31,7 @@ MAX_ITEMS = 100
 MAX_VALUES = 10_000
 MAX_INTEGER = 2**63 - 1
 MAX_NAME_BYTES = 63
-"""Postgres cuts longer names off, so two of them could become one."""
+"""Postgres truncates longer names, so two of them could become the same."""
 
 Json = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -57,8 +57,8 @@ class Node(Entity):
 
 
 def _choose(what: str, kinds: Mapping[type, str], keys: Mapping[str, str]) -> Discriminator:
-    """Which member of a union a value is meant to be: by its type, or by a key that only it has."""
-    # Tags are in angle brackets, so that they can be told from field names in the path of an error.
+    """Choose the member of a union that a value is meant to be: by its type, or by a key that only it has."""
+    # Tags are in angle brackets, to distinguish them from field names in the path of an error.
 
     def tag(value: Any) -> str | None:
         if isinstance(value, BaseModel):
@@ -108,14 +108,14 @@ Whole = Annotated[int, Field(strict=True, le=MAX_INTEGER)]
 
 
 class ColumnRef(Node):
-    """A column by its exact name, for names that hold a dot or need their table apart."""
+    """A column by its exact name, for names that contain a dot, or with its table in a separate field."""
 
     column: Name
     table: Name | None = None
 
 
 class Value(Node):
-    """A constant; text has to be written so where a plain string would be a column."""
+    """A constant; needed for text where a plain string would be a column."""
 
     value: Scalar
 
@@ -260,7 +260,7 @@ class Compare(Node):
 
 
 class Match(Node):
-    r"""Text that fits; in `like` and `ilike`, `%` is any text, `_` one character, `\` escapes both."""
+    r"""Text that matches; in `like` and `ilike`, `%` is any text, `_` one character, `\` escapes both."""
 
     column: Expr
     op: MatchOp
@@ -276,7 +276,7 @@ class InList(Node):
 
 
 class Member(Node):
-    """One of the values that a plan of one column gives, or none of them."""
+    """One of the values that a plan of one column returns, or none of them."""
 
     column: Expr
     op: InOp
@@ -292,7 +292,7 @@ class Between(Node):
 
 
 class NullTest(Node):
-    """Whether there is a value at all."""
+    """Whether there is a value."""
 
     column: Expr
     op: NullOp
@@ -354,7 +354,7 @@ Filters = Annotated[
 
 
 class TableRef(Node):
-    """A table of the catalog, with another name for it if wanted."""
+    """A table of the catalog, optionally under another name."""
 
     table: Name
     alias: OutputName | None = Field(default=None, alias="as")
@@ -495,18 +495,18 @@ class QueryPlan(Node):
         if self.having is not None and not (self.group_by or self.aggregate):
             raise PydanticCustomError("plan", '"having" filters groups; use "where", or add "group_by" or "aggregate".')
         if self.offset and not (self.limit and self.order_by):
-            raise PydanticCustomError("plan", '"offset" needs "limit" and "order_by", or the page could be any rows.')
+            raise PydanticCustomError("plan", '"offset" needs "limit" and "order_by", or the page could hold any rows.')
         return self
 
 
 def plan_schema() -> Json:
-    """The JSON Schema of a plan."""
+    """Return the JSON Schema of a plan."""
     schema = QueryPlan.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def parse_plan(text_or_dict: str | bytes | Json) -> QueryPlan:
-    """The plan that the JSON describes, or `Invalid` that names the field, the value and what to do."""
+    """Return the plan that the JSON describes; `Invalid` names the field, the value and what to do."""
     data = _load(text_or_dict)
     try:
         return QueryPlan.model_validate(data)
@@ -556,7 +556,7 @@ def _children(node: Any) -> Iterator[Any]:
 
 
 def _check_depth(root: Any) -> None:
-    """Level by level, so that the check itself cannot run out of stack."""
+    """Check the depth level by level, so that the check itself cannot overflow the stack."""
     level = [root]
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in _children(node)]
@@ -573,7 +573,7 @@ def _explain(error: ValidationError) -> Invalid:
 
 
 def _words(problem: FieldError, where: str) -> tuple[str, str]:
-    """What is wrong, and in the hint what to write instead: models correct a plan by it."""
+    """Return what is wrong, and a hint that says what to write instead: models use it to correct a plan."""
     listed = ", ".join(f"`{name}`" for name in problem.known)
     match problem.type:
         case "missing":

@@ -1,4 +1,4 @@
-"""The tables a plan reads and their columns: how names are found, and how tables join along foreign keys."""
+"""The tables that a plan reads: how column names are resolved, and how tables join along foreign keys."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Joined:
     kind: str = ""
     on: tuple[tuple[Typed, Typed], ...] = ()
     query: exp.Select | None = None
-    """The query whose rows it holds, if it is no table of the catalog."""
+    """The query whose rows it holds, if it is not a table of the catalog."""
 
 
 Compile = Callable[[QueryPlan], tuple[exp.Select, list[Typed]]]
-"""A plan inside a plan as SQL, with the columns it gives."""
+"""Compiles a nested plan to SQL, and returns its columns too."""
 
 
 @dataclass
@@ -40,10 +40,10 @@ class Scope:
     catalog: Catalog
     joined: list[Joined] = field(default_factory=list)
     implied: set[str] = field(default_factory=set)
-    """Tables that no join names, but that stand on the way to one that is named."""
+    """Tables that no join names, but that are on the path to one that is named."""
 
     def find(self, ref: str | ColumnRef) -> Typed:
-        """The column, or `Invalid` that names the nearest one or the candidates."""
+        """Return the column; `Invalid` names the nearest one or the candidates."""
         if isinstance(ref, ColumnRef) and ref.table is None:
             ref = ref.column
         found = list(self._candidates(ref))
@@ -70,7 +70,7 @@ class Scope:
                     yield joined, column
 
     def _prefixes(self, joined: Joined) -> tuple[str, ...]:
-        """What may stand before a column: the table's name in the query; its own, if it is read only once."""
+        """Return the prefixes of a column: the table's name in the query, and its own if it is read only once."""
         once = sum(other.table.name == joined.table.name for other in self.joined) == 1
         return (joined.name.lower(), joined.table.name.lower()) if once else (joined.name.lower(),)
 
@@ -85,7 +85,7 @@ class Scope:
         return Invalid(f"Column `{column}` is in none of {shown}.", hint=self._hint(column, self.joined))
 
     def _split(self, written: str) -> tuple[Joined | None, str]:
-        """The table that a reference means, if that much is clear, and the rest of it."""
+        """Return the table that a reference names, if that is clear, and the rest of the reference."""
         for joined in self.joined:
             for prefix in self._prefixes(joined):
                 if written.lower().startswith(f"{prefix}."):
@@ -106,20 +106,20 @@ class Scope:
         return f"There are {_listed(name for _, name in names.values())}."
 
     def add(self, joined: Joined) -> None:
-        """Add a table under a name that no other has."""
+        """Add a table; its name must be free."""
         self.check_free(joined.name)
         self.joined.append(joined)
 
     def check_free(self, name: str) -> None:
-        """Refuse a second table of one name."""
+        """Refuse a second table of the same name."""
         taken = next((joined for joined in self.joined if joined.name.lower() == name.lower()), None)
         if taken and taken.name in self.implied:
             raise Invalid(
-                f"`{taken.name}` is joined already, on the way to another table.",
+                f"`{taken.name}` is already joined, on the path to another table.",
                 hint="Put it before that table in `joins`.",
             )
         if taken:
-            raise Invalid(f"Two tables are called `{name}`.", hint='Give one of them another name with "as".')
+            raise Invalid(f"Two tables are named `{name}`.", hint='Give one of them another name with "as".')
 
 
 def _written(ref: str | ColumnRef) -> str:
@@ -134,13 +134,13 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def column_of(joined: Joined, column: Column) -> Typed:
-    """A column as SQL names it: always with its table, always quoted."""
+    """Return a column as SQL: always with its table, always quoted."""
     ast = exp.Column(this=quote(column.name), table=quote(joined.name))
     return Typed(ast, kind_of(column.type), f"`{joined.name}.{column.name}`", column.name)
 
 
 def table_ast(joined: Joined) -> exp.Table | exp.Subquery:
-    """The table after FROM or JOIN. A name in the catalog may be `schema.table`."""
+    """Return the table after FROM or JOIN. A name in the catalog may be `schema.table`."""
     if joined.query is not None:
         return joined.query.subquery(quote(joined.name), copy=False)
     parts = joined.table.name.split(".")
@@ -150,7 +150,7 @@ def table_ast(joined: Joined) -> exp.Table | exp.Subquery:
 
 
 def open_scope(plan: QueryPlan, catalog: Catalog, inner: Compile) -> Scope:
-    """The tables the plan reads, with those that joins along keys pass through."""
+    """Return the tables that the plan reads, with those that joins along keys pass through."""
     scope = Scope(catalog)
     if isinstance(plan.source, PlanRef):
         scope.add(_made_table(plan.source, inner))
@@ -177,7 +177,7 @@ def _named_table(written: str | TableRef, catalog: Catalog) -> Joined:
 
 
 def find_table(name: str, catalog: Catalog) -> Table:
-    """The table of that name, or `Invalid` that names the nearest one."""
+    """Return the table of that name; `Invalid` names the nearest one."""
     exact = next((table for table in catalog.tables if table.name == name), None)
     if found := exact or catalog.table(name):
         return found
@@ -228,7 +228,7 @@ def _check_pair(left: Typed, right: Typed, name: str) -> None:
 
 @dataclass(frozen=True)
 class KeyEdge:
-    """A foreign key seen from one of its ends: pairs of (own column, other table's column)."""
+    """A foreign key seen from one end: pairs of (own column, other table's column)."""
 
     to: str
     pairs: tuple[tuple[str, str], ...]
@@ -260,7 +260,7 @@ def _turned(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _distances(graph: Graph, target: str, closed: set[str]) -> dict[str, int]:
-    """Hops from each table to the target, on ways that pass through no closed table."""
+    """Return the hops from each table to the target, on paths that pass through no closed table."""
     distance, level = {target: 0}, [target]
     while level:
         edges = [(table, edge) for table in level for edge in graph[table]]
@@ -274,7 +274,7 @@ def _distances(graph: Graph, target: str, closed: set[str]) -> dict[str, int]:
 
 def _shortest_paths(scope: Scope, target: Table) -> list[Path]:
     graph = _graph(scope.catalog)
-    # What a plan made has no keys.
+    # The rows of a nested plan have no keys.
     tables = [j for j in scope.joined if j.query is None]
     distance = _distances(graph, target.name, {j.table.name for j in tables})
 
