@@ -120,9 +120,9 @@ class McpCaller:
     report: Callable[[dict[str, Any]], Report]
     """Keep what the guest tells of its work."""
     require: Callable[[Role], None] = lambda _: None
-    begin: Callable[[], None] = lambda: None
+    check_capacity: Callable[[], None] = lambda: None
     """Raise where no further work may begin."""
-    own: Callable[[str], None] = lambda _: None
+    charge_run: Callable[[str], None] = lambda _: None
     """Learn of a run that the guest began."""
     key_id: str | None = None
     """Whose day counts what the guest's agents use."""
@@ -189,10 +189,10 @@ def python(
     """
     app = caller.app
     name = app.choose_source(dataset, thread_id) or (app.source_name(None) if thread_id is None else None)
-    caller.begin()
+    caller.check_capacity()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
     run_id = app.runs.begin("python", code, name, thread_id=thread.id)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     run = app.runs.wait(run_id, timeout_s)
     if run.status not in ENDED:
@@ -208,7 +208,7 @@ def sql(
     limit: Annotated[int, Field(ge=1, le=10_000, description="rows in the answer")] = ROWS,
 ) -> RowPage:
     """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
-    caller.begin()
+    caller.check_capacity()
     return first_page(caller.app.sql(caller.app.source_name(dataset), query), limit)
 
 
@@ -221,9 +221,9 @@ def ask(
 ) -> RunResult:
     """Have etude's own agent answer a question in words. Where it takes longer, call `wait_run`."""
     app = caller.app
-    caller.begin()
+    caller.check_capacity()
     run_id = app.runs.begin("ask", question, app.choose_source(dataset, thread_id), thread_id=thread_id)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     return _run_of(app, app.runs.wait(run_id, wait_s))
 
@@ -252,9 +252,9 @@ def answer_run(
 ) -> RunResult:
     """Answer what a waiting run asked, in the person's words; it goes on."""
     app = caller.app
-    caller.begin()
+    caller.check_capacity()
     seq = app.runs.answer(run_id, text)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     return _run_of(app, app.runs.wait(run_id, wait_s, beyond=seq))
 
@@ -301,7 +301,7 @@ def agents_create(
 ) -> AgentInfo:
     """Create an agent that works in steps in the background, for minutes or months; `agents_show` tells how it goes."""
     check_reach(caller.app, kind, config, caller.require)
-    caller.begin()
+    caller.check_capacity()
     return caller.app.agents.create(kind, config, id, caller.key_id)
 
 

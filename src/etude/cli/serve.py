@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> None:
     from etude.sources.source import name_for
 
     if options.reload:
-        from etude.api.reload import serve_again
+        from etude.api.reload import serve_with_reload
 
-        serve_again(_arguments(options))
+        serve_with_reload(_arguments(options))
         return
     log_as_json()
     settings = load_settings()
