@@ -53,7 +53,8 @@ _log = logging.getLogger("etude.http")
 def _without_secret(name: str) -> StoredResponse:
     """Return the response to keep instead of one that held a secret."""
     error = Conflict(
-        f"The request with the Idempotency-Key `{name}` was answered before; its secret response is not kept.",
+        f"The request with the Idempotency-Key `{name}` was answered before; "
+        "its response held a secret and was not kept.",
         hint="If the secret is lost, revoke the key that was created (see the list of keys) and create another.",
     )
     return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
