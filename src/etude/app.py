@@ -126,7 +126,7 @@ class App:
         return self.store.tenant
 
     def scoped(self, tenant: str) -> App:
-        """Return the app of a tenant. Engines, sandbox and object store are shared; everything else is the tenant's own.
+        """Return the app of a tenant. Engines, sandbox and object store are shared, everything else is its own.
 
         Only the first tenant has the sources of the settings.
         """

@@ -184,7 +184,7 @@ def python(
 ) -> CellResult:
     """Run Python in a sandboxed session that keeps its variables.
 
-    `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The value of the last expression is returned.
+    `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
     Pass the returned `thread_id` to the next call to continue in the same session.
     """
     app = caller.app
@@ -303,7 +303,7 @@ def agents_create(
     ],
     id: Annotated[str | None, Field(max_length=128)] = None,
 ) -> AgentInfo:
-    """Create an agent that works in steps in the background, for minutes or months; `agents_show` shows its progress."""
+    """Create an agent that works in the background, for minutes or months; `agents_show` shows its progress."""
     check_reach(caller.app, kind, config, caller.require)
     caller.check_capacity()
     return caller.app.agents.create(kind, config, id, caller.key_id)
