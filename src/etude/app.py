@@ -142,7 +142,7 @@ class App:
         with self._lock:
             self.settings = settings
             for view in self._views.values():
-                view.settings = _of_tenant(settings)
+                view.settings = _without_sources(settings)
 
     # -- sources
 
@@ -156,7 +156,7 @@ class App:
         if name in self.sources():
             raise Conflict(f"There is a source `{name}` already.", hint=f"Run `etude sources remove {name}` first.")
         kind = spec.kind or find_kind(resolve_url(spec.url))
-        spec = spec.model_copy(update={"kind": kind, "url": _anywhere(spec.url, kind)})
+        spec = spec.model_copy(update={"kind": kind, "url": _absolute_url(spec.url, kind)})
         catalog = self._open(name, spec).catalog(self.settings.limits)
         self.store.put_source(name, spec)
         return catalog
@@ -541,7 +541,7 @@ class App:
         return repair_run(self.store.run(self.store.resolve_run(run_id)), self.objects, self.store, again)
 
 
-def _of_tenant(settings: Settings) -> Settings:
+def _without_sources(settings: Settings) -> Settings:
     """Return the settings for another tenant: without the sources, which belong to the first tenant."""
     return settings.model_copy(update={"sources": {}})
 
@@ -553,7 +553,7 @@ class _View(App):
         store = owner.store.scoped(tenant)
         self.__dict__ |= {k: v for k, v in owner.__dict__.items() if not isinstance(vars(App).get(k), cached_property)}
         self._owner = owner
-        self.settings = _of_tenant(owner.settings)
+        self.settings = _without_sources(owner.settings)
         self.store = store
         self._sources = {}
         self._lock = threading.Lock()
@@ -578,7 +578,7 @@ class _View(App):
         """Do nothing: closing the owner closes the shared resources."""
 
 
-def _anywhere(url: str, kind: str) -> str:
+def _absolute_url(url: str, kind: str) -> str:
     """Return the URL in a form that does not depend on the working folder."""
     if url.startswith("env:"):
         return url

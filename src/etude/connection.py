@@ -41,23 +41,23 @@ def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | N
     Raises the error that the run ended with. If the answer has a `question`, answer it with `reply`.
     """
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
-    own = app or App()
+    opened = app or App()
     try:
-        return own.ask(chosen, question, **options).require()
+        return opened.ask(chosen, question, **options).require()
     finally:
         if app is None:
-            own.close()
+            opened.close()
 
 
 def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
     """Answer the question of a waiting run and continue the run."""
-    own = app or App()
+    opened = app or App()
     try:
-        own.runs.answer(run_id, text)
-        return own.runs.answer_of(own.runs.work(run_id)).require()
+        opened.runs.answer(run_id, text)
+        return opened.runs.answer_of(opened.runs.work(run_id)).require()
     finally:
         if app is None:
-            own.close()
+            opened.close()
 
 
 def save(name: str, data: str | bytes) -> None:
@@ -84,13 +84,13 @@ def open_session(
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
     if app is not None:
         return app.open_session(chosen, **options)
-    own = App()
+    opened = App()
     try:
-        notebook = own.open_session(chosen, **options)
+        notebook = opened.open_session(chosen, **options)
     except BaseException:
-        own.close()
+        opened.close()
         raise
-    notebook.on_close = own.close
+    notebook.on_close = opened.close
     return notebook
 
 
@@ -98,7 +98,7 @@ class Connection(Database):
     """A source to query. Every query is a recorded run unless `record=False`."""
 
     def __init__(self, source: str, others: dict[str, str], app: App | None = None) -> None:
-        self._own = app is None
+        self._owns_app = app is None
         self._app = app or App()
         self._others = others
         # The engine starts while this process is still loading. Mount now, so that a wrong source fails early.
@@ -133,7 +133,7 @@ class Connection(Database):
 
     def close(self) -> None:
         """Stop the engines that this connection started."""
-        if self._own:
+        if self._owns_app:
             self._app.close()
 
     def __enter__(self) -> Self:

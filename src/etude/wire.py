@@ -142,7 +142,7 @@ def share(data: bytes | memoryview) -> int:
 
 
 def lend(size: int) -> int:
-    """Shared memory of that size for another process to fill and to seal; it cannot be made larger or smaller."""
+    """Create shared memory of a fixed size for another process to fill and seal."""
     fd = shared_file()
     if fd is None:
         raise OSError("this system has no shared memory")

@@ -159,8 +159,14 @@ class AccessControl:
         """Count the caller's requests or streams while the block runs; raise if there are too many."""
         limit = 0
         if caller.key is not None:
-            own = caller.key.limits.at_once
-            limit = self._settings.streams if what == "stream" else self._settings.at_once if own is None else own
+            key_limit = caller.key.limits.at_once
+            limit = (
+                self._settings.streams
+                if what == "stream"
+                else self._settings.at_once
+                if key_limit is None
+                else key_limit
+            )
         slot = (caller.name, what)
         with self._lock:
             if limit and self._in_flight.get(slot, 0) >= limit:

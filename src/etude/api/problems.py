@@ -100,7 +100,7 @@ def respond(error: BaseException, request_id: str | None = None, path: str = "")
 
 
 def explain_request(error: RequestValidationError, route: object = None) -> EtudeError:
-    """The problem with a request to a route, in one sentence that names the place."""
+    """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_error(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
     body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)

@@ -122,19 +122,19 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
 async def has_small_answer(query: StartedQuery, wait: ClientWait) -> bool:
     """Wait up to `SHORT_S` for an answer; return True if it is there and small enough to be read at once."""
     loop = asyncio.get_running_loop()
-    there, place = loop.create_future(), query.engine.fileno()
+    arrived, fd = loop.create_future(), query.engine.fileno()
 
     def decide() -> None:
-        if not there.done():  # both callbacks may run in the same iteration of the loop
-            there.set_result(None)
+        if not arrived.done():  # both callbacks may run in the same iteration of the loop
+            arrived.set_result(None)
 
     wait.on_long = decide
-    loop.add_reader(place, decide)
+    loop.add_reader(fd, decide)
     try:
         if not wait.is_long:
-            await there
+            await arrived
     finally:
-        loop.remove_reader(place)
+        loop.remove_reader(fd)
     return query.engine.has_small_answer()
 
 

@@ -72,11 +72,11 @@ class SortCache:
 def choose_media(accept: str) -> str | None:
     """Return the media type that the Accept header prefers; None if it accepts none of ours."""
     wanted: list[tuple[float, int, str]] = []
-    for place, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
+    for order, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
         name, *parameters = [p.strip().lower() for p in part.split(";")]
         quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
         weight = float(quality) if re.fullmatch(r"[01](\.\d{0,3})?", quality) else 0.0
-        wanted += [(-weight, place, name)] if weight else []
+        wanted += [(-weight, order, name)] if weight else []
     for _, _, name in sorted(wanted):
         for media in MEDIA:
             if name in (media, "*/*", f"{media.partition('/')[0]}/*"):
@@ -215,16 +215,16 @@ def _take(result: Result, wanted: Any) -> Iterator[Any]:
 
     order = pc.sort_indices(wanted)
     ascending = pc.take(wanted, order)
-    places = ascending.to_pylist()
+    positions = ascending.to_pylist()
     parts: list[Any] = []
     at = done = 0
     for batch in result.batches():
-        end = bisect.bisect_left(places, at + batch.num_rows, done)
+        end = bisect.bisect_left(positions, at + batch.num_rows, done)
         if end > done or not parts:
             parts.append(batch.take(pc.subtract(ascending.slice(done, end - done), at)))
         at += batch.num_rows
         done = end
-        if done == len(places):
+        if done == len(positions):
             break
     found = pa.Table.from_batches(parts)
     yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)

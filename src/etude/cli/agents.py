@@ -91,10 +91,10 @@ def run(options: argparse.Namespace) -> None:
             action = agents.message(options.agent, _value(options.text))
             sys.stdout.write(json.dumps({"action": action}) + "\n" if options.json else f"{action}\n")
         else:
-            _show(agents, _do(app, options), options)
+            _show(agents, _apply_verb(app, options), options)
 
 
-def _do(app: App, options: argparse.Namespace) -> AgentInfo:
+def _apply_verb(app: App, options: argparse.Namespace) -> AgentInfo:
     agents = app.agents
     guidance = _value(options.text) if getattr(options, "text", None) is not None else None
     match options.verb:
@@ -131,11 +131,11 @@ def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
         found[key] = value if text else read
     source = found.get("source")
     if isinstance(source, str) and source not in app.sources():
-        found["source"] = _anywhere(source)
+        found["source"] = _absolute_path(source)
     return found
 
 
-def _anywhere(source: str) -> str:
+def _absolute_path(source: str) -> str:
     """Return a local path as an absolute one, so that it is valid for a worker in another folder."""
     from etude.sources.source import local_path
 
@@ -217,8 +217,8 @@ def _show(agents: Agents, agent: AgentInfo, options: argparse.Namespace) -> None
         sys.stdout.write("\n" + "".join(f"{printable(line)}\n" for line in document.splitlines()))
     for step in agents.steps(agent.id, after=max(0, agent.step_no - 10)):
         seconds = (step.ended_at - step.started_at).total_seconds()
-        said = _cut(step.error or _shown(step.output))
-        sys.stdout.write(f"\nstep {step.step_no} {step.kind} {step.outcome}  {seconds:.2f} s\n    {said}\n")
+        text = _cut(step.error or _shown(step.output))
+        sys.stdout.write(f"\nstep {step.step_no} {step.kind} {step.outcome}  {seconds:.2f} s\n    {text}\n")
 
 
 def _watch(agents: Agents) -> None:

@@ -16,7 +16,7 @@ from etude.cli.output import printable
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
 
-_DRIVING = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control sequences of a terminal: colours, which are allowed, and all others."""
 
 
@@ -88,7 +88,7 @@ def print_output(output: Output) -> None:
 def _write(stream: IO[str], text: str) -> None:
     """Write text; escape control sequences on a terminal, because the text may contain data."""
     if stream.isatty():
-        text = _DRIVING.sub(lambda found: found[0] if found[0].endswith("m") else printable(found[0]), text)
+        text = _CONTROL.sub(lambda found: found[0] if found[0].endswith("m") else printable(found[0]), text)
     stream.write(text)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
 
 PREAMBLE = "import etude\ndb = etude.connect()"
-_LEAVING = ("exit", "exit()", "quit", "quit()")
+_EXIT_WORDS = ("exit", "exit()", "quit", "quit()")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         level = session.isolation["level"]
         sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")
         with _line_editing(session, app.settings.home / "shell_history"):
-            while (code := _read_cell()) is not None and code.strip() not in _LEAVING:
+            while (code := _read_cell()) is not None and code.strip() not in _EXIT_WORDS:
                 _run_cell(session, code)
 
 
