@@ -1,4 +1,4 @@
-"""App wires settings to the store, the object store, the engines and the sources. Every surface starts here."""
+"""The App connects settings, store, object store, engines and sources. Every interface starts here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 else:
 
     class made_once(cached_property):
-        """A property that is made when it is first asked for: once, whichever threads ask. Newer Pythons let two."""
+        """A cached property that is computed once even if several threads ask; since Python 3.12 that needs a lock."""
 
         def __get__(self, instance, owner=None):
             if instance is None:
@@ -60,7 +60,7 @@ else:
 
 
 class App:
-    """One etude. Thread-safe; close it, or use it as a context manager, to end its engines."""
+    """An etude instance. Thread-safe. Close it, or use it as a context manager, to stop its engines."""
 
     def __init__(self, settings: Settings | None = None, **keywords: Any) -> None:
         if settings is not None and keywords:
@@ -78,7 +78,7 @@ class App:
 
     @made_once
     def store(self) -> Store:
-        """Where runs, threads and sources are kept. Runs that a dead process left open are closed on the way."""
+        """The store of runs, threads and sources. Opening it closes the runs that a dead process left open."""
         url = self.settings.store_url
         scheme = url.partition("://")[0]
         opened: Store = plugins.load("store", scheme)(Path(local_path(url)) if scheme == "sqlite" else url)
@@ -87,18 +87,18 @@ class App:
 
     @made_once
     def objects(self) -> Objects:
-        """Where results are kept."""
+        """The object store, which holds results."""
         from etude.store.objects import Objects
 
         return Objects(self.settings.objects_url, **self.settings.objects_options)
 
     @made_once
     def scratch(self) -> Path:
-        """Where results too large for memory wait until they are kept or dropped."""
+        """The folder for results that are too large for memory, until they are stored or deleted."""
         return self.settings.home / "scratch"
 
     def close(self) -> None:
-        """Pause the live runs, end the sessions and the engines, and close the store."""
+        """Pause the live runs, end the sessions, stop the engines, and close the store."""
         for each in (self, *self._views.values()):
             if "live_runs" in each.__dict__:
                 each.live_runs.close()
@@ -122,13 +122,13 @@ class App:
 
     @property
     def tenant(self) -> str:
-        """Whose runs, threads and sources are seen."""
+        """The tenant whose runs, threads and sources this app sees."""
         return self.store.tenant
 
     def scoped(self, tenant: str) -> App:
-        """The same etude as a tenant sees it: engines, sandbox and objects are shared, all else is its own.
+        """Return the app of a tenant. Engines, sandbox and object store are shared, everything else is its own.
 
-        Sources of the settings are those of the first tenant alone.
+        Only the first tenant has the sources of the settings.
         """
         if tenant == self.tenant:
             return self
@@ -138,37 +138,37 @@ class App:
             return self._views[tenant]
 
     def change_settings(self, settings: Settings) -> None:
-        """Work by these settings from now on; what is open already stays as it is."""
+        """Use these settings from now on; whatever is open already keeps the old ones."""
         with self._lock:
             self.settings = settings
             for view in self._views.values():
-                view.settings = _of_tenant(settings)
+                view.settings = _without_sources(settings)
 
     # -- sources
 
     def sources(self) -> dict[str, SourceSpec]:
-        """All named sources: those of the settings over those that were added."""
+        """Return all named sources; those of the settings override those that were added."""
         return dict(sorted((self.store.sources() | self.settings.sources).items()))
 
     def add_source(self, name: str, spec: SourceSpec) -> Catalog:
-        """Register a source under a name, after looking that it opens."""
+        """Register a source under a name, after checking that it opens."""
         check_name(name)
         if name in self.sources():
-            raise Conflict(f"There is a source `{name}` already.", hint=f"`etude sources remove {name}` first.")
+            raise Conflict(f"There is a source `{name}` already.", hint=f"Run `etude sources remove {name}` first.")
         kind = spec.kind or find_kind(resolve_url(spec.url))
-        spec = spec.model_copy(update={"kind": kind, "url": _anywhere(spec.url, kind)})
+        spec = spec.model_copy(update={"kind": kind, "url": _absolute_url(spec.url, kind)})
         catalog = self._open(name, spec).catalog(self.settings.limits)
         self.store.put_source(name, spec)
         return catalog
 
     def remove_source(self, name: str) -> None:
-        """Forget an added source; its data is not touched."""
+        """Remove an added source; its data stays."""
         if name in self.settings.sources:
             raise Conflict(f"`{name}` is defined in the settings.", hint="Remove it there.")
         self.store.remove_source(name)
 
     def source(self, name_or_url: str | Source) -> Source:
-        """A named source, or one for a path or URL; one that was opened before is itself."""
+        """Return a named source, or the source at a path or URL. A `Source` is returned unchanged."""
         if isinstance(name_or_url, Source):
             return name_or_url
         known = self.settings.sources.get(name_or_url)
@@ -213,7 +213,7 @@ class App:
         return self.source_name(name)
 
     def check_model(self, name: str | None) -> str | None:
-        """Return a model that remote callers may choose, or raise."""
+        """Return the name of a model; raise if remote callers may not choose it."""
         allowed = {"offline", self.settings.model, *self.settings.server.models}
         if name is not None and name not in allowed:
             listed = ", ".join(f"`{n}`" for n in sorted(allowed))
@@ -221,24 +221,24 @@ class App:
         return name
 
     def catalog(self, source: str | Source) -> Catalog:
-        """What a source holds."""
+        """Return the tables and columns of a source."""
         return self.source(source).catalog(self.settings.limits)
 
     @made_once
     def cataloger(self) -> Cataloger:
-        """Makes catalogs: profiles of sources with their pages, kept run by run."""
+        """Creates catalogs: profiles of sources with their pages, stored for each run."""
         from etude.catalog.workflow import Cataloger
 
         return Cataloger(self)
 
     def profile(self, source: str | Source) -> SourceProfile:
-        """What a source holds by its own data: known from a catalog or an earlier call, or measured now."""
+        """Return the profile of a source: from a catalog or an earlier call, or measured now."""
         from etude.catalog.storage.profiles import get_profile
 
         return get_profile(self, self.source(source))
 
     def known_profile(self, source: str | Source) -> SourceProfile | None:
-        """The profile of a source where it is known already; nothing is measured."""
+        """Return the profile of a source if it is known already; measure nothing."""
         from etude.catalog.storage.profiles import find_profile
 
         return find_profile(self, self.source(source))
@@ -249,16 +249,16 @@ class App:
         return find_sizes(self, source)
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
-        """What people say of the tables of a source: descriptions, owners and tags."""
+        """Return the annotations of the tables of a source: descriptions, owners and tags."""
         from etude.catalog.storage.profiles import get_annotations
 
         return get_annotations(self, self.source(source)).model_dump(mode="json", exclude_unset=True)
 
-    def annotate(self, source: str | Source, said: Annotations) -> None:
-        """Add what somebody says of the tables of a source."""
+    def annotate(self, source: str | Source, annotations: Annotations) -> None:
+        """Add annotations to the tables of a source."""
         from etude.catalog.storage.profiles import put_annotations
 
-        put_annotations(self, self.source(source), said)
+        put_annotations(self, self.source(source), annotations)
 
     # -- runs
 
@@ -279,10 +279,10 @@ class App:
         return self._run(opened, spec, others or {}, record, on_progress)
 
     def begin_sql(self, source: str, query: str, limits: Limits) -> tuple[StartedQuery, Callable[[], Result]] | None:
-        """A query, not recorded, that an idle engine has been given, and how to have its result once it is there.
+        """Start an unrecorded query on an idle engine; return it and a function that returns its result.
 
-        None where something would have to be waited for already: a source that is not of the settings, a join with
-        others, an engine.
+        Return None if that would have to wait: if the source is not in the settings, if the query may join other
+        sources, or if no engine is idle.
         """
         if source not in self.settings.sources or "." in query:
             return None
@@ -320,7 +320,7 @@ class App:
         return self._run(opened, spec, {}, record, on_progress)
 
     def compile(self, source: str | Source, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
-        """A QueryPlan and its SQL in the source's dialect."""
+        """Return a QueryPlan and its SQL in the source's dialect."""
         from etude.sources.plan import QueryPlan, parse_plan
         from etude.sources.plan.compile import compile_plan
 
@@ -366,11 +366,11 @@ class App:
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
 
     def others(self, primary: str, urls: Mapping[str, str]) -> list[Source]:
-        """Sources to join with the primary one, each under the name given for it."""
+        """Return the sources to join with the primary one, each under its given name."""
         if primary in urls:
             raise Invalid(
                 f"Two sources would be called `{primary}`.",
-                hint="That is the name of the first one, from its path; choose another for the second.",
+                hint="The first source has this name from its path; choose another name for the second.",
             )
         return [self._open(check_name(n), SourceSpec(url=u)) for n, u in urls.items()]
 
@@ -379,7 +379,7 @@ class App:
 
     @property
     def runs_at_work(self) -> int:
-        """How many runs of all tenants this process is working on."""
+        """The number of runs of all tenants that this process is working on."""
         views = (self, *self._views.values())
         return sum(len(each.live_runs) for each in views if "live_runs" in each.__dict__)
 
@@ -394,7 +394,7 @@ class App:
 
     @made_once
     def runs(self) -> Runs:
-        """Begin runs, work on them, follow and control them."""
+        """Starts, follows and controls runs."""
         from etude.runs import Runs
 
         return Runs(self)
@@ -428,7 +428,7 @@ class App:
 
     @made_once
     def agents(self) -> Agents:
-        """Those who work in steps: create, steer and pause them; a worker runs them."""
+        """Creates, steers and pauses agents; a worker runs them."""
         from etude.agents.control import Agents
 
         return Agents(self.store)
@@ -445,18 +445,18 @@ class App:
     def lend_session(
         self, thread_id: str, source: Source | None, *, options: Mapping[str, Any] | None = None, keep: bool = True
     ) -> AbstractContextManager[Notebook]:
-        """Lend the one session that a thread has on a source, for the time of a `with` block. See `SessionPool`."""
-        # The source alone: what a model writes must not reach a source that the person did not name.
+        """Lend the session of a thread on a source for a `with` block. See `SessionPool`."""
+        # Only this source: a model's code must not reach a source that the person did not name.
         opener = partial(self.open_session, alone=True, record=True)
         return self.session_pool.lend(opener, thread_id, source, options=options, keep=keep)
 
     @made_once
     def sandbox(self) -> Provider:
-        """Where sessions run."""
+        """The sandbox provider that runs sessions."""
         return self.open_sandbox(self.settings.sandbox)
 
     def open_sandbox(self, name: str) -> Provider:
-        """A provider of sandboxes by its name, with the options of the settings."""
+        """Return a sandbox provider by its name, with the options of the settings."""
         opened: Provider = plugins.load("sandbox", name)(**self.settings.sandbox_options)
         return opened
 
@@ -478,11 +478,11 @@ class App:
         query_limits: Limits | None = None,
         keep: bool = True,
     ) -> Notebook:
-        """A persistent Python on a source. With a `thread_id`, what ran in that thread before is brought back.
+        """Open a persistent Python session on a source. With a `thread_id`, restore the state of that thread.
 
-        `alone` keeps its queries from naming any other source, registered or not. With `keep=False` they are on
-        record, but not their results.
-        `network` lists the only places that it may connect to, such as `("api.example.com:443",)`.
+        With `alone`, its queries cannot name any other source, registered or not. With `keep=False`, its queries are
+        recorded, but not their results.
+        `network` lists the only addresses that it may connect to, such as `("api.example.com:443",)`.
         """
         from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
@@ -521,18 +521,18 @@ class App:
     # -- results
 
     def result(self, run_id: str) -> Result:
-        """The result of a run, read back from its artifact."""
+        """Return the result of a run, read from its artifact."""
         run = self.store.run(self.store.resolve_run(run_id))
         if run.result is None or run.result_artifact is None:
             raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint=f"`etude runs show {run.id}`.")
         return self.read_result(run.result, run.result_artifact, run.id)
 
     def read_result(self, info: ResultInfo, artifact: Artifact, run_id: str) -> Result:
-        """A kept result. Its file is checked as it is read; if it is damaged, `Damaged` names the run and the file."""
+        """Return a stored result. Its file is verified while it is read; `Damaged` names the run and the file."""
         return Result(info, None, open_kept=lambda: self.objects.open(artifact.hash, run_id), run_id=run_id)
 
     def repair(self, run_id: str, source: str | None = None) -> Repaired:
-        """Run the queries again whose kept results are damaged or gone; `source` stands in for one without a name."""
+        """Run queries again if their stored results are damaged or lost; `source` replaces a source without a name."""
         from etude.runtime.repair import repair_run
 
         def again(step: Step) -> Result:
@@ -541,19 +541,19 @@ class App:
         return repair_run(self.store.run(self.store.resolve_run(run_id)), self.objects, self.store, again)
 
 
-def _of_tenant(settings: Settings) -> Settings:
-    """What of the settings holds for any tenant: their sources are the first one's."""
+def _without_sources(settings: Settings) -> Settings:
+    """Return the settings for another tenant: without the sources, which belong to the first tenant."""
     return settings.model_copy(update={"sources": {}})
 
 
 class _View(App):
-    """An app as one tenant sees it; whoever opened the app itself closes it."""
+    """The app of one tenant. It shares the resources of its owner, which closes them."""
 
     def __init__(self, owner: App, tenant: str) -> None:
         store = owner.store.scoped(tenant)
         self.__dict__ |= {k: v for k, v in owner.__dict__.items() if not isinstance(vars(App).get(k), cached_property)}
         self._owner = owner
-        self.settings = _of_tenant(owner.settings)
+        self.settings = _without_sources(owner.settings)
         self.store = store
         self._sources = {}
         self._lock = threading.Lock()
@@ -575,11 +575,11 @@ class _View(App):
         return self if tenant == self.tenant else self._owner.scoped(tenant)
 
     def close(self) -> None:
-        """Do nothing: the app itself is closed by whoever opened it."""
+        """Do nothing: closing the owner closes the shared resources."""
 
 
-def _anywhere(url: str, kind: str) -> str:
-    """The URL so that it means the same in every working folder."""
+def _absolute_url(url: str, kind: str) -> str:
+    """Return the URL in a form that does not depend on the working folder."""
     if url.startswith("env:"):
         return url
     if url.startswith("file:") and not url.startswith("file://"):
@@ -598,7 +598,7 @@ def _plan_text(body: Mapping[str, Any]) -> str:
 
 
 def require_source(url: str | None, environment: Mapping[str, str]) -> str:
-    """The source to connect to: the one given, or the one `ETUDE_SOURCE` names."""
+    """Return the given source, or the one in `ETUDE_SOURCE`; raise if there is none."""
     chosen = url or environment.get("ETUDE_SOURCE")
     if not chosen:
         raise Invalid("No source was given.", hint="Pass a path, a URL or a name, or set the variable `ETUDE_SOURCE`.")

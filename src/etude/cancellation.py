@@ -1,4 +1,4 @@
-"""A way to stop work from outside, at once: whoever waits says how its wait is broken off."""
+"""Cancellation of work from another thread: each waiter registers a function that ends its wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from etude.errors import Cancelled
 
 
 class Cancellation:
-    """Asked for once, from any thread; seen by everything that works under it."""
+    """A request to stop, made at most once, from any thread; all work that shares it sees the request."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -19,11 +19,11 @@ class Cancellation:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was asked for."""
+        """True if cancellation was requested."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop what runs now, and all that would begin later."""
+        """Stop the running work, and any that would start later."""
         with self._lock:
             if self._cancelled:
                 return
@@ -33,13 +33,13 @@ class Cancellation:
             stop()
 
     def check(self) -> None:
-        """Raise `Cancelled` where it was asked for."""
+        """Raise `Cancelled` if cancellation was requested."""
         if self._cancelled:
             raise Cancelled("The work was cancelled.")
 
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While the block runs, `stop` is what breaks it off; it is called from another thread, at most once."""
+        """Call `stop` if cancellation is requested while the block runs: from another thread, at most once."""
         with self._lock:
             self.check()
             self._stops.append(stop)

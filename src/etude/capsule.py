@@ -1,4 +1,4 @@
-"""A capsule: one run as a zip file that needs nothing else to be read. Equal runs give equal bytes."""
+"""A capsule: a run as a self-contained zip file. Equal runs give equal bytes."""
 
 from __future__ import annotations
 

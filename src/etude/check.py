@@ -1,4 +1,4 @@
-"""Conformance checks: each kind of provider ships a suite of them, and this runs one."""
+"""Runner for conformance checks. Each kind of provider has its own suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went; `detail` says what was seen, or what went wrong."""
+    """The outcome of a check; `detail` says what it saw or what went wrong."""
 
     name: str
     ok: bool
@@ -21,17 +21,17 @@ class CheckResult:
 
 
 class Failed(Exception):
-    """A check saw something else than it must."""
+    """A check did not see what it expected."""
 
 
 def run_checks(checks: Mapping[str, Callable[[T], str]], subject: T) -> Iterator[CheckResult]:
-    """Run every check, one result each; a failing check does not stop the others."""
+    """Run every check and yield its result; a failing check does not stop the others."""
     for name, check in checks.items():
         start = time.perf_counter()
         try:
             detail, ok = check(subject), True
         except Failed as failure:
             detail, ok = str(failure), False
-        except Exception as error:  # a provider under test may raise anything, and the report must say what
+        except Exception as error:  # a provider under test may raise anything
             detail, ok = f"{type(error).__name__}: {error}", False
         yield CheckResult(name, ok, detail, (time.perf_counter() - start) * 1000)

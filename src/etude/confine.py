@@ -1,7 +1,7 @@
-"""What the operating system can take away from a process: memory, network, files, new privileges.
+"""Confine a process with the operating system: memory, network, files, new privileges.
 
-Each function confines the calling process for good and says whether it held. On a system without the feature
-(macOS, an old kernel, a container that forbids it) it changes nothing and returns False; the caller reports that.
+Each function confines the calling process permanently and returns True if that worked. On a system without the
+feature (macOS, an old kernel, a container that forbids it) it changes nothing and returns False; the caller reports it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _OPENAT2, _RESOLVE_NO_SYMLINKS = 437, 4
 _READ_FILE, _READ_DIR, _EXECUTE = 1 << 2, 1 << 3, 1 << 0
 _MAKE_DEVICES = 1 << 6 | 1 << 11
 _FILE_ONLY = _EXECUTE | 1 << 1 | _READ_FILE | 1 << 14 | 1 << 15
-# The file-system rights each Landlock ABI knows: a kernel refuses a ruleset with bits it does not know.
+# The file-system rights that each Landlock ABI knows: a kernel refuses a ruleset with unknown bits.
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _RIGHTS_NEWEST = (1 << 16) - 1
 
 
 def limit_resources(memory_bytes: int, file_bytes: int, open_files: int = 1024) -> None:
-    """Bound private memory, the size of a written file and open files; leave no core dump behind."""
+    """Limit private memory, the size of written files and the number of open files; disable core dumps."""
     _lower(resource.RLIMIT_CORE, 0)
-    # RLIMIT_DATA counts private writable memory only: address space that is merely reserved, or shared, is free.
+    # RLIMIT_DATA counts only private writable memory, not reserved or shared address space.
     _lower(resource.RLIMIT_DATA if _LINUX else resource.RLIMIT_AS, memory_bytes)
     _lower(resource.RLIMIT_FSIZE, file_bytes)
     _lower(resource.RLIMIT_NOFILE, open_files)
@@ -46,7 +46,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def prefer_as_victim() -> bool:
-    """Ask the kernel to end this process first when the machine runs out of memory."""
+    """Ask the kernel to kill this process first if the machine runs out of memory."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:
@@ -55,7 +55,7 @@ def prefer_as_victim() -> bool:
 
 
 def refuse_new_privileges() -> bool:
-    """No set-uid program can raise this process's rights any more."""
+    """Prevent set-uid programs from raising this process's privileges."""
     return _LINUX and bool(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 
 
@@ -77,7 +77,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def landlock_abi() -> int:
-    """The version of Landlock that the kernel speaks; 0 where it has none."""
+    """Return the Landlock ABI version of the kernel; 0 if it has none."""
     if not _LINUX:
         return 0
     return max(int(_libc().syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))), 0)
@@ -91,12 +91,12 @@ def grant_only(
     scoped: bool = False,
     allow_tcp: bool = False,
 ) -> bool:
-    """Landlock: from now on this thread, and those it starts, reach only these files and folders.
+    """Restrict this thread, and those it starts, to these files and folders (Landlock).
 
-    `unlinked` are readable as well, unless there is a symbolic link in their path: it was put there after they were
-    found, and may lead anywhere.
-    With `scoped`, they also open no TCP connection, unless `allow_tcp` lets them, and signal and reach by abstract
-    socket only each other.
+    `unlinked` paths are readable as well, unless they contain a symbolic link: it was created after they were found,
+    and may point anywhere.
+    With `scoped`, the threads also cannot use TCP (unless `allow_tcp`), and can send signals and connect to abstract
+    sockets only among each other.
     """
     abi = landlock_abi()
     if abi < 1 or not refuse_new_privileges():
@@ -104,7 +104,7 @@ def grant_only(
     libc = _libc()
     rights = _RIGHTS_BY_ABI.get(abi, _RIGHTS_NEWEST)
     attr = _Ruleset(rights, 3 if scoped and not allow_tcp and abi >= 4 else 0, 3 if scoped and abi >= 6 else 0)
-    # A kernel refuses a structure longer than it knows: each ABI gets as many of its three fields as it has.
+    # A kernel refuses a structure longer than it knows, so each ABI gets only the fields that it has.
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     ruleset = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(attr), ctypes.c_size_t(size), ctypes.c_uint32(0))
     if ruleset < 0:

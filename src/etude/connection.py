@@ -1,4 +1,4 @@
-"""`etude.connect`: the Python way to a source. The same two lines work in a script that runs alone."""
+"""`etude.connect`: sources in Python. The same two lines work in a session and in a standalone script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connect(
     app: App | None = None,
     **others: str | os.PathLike[str],
 ) -> Connection:
-    """Open a source by path, URL or name (`$ETUDE_SOURCE` where none is given).
+    """Open a source by path, URL or name (`$ETUDE_SOURCE` if none is given).
 
     Keywords name further sources that queries may join: `connect("crm.duckdb", files="orders/")` lets a query
     write `files.orders`.
@@ -36,43 +36,43 @@ def connect(
 
 
 def ask(source: str | os.PathLike[str] | None, question: str, /, *, app: App | None = None, **options: Any) -> Answer:
-    """Have a question answered (`$ETUDE_SOURCE` where the source is None). See `App.ask` for the options.
+    """Answer a question about a source (`$ETUDE_SOURCE` if None). See `App.ask` for the options.
 
-    Raises the error that the run ended with. An answer whose `question` is set needs a reply first: `reply`.
+    Raises the error that the run ended with. If the answer has a `question`, answer it with `reply`.
     """
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
-    own = app or App()
+    opened = app or App()
     try:
-        return own.ask(chosen, question, **options).require()
+        return opened.ask(chosen, question, **options).require()
     finally:
         if app is None:
-            own.close()
+            opened.close()
 
 
 def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
-    """Answer the question that a run waits with, and go on with it."""
-    own = app or App()
+    """Answer the question of a waiting run and continue the run."""
+    opened = app or App()
     try:
-        own.runs.answer(run_id, text)
-        return own.runs.answer_of(own.runs.work(run_id)).require()
+        opened.runs.answer(run_id, text)
+        return opened.runs.answer_of(opened.runs.work(run_id)).require()
     finally:
         if app is None:
-            own.close()
+            opened.close()
 
 
 def save(name: str, data: str | bytes) -> None:
-    """Write a file into the working folder, whole or not at all; in a session the host takes it."""
+    """Write a file to the working folder, completely or not at all; in a session, the host stores it."""
     from etude.store.objects import write_whole
 
     write_whole(Path(check_file_name(name)), data.encode() if isinstance(data, str) else bytes(data))
 
 
 def load(name: str) -> bytes:
-    """A file of the working folder; in a session what was saved there, or what the host gave."""
+    """Return a file of the working folder; in a session, a file that was saved there or that the host provided."""
     try:
         return Path(check_file_name(name)).read_bytes()
     except FileNotFoundError:
-        raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` makes one.") from None
+        raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.") from None
     except OSError as error:
         raise Invalid(f"The file `{name}` cannot be read: {error.strerror}.") from None
 
@@ -80,17 +80,17 @@ def load(name: str) -> bytes:
 def open_session(
     source: str | os.PathLike[str] | None = None, /, *, app: App | None = None, **options: Any
 ) -> Notebook:
-    """A persistent, sandboxed Python on a source (`$ETUDE_SOURCE` where none is given). See `App.open_session`."""
+    """Open a persistent, sandboxed Python session on a source (`$ETUDE_SOURCE` if none). See `App.open_session`."""
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
     if app is not None:
         return app.open_session(chosen, **options)
-    own = App()
+    opened = App()
     try:
-        notebook = own.open_session(chosen, **options)
+        notebook = opened.open_session(chosen, **options)
     except BaseException:
-        own.close()
+        opened.close()
         raise
-    notebook.on_close = own.close
+    notebook.on_close = opened.close
     return notebook
 
 
@@ -98,10 +98,10 @@ class Connection(Database):
     """A source to query. Every query is a recorded run unless `record=False`."""
 
     def __init__(self, source: str, others: dict[str, str], app: App | None = None) -> None:
-        self._own = app is None
+        self._owns_app = app is None
         self._app = app or App()
         self._others = others
-        # The engine loads its libraries while this process loads its own; a wrong source fails here, not later.
+        # The engine starts while this process is still loading. Mount now, so that a wrong source fails early.
         self._app.pool.warm()
         try:
             self._source = self._app.source(source)
@@ -114,7 +114,7 @@ class Connection(Database):
             raise
 
     def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
-        """Run a query. Limits can be given singly: `db.sql(q, timeout_s=5, rows=100)`."""
+        """Run a query. Limits can be given by name: `db.sql(q, timeout_s=5, rows=100)`."""
         if limit:
             limits = change_limits(limits or self._app.settings.limits, limit)
         return self._app.sql(self._source, query, others=self._others, record=record, limits=limits)
@@ -124,16 +124,16 @@ class Connection(Database):
         return self._app.plan(self._source, plan, record=record)
 
     def catalog(self) -> Catalog:
-        """Tables, columns, types, keys, comments and row counts."""
+        """Return the tables, columns, types, keys, comments and row counts."""
         return self._app.catalog(self._source)
 
     def annotations(self) -> dict[str, Any]:
-        """What people say of the tables: descriptions, owners and tags."""
+        """Return the annotations of the tables: descriptions, owners and tags."""
         return self._app.annotations(self._source)
 
     def close(self) -> None:
-        """End the engines that this connection started."""
-        if self._own:
+        """Stop the engines that this connection started."""
+        if self._owns_app:
             self._app.close()
 
     def __enter__(self) -> Self:

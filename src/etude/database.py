@@ -1,4 +1,4 @@
-"""What `db` offers wherever it lives: on the host, in a script that runs alone, or inside a session."""
+"""The interface of `db`: the same on the host, in a standalone script and inside a session."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ class Database(ABC):
 
     @abstractmethod
     def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
-        """Run a query. Limits can be given singly: `db.sql(q, timeout_s=5, rows=100)`."""
+        """Run a query. Limits can be given by name: `db.sql(q, timeout_s=5, rows=100)`."""
 
     @abstractmethod
     def catalog(self) -> Catalog:
-        """Tables, columns, types, keys, comments and row counts."""
+        """Return the tables, columns, types, keys, comments and row counts."""
 
     def annotations(self) -> dict[str, Any]:
-        """What people say of the tables: descriptions, owners and tags."""
+        """Return the annotations of the tables: descriptions, owners and tags."""
         return {}
 
     def tables(self) -> list[str]:
-        """The names of the tables."""
+        """Return the names of the tables."""
         return [t.name for t in self.catalog().tables]
 
     def table(self, name: str) -> Any:
-        """A table as an ibis expression; `execute` runs what is built on it."""
+        """Return a table as an ibis expression; `execute` runs expressions built on it."""
         ibis = _ibis()
         catalog = self.catalog()
         table = catalog.table(name)
         if table is None:
             names = [t.name for t in catalog.tables]
             near = difflib.get_close_matches(name, names, n=1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(names[:8])}."
+            hint = f"Did you mean `{near[0]}`?" if near else f"Tables: {', '.join(names[:8])}."
             raise NotFound(f"There is no table `{name}`.", hint=hint)
         mapper = _type_mapper(catalog.dialect)
         schema = {c.name: mapper.from_string(c.type, nullable=c.nullable) for c in table.columns}
@@ -51,17 +51,17 @@ class Database(ABC):
         return ibis.table(schema, name=bare, database=database or None)
 
     def execute(self, expression: Any, *, record: bool | None = None) -> Result:
-        """Compile an ibis expression to the source's dialect and run it through the same guard."""
+        """Compile an ibis expression to the source's dialect and run it like any other query."""
         ibis = _ibis()
         sql = str(ibis.to_sql(expression, dialect=self.catalog().dialect))
         return self.sql(sql, record=record)
 
 
 def check_file_name(name: object) -> str:
-    """The name of a file that a script hands out or takes in, or `Invalid`: it names no folder."""
+    """Return the name of a file to save or load; raise `Invalid` if it contains a folder or odd characters."""
     if not isinstance(name, str) or not _FILE.fullmatch(name):
         raise Invalid(
-            f"`{str(name)[:80]}` cannot name a file here.",
+            f"`{str(name)[:80]}` is not a valid file name here.",
             hint="Use letters, digits, `.`, `_` and `-`, a letter or digit first, and no folder.",
         )
     return name

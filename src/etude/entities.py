@@ -1,4 +1,4 @@
-"""The nouns as frozen models. They cross files, processes and the network; they never change in place."""
+"""The entities of etude as immutable models, shared by files, processes and the network."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Entity(BaseModel):
-    """Frozen, and closed: an unknown field is an error, so that a typo never passes silently."""
+    """An immutable model without extra fields: an unknown field is an error, so that typos are found."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Column(Entity):
-    """A column of a table, with the type as the source's own engine names it."""
+    """A column of a table; `type` is the name that the source's engine uses."""
 
     name: str
     type: str
@@ -32,7 +32,7 @@ class ForeignKey(Entity):
 
 
 class Table(Entity):
-    """A table or view. `name` is what a query may write after FROM: schema-qualified only where it must be."""
+    """A table or view. `name` is its name in a query, schema-qualified only if necessary."""
 
     name: str
     kind: Literal["table", "view"] = "table"
@@ -49,7 +49,7 @@ class Table(Entity):
 
 
 class Catalog(Entity):
-    """What a source holds. `fingerprint` changes when tables, columns or types do."""
+    """The tables of a source. `fingerprint` changes when tables, columns or types change."""
 
     source: str
     kind: str
@@ -57,16 +57,16 @@ class Catalog(Entity):
     tables: tuple[Table, ...]
     fingerprint: str
     notes: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """Parts that could not be read, and why."""
 
     def table(self, name: str) -> Table | None:
-        """The table of that name, case-insensitively, or None."""
+        """Return the table of that name, ignoring case, or None."""
         wanted = name.lower()
         return next((t for t in self.tables if t.name.lower() == wanted), None)
 
 
 class SourceSpec(Entity):
-    """How to reach a source: `url` is a path, a glob or a URL, or `env:NAME` or `file:PATH` where one is kept."""
+    """The address of a source: `url` is a path, a glob or a URL, or a reference to one: `env:NAME` or `file:PATH`."""
 
     url: str
     kind: str = ""
@@ -76,7 +76,7 @@ class SourceSpec(Entity):
 
 
 class Limits(Entity):
-    """What one query may use. Zero means no limit for rows and bytes."""
+    """The limits of one query. For rows and bytes, zero means no limit."""
 
     timeout_s: float = Field(default=60.0, gt=0, le=1_000_000)
     rows: int = Field(default=1_000_000, ge=0)
@@ -88,28 +88,28 @@ class Limits(Entity):
 
 
 class SessionLimits(Entity):
-    """What a session may use. `wall_s` and `output` are per cell, the rest per session."""
+    """The limits of a session. `wall_s` and `output` apply to each cell, the others to the session."""
 
     wall_s: float = Field(default=60.0, gt=0)
     """Seconds until a cell is stopped."""
     cpu_s: int = Field(default=3600, gt=0)
-    """Seconds of processor time of the session and all processes it starts."""
+    """Seconds of CPU time for the session and all processes it starts."""
     memory: int = Field(default=2 << 30, ge=64 << 20)
-    """Private memory of each process."""
+    """Private memory for each process."""
     cpus: float = Field(default=0.0, ge=0)
-    """Processors that a session may keep busy; 0 for all there are. Needs a control group."""
+    """CPUs that a session may use; 0 for all. Needs a control group."""
     processes: int = Field(default=64, ge=1)
     """Processes and threads."""
     open_files: int = Field(default=256, ge=16)
-    """Open files of each process."""
+    """Open files for each process."""
     scratch: int = Field(default=256 << 20, ge=1 << 20)
-    """Bytes of files that a session may keep."""
+    """Bytes of files that a session may hold."""
     output: int = Field(default=1 << 20, ge=1024)
-    """Bytes of printed text that are kept of a cell."""
+    """Bytes of printed text that are kept for each cell."""
 
 
 class Estimate(Entity):
-    """What the engine expects before running: rows and bytes read, rows returned. None where it cannot tell."""
+    """The engine's estimate before a query: rows and bytes read, rows returned. None if unknown."""
 
     scan_rows: int | None = None
     scan_bytes: int | None = None
@@ -117,7 +117,7 @@ class Estimate(Entity):
 
 
 class Read(Entity):
-    """A table that a step read, with the fingerprint of its data at that time where the source has one."""
+    """A table that a step read, and the fingerprint of its data at that time if the source provides one."""
 
     source: str
     table: str
@@ -132,7 +132,7 @@ class ResultColumn(Entity):
 
 
 class ResultInfo(Entity):
-    """The shape of a result; the rows are the artifact's."""
+    """The shape of a result; the artifact holds the rows."""
 
     columns: tuple[ResultColumn, ...]
     row_count: int
@@ -141,7 +141,7 @@ class ResultInfo(Entity):
 
 
 class Artifact(Entity):
-    """An immutable blob, named by the SHA-256 of its bytes."""
+    """An immutable file, named by the SHA-256 of its bytes."""
 
     hash: str
     media: str
@@ -149,7 +149,7 @@ class Artifact(Entity):
 
 
 class Usage(Entity):
-    """What was spent."""
+    """Tokens, model calls and cost."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -157,12 +157,12 @@ class Usage(Entity):
     cost_usd: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum of both."""
+        """Return the sum of both."""
         return Usage(**{f: getattr(self, f) + getattr(other, f) for f in Usage.model_fields})
 
 
 class ToolCall(Entity):
-    """A tool that a model wants to have run. `arguments` is the text it wrote, which may be no valid JSON."""
+    """A tool call of a model. `arguments` is the text it wrote, which may not be valid JSON."""
 
     id: str
     name: str
@@ -170,7 +170,7 @@ class ToolCall(Entity):
 
 
 class Turn(Entity):
-    """What a model said: text, tools to call, or both."""
+    """A turn of a model: text, tool calls, or both."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -178,18 +178,18 @@ class Turn(Entity):
 
 
 class Budget(Entity):
-    """What a run of an agent may use, all its steps together. Zero means no limit, but for steps and seconds."""
+    """The budget of a run, for all its steps together. Except for steps and seconds, zero means no limit."""
 
     steps: int = Field(default=24, ge=1)
-    """Turns of the model."""
+    """Model turns."""
     wall_s: float = Field(default=600.0, gt=0)
-    """Seconds; those of a person who is asked do not count."""
+    """Seconds, without the time that a person takes to answer."""
     tokens: int = Field(default=400_000, ge=0)
-    """Tokens, read and written."""
+    """Tokens, input and output."""
     cost_usd: float = Field(default=0.0, ge=0)
-    """Money, where the price of the model is known."""
+    """Cost in US dollars, if the price of the model is known."""
     rows: int = Field(default=0, ge=0)
-    """Rows of all results."""
+    """Rows of all results together."""
 
 
 RunKind = Literal["sql", "plan", "python", "ask", "catalog"]
@@ -198,7 +198,7 @@ StepKind = Literal["sql", "python", "model", "tool"]
 Outcome = Literal["ok", "error", "refused", "limit", "cancelled"]
 ENDED: frozenset[RunStatus] = frozenset({"succeeded", "failed", "cancelled"})
 STOPPED: frozenset[RunStatus] = ENDED | {"waiting", "paused"}
-"""Statuses of a run that no one works on, though it may be continued."""
+"""Statuses of a run that is not being worked on; it may still be continued."""
 
 
 class Step(Entity):
@@ -232,7 +232,7 @@ class Step(Entity):
 
 
 class Guidance(Entity):
-    """Words to the model that came when the run had `after` steps."""
+    """Guidance for the model that arrived when the run had `after` steps."""
 
     text: str
     by: Literal["user", "gate"] = "user"
@@ -241,7 +241,7 @@ class Guidance(Entity):
 
 
 class Run(Entity):
-    """One durable unit of work: the fold of its events."""
+    """A durable unit of work: the fold of its events."""
 
     id: str
     kind: RunKind
@@ -272,24 +272,24 @@ class Run(Entity):
     unverified: tuple[str, ...] = ()
     guidance: tuple[Guidance, ...] = ()
     question: str | None = None
-    """What a person was asked last."""
+    """The last question to the person."""
     choices: tuple[str, ...] = ()
     call: str = ""
     reply: str | None = None
-    """What the person answered; None while the run waits."""
+    """The person's answer; None while the run waits."""
     error: dict[str, Any] | None = None
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
 
 
 class RowPage(Entity):
-    """Rows of a result, in JSON: dates as ISO text, bytes as hex, numbers that JSON cannot carry as text."""
+    """Rows of a result as JSON: dates as ISO text, bytes as hex, numbers that JSON cannot represent as text."""
 
     run_id: str | None
     columns: list[ResultColumn]
     rows: list[list[Any]]
     row_count: int
-    """Rows of the result after filters, all pages together."""
+    """Rows on all pages, after filters."""
     offset: int = 0
     next: int | None = None
     """The offset of the next page."""
@@ -308,7 +308,7 @@ class AnswerBody(Entity):
     text: str
     """The answer; if the run waits, the question that it asks."""
     question: str | None = None
-    """What the run asks before it can continue: POST /api/runs/{run_id}/answer."""
+    """The question to answer before the run can continue: POST /api/runs/{run_id}/answer."""
     choices: list[str] = []
     result: RowPage | None = None
     """The first rows of the result behind the answer."""
@@ -324,7 +324,7 @@ class AnswerBody(Entity):
 
 
 class RunSummary(Entity):
-    """A run as lists show it: no steps, no code beyond the text."""
+    """A run in a list, without steps."""
 
     id: str
     kind: RunKind
@@ -353,7 +353,7 @@ class RunFilter(Entity):
     since: datetime | None = None
     until: datetime | None = None
     text: str | None = None
-    """Words of the run's text or their beginnings, in any case; all must be there."""
+    """Words of the run's text or their beginnings, ignoring case; all must occur."""
 
 
 class Thread(Entity):

@@ -1,4 +1,4 @@
-"""Every error a user can meet: a class with a fixed code, an HTTP status, an exit code and a hint."""
+"""Every error that a user can see: each class has a fixed code, an HTTP status and an exit code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 
 class EtudeError(Exception):
-    """Base of all errors. The message says what happened, with values; the hint says what to do."""
+    """The base of all errors. The message says what happened, with values; the hint says what to do."""
 
     code: ClassVar[str] = "internal"
     title: ClassVar[str] = "Internal error"
@@ -28,19 +28,19 @@ class Invalid(EtudeError):
 
 
 class InvalidQuery(Invalid):
-    """The query cannot be parsed or bound: the engine's own complaint about the text."""
+    """The query cannot be parsed or bound; the message is the engine's own."""
 
     code, title = "invalid_query", "Invalid query"
 
 
 class NotUnderstood(Invalid):
-    """The rules cannot tell what a question means. `details` hold `suggestions`: questions that they can answer."""
+    """The rules do not understand the question. `details` hold `suggestions`: questions that they can answer."""
 
     code, title = "not_understood", "Not understood"
 
 
 class Refused(EtudeError):
-    """The guard refused the statement. `details` hold `reason`, and `line` and `column` where known."""
+    """The guard refused the statement. `details` hold `reason`, and `line` and `column` if known."""
 
     code, title, status, exit_code = "refused", "Refused by the guard", 403, 3
 
@@ -52,31 +52,31 @@ class UnknownTable(Refused):
 
 
 class Unauthorized(EtudeError):
-    """Nobody is let in without a key that is valid."""
+    """The request has no valid key."""
 
     code, title, status, exit_code = "unauthorized", "Unauthorized", 401, 77
 
 
 class Forbidden(EtudeError):
-    """The key's role does not allow it, or the request comes from another site."""
+    """The key's role does not allow the request, or the request comes from another site."""
 
     code, title, status, exit_code = "forbidden", "Forbidden", 403, 77
 
 
 class NotFound(EtudeError):
-    """No such run, source, thread, artifact or file."""
+    """The run, source, thread, artifact or file does not exist."""
 
     code, title, status, exit_code = "not_found", "Not found", 404, 4
 
 
 class Conflict(EtudeError):
-    """The state changed meanwhile, or does not allow the request."""
+    """The state has changed or does not allow the request."""
 
     code, title, status, exit_code = "conflict", "Conflict", 409, 5
 
 
 class Stale(EtudeError):
-    """The thing is no longer in the state that the caller saw and named."""
+    """The object has changed since the caller read it (`If-Match`)."""
 
     code, title, status, exit_code = "stale", "Changed meanwhile", 412, 5
 
@@ -94,48 +94,48 @@ class SourceError(EtudeError):
 
 
 class SandboxError(EtudeError):
-    """A sandbox could not be had as asked, or failed; never what a program in it did."""
+    """The sandbox could not be started as requested, or failed; never an error of the program inside."""
 
     code, title, status, exit_code = "sandbox_error", "Sandbox error", 502, 7
 
 
 class ModelError(EtudeError):
-    """A model's provider failed, or what it sent cannot be read; never what a program printed."""
+    """The model's provider failed, or its response cannot be read."""
 
     code, title, status, exit_code = "model_error", "Model error", 502, 7
 
 
 class Unavailable(EtudeError):
-    """A part etude needs (store, object store, an optional package) cannot be used now."""
+    """A part that etude needs (store, object store, an optional package) is not available now."""
 
     code, title, status, exit_code = "unavailable", "Unavailable", 503, 69
     retryable = True
 
 
 class Damaged(Unavailable):
-    """A kept file is not what was written. `details` hold `run_id`, `artifact` and `file` where known."""
+    """A stored file has changed since it was written. `details` hold `run_id`, `artifact` and `file` if known."""
 
     code, title, status, exit_code = "damaged", "Damaged file", 500, 65
     retryable = False
 
 
 class Interrupted(EtudeError):
-    """The process that did the work ended before the work did."""
+    """The process ended before its work was finished."""
 
     code, title = "interrupted", "Interrupted"
     retryable = True
 
 
 class Cancelled(EtudeError):
-    """The work was cancelled by its caller."""
+    """The caller cancelled the work."""
 
     code, title, status, exit_code = "cancelled", "Cancelled", 499, 130
 
 
 def problem(error: BaseException) -> dict[str, Any]:
-    """The RFC 9457 form of an error: the one shape that HTTP, CLI, MCP and events carry."""
+    """Return an error in the form of RFC 9457, which HTTP, CLI, MCP and events share."""
     if not isinstance(error, EtudeError):
-        # An unexpected error may quote anything, a credential included: its text goes to the log, not to the user.
+        # The text of an unexpected error may contain credentials: it goes to the log, not to the user.
         error = EtudeError(f"Unexpected {type(error).__name__}.", hint="This is a defect in etude; please report it.")
     body: dict[str, Any] = {
         "type": f"urn:etude:error:{error.code}",
@@ -153,13 +153,13 @@ def problem(error: BaseException) -> dict[str, Any]:
 def _classes(base: type[EtudeError] = EtudeError) -> dict[str, type[EtudeError]]:
     found = {base.code: base}
     for child in base.__subclasses__():
-        # A class without a code of its own does not stand for its parent's.
+        # A class without its own code must not replace its parent.
         found = _classes(child) | found
     return found
 
 
 def from_problem(body: dict[str, Any]) -> EtudeError:
-    """The error that `problem` described; used where an error crosses a process border."""
+    """Return the error that `problem` described, after it has crossed a process boundary."""
     cls = _classes().get(body.get("code", ""), EtudeError)
     known = {"type", "title", "status", "detail", "code", "retryable", "hint"}
     details = {k: v for k, v in body.items() if k not in known}

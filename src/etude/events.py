@@ -1,4 +1,4 @@
-"""Events: immutable facts of a run. The log is the only truth; a run's state is `fold(entries)`."""
+"""Events: immutable facts about a run. The log is the source of truth; a run's state is `fold(entries)`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from etude.entities import (
 from etude.errors import Conflict
 
 INTERRUPTED = "interrupted"
-"""The `error_key` of a step whose process ended before it did."""
+"""The `error_key` of a step whose process ended before the step did."""
 
 
 class RunQueued(Entity):
@@ -42,15 +42,15 @@ class RunQueued(Entity):
     source: str | None = None
     thread_id: str | None = None
     parent: str | None = None
-    """The run this one continues, replays or shadows."""
+    """The run that this one continues, replays or shadows."""
     location: str | None = None
-    """Where a source that has no registered name is, if that is no secret."""
+    """The path or URL of a source without a registered name, if that is not a secret."""
     model: str | None = None
     budget: Budget | None = None
     limits: Limits | None = None
-    """Limits of its queries, if they differ from the settings."""
+    """The limits of its queries, if they differ from the settings."""
     params: dict[str, Any] = {}
-    """What else is needed to begin the run again in another process."""
+    """Other parameters that another process needs to start the run again."""
 
 
 class RunStarted(Entity):
@@ -68,7 +68,7 @@ class RunPaused(Entity):
 
 
 class RunResumed(Entity):
-    """A paused or waiting run goes on."""
+    """A paused or waiting run continues."""
 
     type: Literal["run.resumed"] = "run.resumed"
     worker: str
@@ -81,11 +81,11 @@ class RunWaiting(Entity):
     question: str
     choices: tuple[str, ...] = ()
     call: str = ""
-    """The step whose call asks, by its id."""
+    """The id of the step that asks."""
 
 
 class RunAnswered(Entity):
-    """A person answered; whoever takes the run next goes on with it."""
+    """A person answered; the next worker that takes the run continues it."""
 
     type: Literal["run.answered"] = "run.answered"
     text: str
@@ -93,7 +93,7 @@ class RunAnswered(Entity):
 
 
 class RunRequested(Entity):
-    """Somebody wants the run to pause or to end; the worker that has it will see to it."""
+    """A request to pause or cancel the run; its worker will do so."""
 
     type: Literal["run.requested"] = "run.requested"
     what: Literal["pause", "cancel"]
@@ -101,24 +101,24 @@ class RunRequested(Entity):
 
 
 class Guided(Entity):
-    """Words that reach the model before its next turn: from a person, or from a check of its answer."""
+    """Guidance that the model reads before its next turn: from a person, or from a check of its answer."""
 
     type: Literal["guided"] = "guided"
     text: str
     by: Literal["user", "gate"] = "user"
     interrupts: bool = False
-    """Whether the calls that were still open are given up."""
+    """Whether open tool calls are abandoned."""
 
 
 class RunFinished(Entity):
-    """The run succeeded. The result is that of its last step unless an artifact says otherwise."""
+    """The run succeeded. Its result is that of its last step unless `artifact` is set."""
 
     type: Literal["run.finished"] = "run.finished"
     result: ResultInfo | None = None
     artifact: Artifact | None = None
     answer: str | None = None
     code: str | None = None
-    """What computed the answer, to be run again."""
+    """The code that computed the answer, to run again."""
     chart: dict[str, Any] | None = None
     """A Vega-Lite chart of the result, without its data."""
     unverified: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class RunCancelled(Entity):
 
 
 class StepStarted(Entity):
-    """A step begins. It carries all that is needed to run it again."""
+    """A step started. The event holds everything needed to run the step again."""
 
     type: Literal["step.started"] = "step.started"
     step_id: str
@@ -157,7 +157,7 @@ class StepStarted(Entity):
 
 
 class StepFinished(Entity):
-    """A step ended. It carries what it read, what it made, how it went and what it cost."""
+    """A step ended. The event holds what the step read and made, its outcome and its cost."""
 
     type: Literal["step.finished"] = "step.finished"
     step_id: str
@@ -165,33 +165,33 @@ class StepFinished(Entity):
     estimate: Estimate | None = None
     schema_fingerprint: str | None = None
     versions: dict[str, str] = Field(default_factory=dict)
-    """The engine's versions, known once it answered; they join those the step started with."""
+    """The engine's versions, known once it answered; they are added to those of `StepStarted`."""
     reads: tuple[Read, ...] = ()
     result: ResultInfo | None = None
     artifact: Artifact | None = None
     error: dict[str, Any] | None = None
     error_key: str | None = None
-    """The error with its values masked, so that equal failures count as one."""
+    """The error with its values masked, to group equal failures."""
     elapsed_ms: float = 0.0
     usage: Usage = Usage()
     turn: Turn | None = None
-    """What a model said."""
+    """The model's turn."""
     shown: str | None = None
-    """What a model was shown of a tool's outcome."""
+    """The outcome of a tool as shown to the model."""
 
 
 class TextDelta(Entity):
-    """A piece of the text that a model is writing; the step's end has the whole."""
+    """A piece of the text that a model is writing; `StepFinished` has the whole text."""
 
     type: Literal["text.delta"] = "text.delta"
     step_id: str
     text: str
     restart: bool = False
-    """Whether the model began anew: what it wrote before in this step is void."""
+    """Whether the model started over: discard the earlier text of this step."""
 
 
 class ArtifactCreated(Entity):
-    """A blob now stands in the object store."""
+    """A file was written to the object store."""
 
     type: Literal["artifact.created"] = "artifact.created"
     artifact: Artifact
@@ -199,7 +199,7 @@ class ArtifactCreated(Entity):
 
 
 class Note(Entity):
-    """Something a reader of the run should know: truncation, a cast, a repair."""
+    """A remark for readers of the run, such as a truncation, a cast or a repair."""
 
     type: Literal["note"] = "note"
     text: str
@@ -229,7 +229,7 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class Entry(Entity):
-    """An event at its place in a run's log. `seq` counts from 1 without gaps."""
+    """An event at its position in a run's log. `seq` counts from 1 without gaps."""
 
     run_id: str
     seq: int
@@ -266,7 +266,7 @@ def fold(entries: Iterable[Entry], run: Run | None = None) -> Run:
 
 
 def apply(run: Run | None, entry: Entry) -> Run:
-    """The run after one more entry."""
+    """Return the run after one more entry."""
     return fold((entry,), run)
 
 
@@ -283,13 +283,13 @@ class _Folding:
         self._changes: dict[str, Any] = {}
         self._lists: dict[str, list[Any]] = {}
         self._steps: list[Step | dict[str, Any]] = list(run.steps) if run else []
-        """A step that an entry touched is a dict of its fields until the run is frozen: each is made once."""
+        """Steps; those that an entry changed are dicts of their fields until `freeze`, so that each is built once."""
         self._open: dict[str, int] = {s.id: i for i, s in enumerate(run.steps) if s.ended_at is None} if run else {}
         """The positions of steps that have not ended, by id."""
         self._used = dict(run.usage) if run else dict(Usage())
 
     def add(self, entry: Entry) -> None:
-        """Fold one more entry, or raise `Conflict` and leave the run as it was before."""
+        """Fold one more entry; if it does not fit, raise `Conflict` and leave the run unchanged."""
         event = entry.event
         if self._run is None:
             if not isinstance(event, RunQueued) or entry.seq != 1:
@@ -308,7 +308,7 @@ class _Folding:
         self._changes |= changes
 
     def freeze(self) -> Run:
-        """The run as it is now."""
+        """Return the run in its current state."""
         if self._run is None:
             raise Conflict("A run has at least one event.")
         lists = {name: tuple(items) for name, items in self._lists.items()}
@@ -322,7 +322,7 @@ class _Folding:
         return self._lists[name]
 
     def _change(self, run: Run, event: Event, at: datetime) -> dict[str, Any]:
-        """Grow the lists that the event adds to; return the other fields that it changes."""
+        """Append to the lists that the event adds to; return the other fields that it changes."""
         match event:
             case RunQueued():
                 raise Conflict(f"Run `{run.id}` is queued already.")
@@ -381,14 +381,14 @@ class _Folding:
 
 
 def _fields(event: Entity) -> dict[str, Any]:
-    """The fields of an event, as they are; its type is not one of them."""
+    """Return the fields of an event, except its type."""
     fields = dict(event.__dict__)
     del fields["type"]
     return fields
 
 
 def summarise(run: Run) -> RunSummary:
-    """The run as lists show it."""
+    """Return the run as lists show it."""
     elapsed = (run.ended_at - run.created_at).total_seconds() * 1000 if run.ended_at else None
     return RunSummary(
         id=run.id,

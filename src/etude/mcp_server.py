@@ -1,6 +1,6 @@
-"""The MCP surface: one `python` tool on a session that persists, a few beside it, and resources.
+"""The MCP server: a `python` tool with a persistent session, some other tools, and resources.
 
-State lives in handles that the client passes back (`thread_id`, `run_id`), so that any transport will do.
+The client passes handles back (`thread_id`, `run_id`) to refer to state, so that every transport works.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ T = TypeVar("T")
 ROWS = 100
 TEXT = 200_000
 THREADS = 64
-"""Tool calls that may work at once."""
-INSTRUCTIONS = """etude runs SQL, Python and questions on datasets, in a sandbox, and keeps every run.
+"""The most tool calls that may run at once."""
+INSTRUCTIONS = """etude runs SQL and Python in a sandbox, answers questions about datasets, and records every run.
 
 Never invent a number: compute it. Call `list_datasets` and `describe_dataset` first. For structured questions use
-`sql`; for anything with steps use `python`, whose variables stay between calls as long as you pass the same
-`thread_id`. Look at `playbooks` before complex work, and `log` what worked. When a run is `waiting`, ask the person
-and pass the answer to `answer_run`; when it is `running`, call `wait_run`."""
+`sql`; for work in several steps use `python`, which keeps its variables between calls if you pass the same
+`thread_id`. Read `playbooks` before complex work, and `log` what worked. If a run is `waiting`, ask the person and pass
+the answer to `answer_run`; if it is `running`, call `wait_run`."""
 
 NEXT: dict[RunStatus, str] = {
     "queued": "Call wait_run.",
     "running": "Call wait_run.",
     "waiting": "Ask the person, then call answer_run.",
-    "paused": "It was paused; it continues once it is resumed.",
+    "paused": "The run is paused; it continues once it is resumed.",
     "failed": "Read the error; its hint says what to do.",
 }
-"""What a client should do with a run of each status."""
-Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be left out where there is one.")]
-ThreadId = Annotated[str | None, Field(description="From an earlier call: goes on with its session.")]
+"""What a client should do next with a run, by its status."""
+Dataset = Annotated[str | None, Field(description="A name from list_datasets; may be omitted if there is only one.")]
+ThreadId = Annotated[str | None, Field(description="From an earlier call, to continue its session.")]
 AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
 Guidance = Annotated[str | dict[str, Any] | None, Field(description="Text or an object.")]
 
 
 class CellResult(Entity):
-    """What came of a cell. Pass `thread_id` to the next call to keep its variables."""
+    """The result of a cell. Pass `thread_id` to the next call to keep the variables."""
 
     thread_id: str
     run_id: str
@@ -73,7 +73,7 @@ class CellResult(Entity):
 
 
 class RunResult(AnswerBody):
-    """The answer of a run, as far as there is one; `next` says what to do."""
+    """The answer of a run, if there is one yet; `next` says what to do."""
 
     next: str = ""
 
@@ -86,26 +86,26 @@ class DatasetEntry(Entity):
 
 
 class Datasets(Entity):
-    """The datasets there are."""
+    """The available datasets."""
 
     datasets: list[DatasetEntry]
 
 
 class Playbooks(Entity):
-    """Lessons to look at before complex work."""
+    """Lessons to read before complex work."""
 
     playbooks: list[Playbook]
 
 
 class AgentPage(Entity):
-    """Some agents; `next` is the cursor of those after them."""
+    """One page of agents; `next` is the cursor of the next page."""
 
     agents: list[AgentInfo]
     next: str | None = None
 
 
 class AgentView(Entity):
-    """An agent as far as it is."""
+    """An agent with its state and its last steps."""
 
     agent: AgentInfo
     state: dict[str, Any]
@@ -114,25 +114,25 @@ class AgentView(Entity):
 
 @dataclass(frozen=True)
 class McpCaller:
-    """Who calls a tool: their etude, and what they may."""
+    """The caller of a tool: the app of its tenant, and its rights."""
 
     app: App
     report: Callable[[dict[str, Any]], Report]
-    """Keep what the guest tells of its work."""
+    """Store the caller's report of its work."""
     require: Callable[[Role], None] = lambda _: None
-    begin: Callable[[], None] = lambda: None
-    """Raise where no further work may begin."""
-    own: Callable[[str], None] = lambda _: None
-    """Learn of a run that the guest began."""
+    check_capacity: Callable[[], None] = lambda: None
+    """Raise if no more work may start."""
+    charge_run: Callable[[str], None] = lambda _: None
+    """Charge a run to the caller's key once the run ends."""
     key_id: str | None = None
-    """Whose day counts what the guest's agents use."""
+    """The key whose daily quota counts the usage of the caller's agents."""
 
 
 FindCaller = Callable[[Context[Any, Any]], McpCaller]
 
 
 def create_mcp(find_caller: FindCaller) -> MCPServer[Any]:
-    """The MCP server; `find_caller` tells who calls."""
+    """Create the MCP server; `find_caller` returns the caller of a request."""
     server: MCPServer[Any] = MCPServer(
         "etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False
     )
@@ -159,7 +159,7 @@ def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, limi
         try:
             return await anyio.to_thread.run_sync(do, limiter=limiter)
         except EtudeError as error:
-            # The same shape as everywhere, so that a client can read the code and a model the hint.
+            # The same problem body as on HTTP: clients read the code, models read the hint.
             return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
 
     signature = inspect.signature(work, eval_str=True)
@@ -172,7 +172,7 @@ def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, limi
     return call
 
 
-# Tools. The first argument is who calls; docstrings and annotations are what a client sees.
+# Tools. Clients see the docstrings and the annotations of all arguments but the first.
 
 
 def python(
@@ -185,14 +185,14 @@ def python(
     """Run Python in a sandboxed session that keeps its variables.
 
     `db` is the dataset: `db.sql("SELECT ...").df()` is a pandas DataFrame. The last expression is the value.
-    Pass `thread_id` of the result to the next call to go on where this one ended.
+    Pass the returned `thread_id` to the next call to continue in the same session.
     """
     app = caller.app
     name = app.choose_source(dataset, thread_id) or (app.source_name(None) if thread_id is None else None)
-    caller.begin()
+    caller.check_capacity()
     thread = app.store.thread(thread_id) if thread_id else app.store.create_thread("MCP session", name)
     run_id = app.runs.begin("python", code, name, thread_id=thread.id)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     run = app.runs.wait(run_id, timeout_s)
     if run.status not in ENDED:
@@ -205,10 +205,10 @@ def sql(
     caller: McpCaller,
     query: Annotated[str, Field(min_length=1, max_length=TEXT)],
     dataset: Dataset = None,
-    limit: Annotated[int, Field(ge=1, le=10_000, description="rows in the answer")] = ROWS,
+    limit: Annotated[int, Field(ge=1, le=10_000, description="most rows to return")] = ROWS,
 ) -> RowPage:
-    """Run one SELECT in the dataset's own dialect. The run keeps all rows, the answer has the first."""
-    caller.begin()
+    """Run one SELECT in the dataset's own dialect. Returns the first rows; the run keeps all of them."""
+    caller.check_capacity()
     return first_page(caller.app.sql(caller.app.source_name(dataset), query), limit)
 
 
@@ -219,27 +219,27 @@ def ask(
     thread_id: ThreadId = None,
     wait_s: Annotated[float, Field(ge=0, le=300, description="how long to wait for the answer")] = 50,
 ) -> RunResult:
-    """Have etude's own agent answer a question in words. Where it takes longer, call `wait_run`."""
+    """Let etude's own agent answer a question in plain words. If it takes longer than `wait_s`, call `wait_run`."""
     app = caller.app
-    caller.begin()
+    caller.check_capacity()
     run_id = app.runs.begin("ask", question, app.choose_source(dataset, thread_id), thread_id=thread_id)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     return _run_of(app, app.runs.wait(run_id, wait_s))
 
 
 def get_run(caller: McpCaller, run_id: str) -> RunResult:
-    """A run as far as it is."""
+    """Return a run: its status, and its answer if there is one yet."""
     return _run_of(caller.app, caller.app.store.run(run_id))
 
 
 def wait_run(caller: McpCaller, run_id: str, timeout_s: Annotated[float, Field(ge=0, le=300)] = 50) -> RunResult:
-    """Wait until a run ends, asks something or is paused, but no longer than `timeout_s`."""
+    """Wait until a run ends, asks a question or is paused, but no longer than `timeout_s`."""
     return _run_of(caller.app, caller.app.runs.wait(run_id, timeout_s))
 
 
 def cancel_run(caller: McpCaller, run_id: str) -> RunResult:
-    """End a run at once."""
+    """Cancel a run at once."""
     caller.app.runs.cancel(run_id)
     return _run_of(caller.app, caller.app.runs.wait(run_id, 5))
 
@@ -250,23 +250,23 @@ def answer_run(
     text: Annotated[str, Field(min_length=1, max_length=TEXT)],
     wait_s: Annotated[float, Field(ge=0, le=300)] = 50,
 ) -> RunResult:
-    """Answer what a waiting run asked, in the person's words; it goes on."""
+    """Answer the question of a waiting run, in the person's words; the run then continues."""
     app = caller.app
-    caller.begin()
+    caller.check_capacity()
     seq = app.runs.answer(run_id, text)
-    caller.own(run_id)
+    caller.charge_run(run_id)
     app.runs.start(run_id)
     return _run_of(app, app.runs.wait(run_id, wait_s, beyond=seq))
 
 
 def list_datasets(caller: McpCaller) -> Datasets:
-    """The datasets that can be asked."""
+    """List the datasets."""
     app = caller.app
     return Datasets(datasets=[DatasetEntry(name=n, kind=app.source(n).kind) for n in app.sources()])
 
 
 def describe_dataset(caller: McpCaller, dataset: Dataset = None) -> Catalog:
-    """Tables, columns, types, keys and row counts of a dataset."""
+    """Return the tables, columns, types, keys and row counts of a dataset."""
     return caller.app.catalog(caller.app.source_name(dataset))
 
 
@@ -278,7 +278,7 @@ def log(
     code: Annotated[str | None, Field(max_length=TEXT, description="what was run")] = None,
     run_id: str | None = None,
 ) -> Report:
-    """Tell what worked and what did not, so that it can be learned from."""
+    """Report what worked and what did not, so that others can learn from it."""
     app = caller.app
     if dataset is not None:
         app.source_name(dataset)
@@ -289,32 +289,36 @@ def log(
 
 
 def playbooks(caller: McpCaller) -> Playbooks:
-    """Lessons that were measured to help: look at them before complex work."""
+    """Return lessons that measurably help. Read them before complex work."""
     return Playbooks(playbooks=read_playbooks(caller.app.settings.home, caller.app.tenant))
 
 
 def agents_create(
     caller: McpCaller,
-    kind: Annotated[str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `echo`, or one installed")],
-    config: Annotated[dict[str, Any], Field(description="what the kind takes; where it is wrong, the error says how")],
+    kind: Annotated[
+        str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `echo`, or an installed kind")
+    ],
+    config: Annotated[
+        dict[str, Any], Field(description="the configuration of this kind; an error says what is wrong with it")
+    ],
     id: Annotated[str | None, Field(max_length=128)] = None,
 ) -> AgentInfo:
-    """Create an agent that works in steps in the background, for minutes or months; `agents_show` tells how it goes."""
+    """Create an agent that works in the background, for minutes or months; `agents_show` shows its progress."""
     check_reach(caller.app, kind, config, caller.require)
-    caller.begin()
+    caller.check_capacity()
     return caller.app.agents.create(kind, config, id, caller.key_id)
 
 
 def agents_list(
     caller: McpCaller, limit: Annotated[int, Field(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> AgentPage:
-    """Agents, the newest first."""
+    """List agents, newest first."""
     page = caller.app.agents.list(limit=limit, cursor=cursor)
     return AgentPage(agents=list(page.items), next=page.next)
 
 
 def agents_show(caller: McpCaller, agent_id: AgentId, steps: Annotated[int, Field(ge=0, le=100)] = 10) -> AgentView:
-    """An agent with what it remembers and its last steps."""
+    """Return an agent with its state and its last steps."""
     agents = caller.app.agents
     info = agents.get(agent_id)
     last = agents.steps(agent_id, after=max(0, info.step_no - steps), limit=steps) if steps else []
@@ -330,35 +334,35 @@ def agents_message(
     agent_id: AgentId,
     body: Annotated[str | dict[str, Any], Field(description="Text or an object.")],
     id: Annotated[
-        str | None, Field(min_length=1, max_length=128, description="the same id twice is one message")
+        str | None, Field(min_length=1, max_length=128, description="messages with the same id count as one")
     ] = None,
 ) -> Sent:
-    """Have an agent read this in a step of its own, as soon as it is its turn."""
+    """Send a message to an agent, which handles it in its own step."""
     return Sent(action=_hold(caller, agent_id).message(agent_id, body, id=id))
 
 
 def agents_steer(caller: McpCaller, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
-    """Have an agent heed this before its next call of a model; nothing is broken off."""
+    """Give guidance to an agent, which reads it before its next model call; nothing is interrupted."""
     return _hold(caller, agent_id).steer(agent_id, guidance)
 
 
 def agents_pause(caller: McpCaller, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
-    """Have an agent make no further step; `now` breaks off the one that runs."""
+    """Pause an agent after its current step; `now` interrupts that step."""
     return _hold(caller, agent_id).pause(agent_id, mode)
 
 
 def agents_resume(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
-    """Have a paused agent go on; where guidance is given, a step begins with it."""
+    """Resume a paused agent; if there is guidance, a step starts with it."""
     return _hold(caller, agent_id).resume(agent_id, guidance)
 
 
 def agents_interrupt(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
-    """Break off what an agent does; its next step begins with the guidance."""
+    """Interrupt the current step of an agent; its next step starts with the guidance."""
     return _hold(caller, agent_id).interrupt(agent_id, guidance)
 
 
 def agents_reload(caller: McpCaller, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
-    """Have an agent's next step see settings and sources as they are now; where it is given, by a new configuration."""
+    """Reload settings and sources before an agent's next step, and use the new configuration if one is given."""
     agents = caller.app.agents
     check_reach(caller.app, agents.get(agent_id).kind, config or {}, caller.require)
     return agents.reload(agent_id, config)
@@ -367,7 +371,7 @@ def agents_reload(caller: McpCaller, agent_id: AgentId, config: dict[str, Any] |
 def agents_destroy(
     caller: McpCaller, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
 ) -> AgentInfo:
-    """End an agent; what it did stays on record."""
+    """Destroy an agent; its steps stay recorded."""
     return _hold(caller, agent_id).destroy(agent_id, grace_s)
 
 
@@ -413,11 +417,11 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: any
 
     @server.resource("artifact://{run_id}/{hash}", mime_type="application/octet-stream")
     async def artifact(run_id: str, hash: str, ctx: Context[Any, Any]) -> bytes:
-        """A blob that a run made."""
+        """An artifact of a run."""
 
         def read(app: App) -> bytes:
             if all(a.hash != hash for a in app.store.run(run_id).artifacts):
-                raise NotFound(f"Run `{run_id}` made no artifact `{hash}`.")
+                raise NotFound(f"Run `{run_id}` has no artifact `{hash}`.")
             return app.objects.get(hash, run_id)
 
         return await reading(ctx, read)
@@ -435,7 +439,7 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: any
         return await reading(ctx, read)
 
 
-# What tools give.
+# Results of tools.
 
 
 def _run_of(app: App, run: Run) -> RunResult:
@@ -474,7 +478,7 @@ def serve_stdio(app: App) -> None:
 def http_handler(
     find_caller: FindCaller, body: int
 ) -> tuple[Callable[..., Awaitable[None]], Callable[[], AbstractAsyncContextManager[None]]]:
-    """The ASGI application of `/mcp`, and what must run around it. The edge has checked host, origin and key."""
+    """Return the ASGI application of `/mcp` and its lifespan. The middleware has checked host, origin and key."""
     from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
     from mcp.server.transport_security import TransportSecuritySettings
 

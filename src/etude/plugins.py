@@ -1,4 +1,4 @@
-"""Implementations by name. This is the one place that names them; third parties add theirs by entry point."""
+"""The registry of implementations by name. Packages add their own by entry point."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 
 def load(kind: str, name: str) -> Any:
-    """The class registered as `name` for `kind`: built in, or from the entry-point group `etude.<kind>`."""
+    """Return the class registered as `name` for `kind`: built in, or from the entry-point group `etude.<kind>`."""
     target = BUILT_IN.get(kind, {}).get(name)
     if target is not None:
         module, _, attribute = target.partition(":")
@@ -68,7 +68,7 @@ def load(kind: str, name: str) -> Any:
 
 
 def names(kind: str) -> list[str]:
-    """All names registered for `kind`."""
+    """Return all names registered for `kind`."""
     from importlib.metadata import entry_points
 
     return sorted({*BUILT_IN.get(kind, {}), *(e.name for e in entry_points(group=f"etude.{kind}"))})

@@ -1,4 +1,4 @@
-"""A result: columns and rows, held in memory while small and as Parquet when not."""
+"""Results: columns and rows, in memory if small, otherwise in a Parquet file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from etude.errors import Unavailable
 
 
 class Result:
-    """What a query returned. `truncated` says that a limit cut it; `notes` say what else to know."""
+    """The result of a query. `truncated` is True if a limit cut it; `notes` hold remarks."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Result:
         self._batches = batches
 
     def open_parquet(self) -> IO[bytes] | None:
-        """The result as a Parquet file open for reading, if it is in one; a kept file is checked as it is read."""
+        """Return the result's Parquet file, open for reading, or None. A stored file is verified while it is read."""
         if self._open_kept is not None:
             return self._open_kept()
         return self.path.open("rb") if self.path is not None else None
 
     def batches(self) -> Iterator[Any]:
-        """The Arrow record batches, one after another."""
+        """Yield the Arrow record batches."""
         if self._batches is not None:
             yield from self._batches
             return
@@ -64,8 +64,8 @@ class Result:
             kept: Any = opened
             check = getattr(kept, "check_range", None)
             if check is not None:
-                # Arrow's own reader is faster than one that asks Python for every piece. So each part is checked
-                # right before it is read: both come from the same pages in the system's cache.
+                # Arrow reads a path faster than a Python file object. So each part is verified right before
+                # Arrow reads it: both reads hit the same pages in the system's cache.
                 size = kept.seek(0, 2)
                 check(0, 4)
                 check(size - 8, size)
@@ -78,13 +78,13 @@ class Result:
                 yield from _read_groups(pa.BufferReader(kept.read()), lambda start, end: None)
 
     def arrow(self) -> Any:
-        """The whole result as a `pyarrow.Table`."""
+        """Return the whole result as a `pyarrow.Table`."""
         import pyarrow as pa
 
         return pa.Table.from_batches(list(self.batches()))
 
     def df(self) -> Any:
-        """The whole result as a pandas DataFrame."""
+        """Return the whole result as a pandas DataFrame."""
         try:
             import pandas  # noqa: F401
         except ImportError:
@@ -92,11 +92,11 @@ class Result:
         return self.arrow().to_pandas()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows as tuples of Python values, as the engine's own client would give them."""
+        """Return the rows as tuples of the Python values that the engine's own client would return."""
         return list(self.iter_rows())
 
     def iter_rows(self) -> Iterator[tuple[Any, ...]]:
-        """The rows one by one."""
+        """Yield the rows one by one."""
         kinds = [c.type for c in self.columns]
         for batch in self.batches():
             columns = [_values(batch.column(i), kind) for i, kind in enumerate(kinds)]
@@ -109,11 +109,11 @@ class Result:
 
 
 def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any]:
-    """The batches of a Parquet file; the bytes of each row group are checked before it is read."""
+    """Yield the batches of a Parquet file; verify the bytes of each row group before reading it."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(source) as file:
-        # Group by group: asked for all at once, the reader fetches the whole file ahead of its caller.
+        # One group at a time: if it is asked for all groups, the reader prefetches the whole file.
         for group in range(file.num_row_groups):
             check(*_range_of(file.metadata.row_group(group)))
             yield from file.iter_batches(1 << 16, row_groups=[group])
@@ -122,28 +122,28 @@ def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any
 
 
 def _range_of(group: Any) -> tuple[int, int]:
-    """Where the pages of a row group begin and end in their file."""
+    """Return the start and end of a row group's pages in the file."""
     columns = [group.column(i) for i in range(group.num_columns)]
     starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns]
     return min(starts, default=0), max((s + c.total_compressed_size for s, c in zip(starts, columns)), default=0)
 
 
 def no_rows(schema: Any) -> list[Any]:
-    """The batches of a result without rows: one, so that its columns are known."""
+    """Return the batches of a result without rows: one empty batch, so that the columns are known."""
     import pyarrow as pa
 
-    # Not `pa.array([])`: the first call of that imports pandas, where there is one, for a second.
+    # Not `pa.array([])`: its first call imports pandas, if installed, which takes a second.
     return [pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)]
 
 
 def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
-    """The columns of a schema, with the engine's own type names where it gave them."""
+    """Return the columns of a schema, with the engine's own type names if it provided them."""
     names = types or [str(f.type) for f in schema]
     return tuple(ResultColumn(name=f.name, type=t) for f, t in zip(schema, names, strict=True))
 
 
 def _values(array: Any, kind: str) -> list[Any]:
-    """The cells of a column as the engine's own client gives them. `kind` is the engine's name of its type."""
+    """Return the cells of a column as the engine's own client would. `kind` is the engine's name of the type."""
     import pyarrow as pa
 
     types, arrow = pa.types, array.type
@@ -152,7 +152,7 @@ def _values(array: Any, kind: str) -> list[Any]:
     if types.is_map(arrow):
         return _maps(array, kind)
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        # A list of fixed length is an ARRAY in DuckDB, which its client gives as a tuple.
+        # A list of fixed length is an ARRAY in DuckDB, which its client returns as a tuple.
         return _lists(array, _values(array.flatten(), _parts(kind, 1)[0]), types.is_fixed_size_list(arrow))
     if types.is_struct(arrow) and kind != "INTERVAL":
         return _structs(array, kind)
@@ -168,7 +168,7 @@ def _values(array: Any, kind: str) -> list[Any]:
 
 
 def _converter(arrow: Any, kind: str) -> Callable[[Any], Any] | None:
-    """How a value as Arrow gives it becomes the one the engine's own client gives; None: it is that already."""
+    """Return a function from Arrow's value to the one of the engine's own client; None if they are equal."""
     import pyarrow as pa
 
     if pa.types.is_interval(arrow):
@@ -176,7 +176,7 @@ def _converter(arrow: Any, kind: str) -> Callable[[Any], Any] | None:
     if kind == "INTERVAL" and pa.types.is_struct(arrow):
         return lambda v: _timedelta(v["months"], v["days"], v["nanoseconds"])
     if kind == "STRUCT":
-        return lambda _: {}  # one without fields, for which a flag stands in Parquet
+        return lambda _: {}  # a struct without fields, stored as a boolean in Parquet
     by_kind: dict[str, Callable[[Any], Any]] = {
         "HUGEINT": int,
         "UHUGEINT": int,
@@ -187,7 +187,7 @@ def _converter(arrow: Any, kind: str) -> Callable[[Any], Any] | None:
 
 
 def _lists(array: Any, values: list[Any], fixed: bool) -> list[Any]:
-    """The flat values, cut into one list for each row."""
+    """Split the flat values into one list per row."""
     out: list[Any] = []
     at = 0
     for length in array.value_lengths().to_pylist():
@@ -217,7 +217,7 @@ def _map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
     try:
         return dict(zip(keys, values))
     except TypeError:
-        # DuckDB's client gives this form where a list or a struct is the key.
+        # DuckDB's client returns this form if a key is a list or a struct.
         return {"key": keys, "value": values}
 
 
@@ -226,14 +226,14 @@ def _structs(array: Any, kind: str) -> list[Any]:
     columns = [_values(c, k) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
     rows = zip(*columns) if columns else iter([()] * len(array))
     if kind.startswith("UNION("):
-        # It comes as a struct of its members, all null but the one in use.
+        # A union arrives as a struct of its members, all null except the one in use.
         return [next((v for v in row if v is not None), None) for row in rows]
     make: Callable[[Any], Any] = tuple if kind.startswith("TUPLE(") else lambda row: dict(zip(names, row))
     return [make(row) if there else None for row, there in zip(rows, array.is_valid().to_pylist())]
 
 
 def _parts(kind: str, count: int) -> list[str]:
-    """The types that a nested type is made of, as the engine names them; empty names where it says nothing."""
+    """Return the engine's names of the types inside a nested type; empty names if they are unknown."""
     if kind.endswith("]"):
         found = [kind[: kind.rindex("[")]]
     else:
@@ -249,7 +249,7 @@ _PIECE = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[(),]|[^(),'"]+""")
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that stand in no bracket and no quotes."""
+    """Split the text at commas outside brackets and quotes."""
     parts, depth = [""], 0
     for piece in _PIECE.findall(text):
         depth += (piece == "(") - (piece == ")")
@@ -262,7 +262,7 @@ def _split(text: str) -> list[str]:
 
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = dt.datetime(1970, 1, 1)
-# What DuckDB stores for infinity, and what its client gives for it.
+# The values that DuckDB stores for infinity.
 _FOREVER, _FOREVER_DAYS = (1 << 63) - 1, (1 << 31) - 1
 
 
@@ -285,7 +285,7 @@ def _date(days: int) -> Any:
 
 
 def _date_text(days: int) -> str:
-    """A date outside Python's calendar, as DuckDB writes it. The year is counted from March: leap days come last."""
+    """Format a date outside Python's range as DuckDB does. Years start in March here, so that leap days come last."""
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -305,7 +305,7 @@ def _times(array: Any) -> list[Any]:
     values = array.to_pylist()
     if (pc.max(counts).as_py() or 0) < end:
         return list(values)
-    # The end of the day is a time in SQL, and none in Python.
+    # 24:00:00 is a valid time in SQL, but not in Python.
     return ["24:00:00" if c == end else v for c, v in zip(counts.to_pylist(), values)]
 
 
@@ -353,7 +353,7 @@ def _time_with_zone(text: str) -> Any:
 
 
 def json_value(value: Any) -> Any:
-    """A cell as JSON can carry it: dates as ISO text, bytes as hex, numbers exact or as text where JSON has none."""
+    """Return a cell as a JSON value: dates as ISO text, bytes as hex, numbers that JSON cannot represent as text."""
     match value:
         case None | bool() | str() | int():
             return value
@@ -379,7 +379,7 @@ def _exact(value: Decimal) -> Any:
     if not value.is_finite():
         return str(value)
     as_float = float(value)
-    # A reader of JSON makes a float of it: that is right when the float's shortest form is the decimal itself.
+    # JSON readers parse a float. That is exact if the float's shortest form equals the decimal.
     return as_float if Decimal(repr(as_float)) == value else str(value)
 
 
@@ -399,7 +399,7 @@ def first_page(result: Result, limit: int) -> RowPage:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """The JSON form of a result, as the API and `--format json` give it."""
+    """Return a result as JSON, as in the API and `--format json`."""
     return {
         "run_id": result.run_id,
         "columns": [{"name": c.name, "type": c.type} for c in result.columns],

@@ -1,4 +1,4 @@
-"""A small shop to try etude on: two years of orders as four files, with the dirt that real files have."""
+"""A small sample shop: two years of orders in four files, with the kind of bad data that real files have."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write_shop(folder: Path, seed: int = 7) -> None:
 
 
 def spoil_orders(folder: Path) -> None:
-    """A day later: a bad import has added orders without a channel, in cents instead of euros."""
+    """Simulate a bad import: add orders without a channel, with amounts in cents instead of euros."""
     path = folder / "orders.csv"
     rows = list(csv.reader(io.StringIO(path.read_bytes().decode())))
     whole = [row for row in rows[1:] if len(row) == len(rows[0]) and row[6] != "n/a"]
@@ -91,10 +91,10 @@ def _customers(chance: random.Random) -> list[Row]:
             chance.choices(SEGMENTS, (70, 22, 8))[0],
             joined.isoformat(),
         ])  # fmt: skip
-    # The same person came twice, the second time in capitals.
+    # A duplicate: the same person again, in capitals.
     twin = rows[40].copy()
     twin[0], twin[1], twin[2] = CUSTOMERS + 1, twin[1].upper(), twin[2].upper()
-    # No such day.
+    # Dates that do not exist.
     rows[123][6], rows[456][6] = "2025-02-30", "2024-06-31"
     return [*rows, twin]
 
@@ -111,14 +111,14 @@ def _products() -> list[dict[str, Any]]:
 
 
 def _orders(chance: random.Random, customers: int) -> list[Row]:
-    """A few orders each day: more each month, most before Christmas, few in summer, more on weekends."""
+    """Return a few orders per day: growing over time, most before Christmas, few in summer, more on weekends."""
     rows: list[Row] = []
     for back in range(DAYS - 1, -1, -1):
         day = END - timedelta(days=back)
         season = 1 + 0.45 * math.cos((day.timetuple().tm_yday - 350) / 365 * 2 * math.pi)
         mean = 3.2 * (1 + 0.9 * (DAYS - back) / DAYS) * season * (1.3 if day.weekday() >= 5 else 1.0)
         for _ in range(int(mean + chance.random())):
-            # Squared, so that a tenth of the customers makes a third of the orders.
+            # Squared, so that a tenth of the customers place a third of the orders.
             customer = 1 + int(chance.random() ** 2 * customers)
             status = chance.choices(("completed", "shipped", "returned", "cancelled"), (82, 8, 7, 3))[0]
             if back > 10 and status == "shipped":
@@ -130,7 +130,7 @@ def _orders(chance: random.Random, customers: int) -> list[Row]:
 
 
 def _order_lines(chance: random.Random, orders: list[Row], products: list[dict[str, Any]]) -> list[Row]:
-    """One to five lines an order; the order's amount is their sum less the discount."""
+    """Return one to five lines per order, and set each order's amount to their sum less the discount."""
     lines: list[Row] = []
     sold = products[:-1]
     weights = [1 / (1 + p["price"] / 12) for p in sold]
@@ -141,19 +141,19 @@ def _order_lines(chance: random.Random, orders: list[Row], products: list[dict[s
             total += quantity * product["price"]
             lines.append([len(lines) + 1, order[0], product["product_id"], quantity, product["price"]])
         order[6] = round(total * (1 - order[5] / 100), 2)
-    # A line whose order was deleted.
+    # A line whose order does not exist.
     lines.append([len(lines) + 1, len(orders) + 1000, 1, 1, products[0]["price"]])
     return lines
 
 
 def _write_customers(path: Path, rows: list[Row]) -> None:
-    """With a byte order mark, as spreadsheets write it."""
+    """Write the customers with a byte order mark, as spreadsheets do."""
     header = ["customer_id", "name", "email", "country", "city", "segment", "joined"]
     path.write_bytes(_csv([header, *rows]).encode("utf-8-sig"))
 
 
 def _write_orders(path: Path, rows: list[Row]) -> None:
-    """With amounts that are not known and one row cut short."""
+    """Write the orders with some unknown amounts and one truncated row."""
     header = ["order_id", "customer_id", "ordered", "status", "channel", "discount_percent", "amount"]
     dirty = [row.copy() for row in rows]
     for at in (120, 777, 1500, 2222):

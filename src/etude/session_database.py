@@ -1,4 +1,4 @@
-"""`etude.connect()` inside a session: the same `db`, over the session's socket. It holds no credential."""
+"""`etude.connect()` inside a session: the same `db`, over the session's socket, without credentials."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from etude.result import Result
 from etude.sessions import kernel
 
 PIECE = 4 << 20
-"""Bytes of a file that go to the host at once."""
+"""Bytes of a file that are sent to the host in one message."""
 
 
 class SessionDatabase(Database):
-    """The source that the session was opened on; the host guards, limits and records what is asked."""
+    """The source that the session was opened on; the host guards, limits and records the queries."""
 
     def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
-        """Run a query on the host; the rows come in shared memory."""
+        """Run a query on the host; the rows arrive in shared memory."""
         given = {} if limits is None else limits.model_dump()
         head, first = _ask("sql", query=query, limits=given | limit)
         info = ResultInfo.model_validate(head["info"])
@@ -32,16 +32,16 @@ class SessionDatabase(Database):
         return Result(info, batches, run_id=head.get("run_id"), elapsed_ms=head["elapsed_ms"], notes=notes)
 
     def catalog(self) -> Catalog:
-        """Tables, columns, types, keys, comments and row counts."""
+        """Return the tables, columns, types, keys, comments and row counts."""
         return Catalog.model_validate(_ask("catalog")[0]["catalog"])
 
     def annotations(self) -> dict[str, Any]:
-        """What people say of the tables: descriptions, owners and tags."""
+        """Return the annotations of the tables: descriptions, owners and tags."""
         found: dict[str, Any] = _ask("annotations")[0]["annotations"]
         return found
 
     def close(self) -> None:
-        """Nothing to do: the session's end is the connection's."""
+        """Do nothing: the connection ends with the session."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,12 +51,12 @@ class SessionDatabase(Database):
 
 
 def connect(source: str | None = None, /, **others: str) -> SessionDatabase:
-    """The source of this session. A source that is named, as a script for outside may do, is the host's to give."""
+    """Return the source of this session. A source named here, as in a standalone script, is ignored."""
     return SessionDatabase()
 
 
 def save(name: str, data: str | bytes) -> None:
-    """Hand out a file: the host keeps it with the run."""
+    """Save a file; the host stores it with the run."""
     content = data.encode() if isinstance(data, str) else bytes(data)
     for start in range(0, max(len(content), 1), PIECE):
         piece = base64.b64encode(content[start : start + PIECE]).decode()
@@ -64,17 +64,17 @@ def save(name: str, data: str | bytes) -> None:
 
 
 def load(name: str) -> bytes:
-    """A file that was handed out before, or that the host gave; `NotFound` where there is none."""
+    """Return a file that was saved before or that the host provided; raise `NotFound` if there is none."""
     return bytes(_ask("load", name=name)[1] or b"")
 
 
 def _ask(method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
     if kernel.SESSION is None:
-        raise Unavailable("This process is no session.", hint="Use etude.connect(source).")
+        raise Unavailable("This process is not a session.", hint="Use etude.connect(source).")
     try:
         return kernel.SESSION.call(method, **arguments)
     except kernel.HostError as error:
-        told = from_problem(error.problem)
-        if told.hint:
-            told.add_note(f"hint: {told.hint}")  # a traceback shows it, and that is what is read first
-        raise told from None
+        raised = from_problem(error.problem)
+        if raised.hint:
+            raised.add_note(f"hint: {raised.hint}")  # tracebacks show notes
+        raise raised from None

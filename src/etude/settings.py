@@ -21,11 +21,11 @@ _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 _NOT_SETTINGS = frozenset({"ETUDE_SOURCE", "ETUDE_CONFIG", "ETUDE_DEBUG"})
-"""Variables that are not settings: the source of a script that runs alone, the file to read, engine output."""
+"""Variables that are not settings: the source of a standalone script, the settings file, debug output."""
 
 
 def parse_size(value: Any) -> Any:
-    """Bytes from `4GiB`, `500 MB` or a number; anything else is left for the validator to refuse."""
+    """Return the bytes of `4GiB`, `500 MB` or a number; leave other types to the validator."""
     if not isinstance(value, str):
         return value
     found = _SIZE.fullmatch(value)
@@ -39,7 +39,7 @@ Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute(
 
 
 def default_home() -> Path:
-    """The platform's folder for a user's data."""
+    """Return the platform's folder for user data."""
     from platformdirs import user_data_path
 
     return user_data_path("etude", appauthor=False)
@@ -49,13 +49,13 @@ class QueryLimits(Limits):
     """`Limits`, with sizes that may be written with a unit."""
 
     timeout_s: float = Field(default=Limits.model_fields["timeout_s"].default, gt=0, le=1_000_000)
-    """Stop a query after so many seconds."""
+    """Seconds after which a query is stopped."""
     rows: int = Field(default=Limits.model_fields["rows"].default, ge=0)
-    """Cut a result after so many rows, and say so; 0 for no limit."""
+    """The most rows of a result; a longer result is cut and marked as truncated. 0 for no limit."""
     bytes: Size = Limits.model_fields["bytes"].default
-    """Cut a result after so many bytes, and say so; 0 for no limit."""
+    """The most bytes of a result; a larger result is cut and marked as truncated. 0 for no limit."""
     scan_bytes: Size = 0
-    """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no budget."""
+    """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no limit."""
 
 
 class SessionSettings(SessionLimits):
@@ -70,93 +70,93 @@ class EngineSettings(Entity):
     """The processes that run queries."""
 
     processes: int = Field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)), ge=1)
-    """How many may work at once; twice the processors, and at least 4, by default."""
+    """Engines that may run at once; by default twice the number of CPUs, at least 4."""
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
-    """Threads of each; as many as the machine has processors by default."""
+    """Threads for each engine; by default the number of CPUs."""
     memory: Size = Field(default_factory=lambda: max(_memory() // 2, 1 << 30))
-    """Private memory of each, enforced by the operating system; half of the machine's by default."""
+    """Private memory for each engine, enforced by the operating system; by default half of the machine's."""
     scratch: Size = 20 << 30
-    """The largest file each may write while it sorts or joins what does not fit into memory."""
+    """The largest file that an engine may write while it sorts or joins more than fits into memory."""
 
 
 class ModelSettings(Entity):
-    """How a provider of models is reached and what it costs."""
+    """The address, key and prices of a model provider."""
 
     api_key: str = Field(default="", repr=False)
-    """The key, or `env:NAME` or `file:PATH` where it is kept; by default the provider's own variable."""
+    """The key, or a reference to it: `env:NAME` or `file:PATH`; by default the provider's own variable."""
     base_url: str = ""
-    """Another address of the provider, such as that of an OpenAI-compatible server."""
+    """Another address, such as that of an OpenAI-compatible server."""
     timeout_s: float = Field(default=120.0, gt=0, le=86_400)
-    """Seconds without a byte after which a try has failed."""
+    """Seconds without data after which an attempt has failed."""
     tries: int = Field(default=5, ge=1, le=100)
-    """How often a turn is tried where the provider has trouble."""
+    """Attempts for each turn if the provider fails."""
     wait_s: float = Field(default=60.0, ge=0, le=86_400)
-    """Seconds that all waiting between tries may take together."""
+    """Seconds to wait between attempts, in total."""
     price_in: float | None = Field(default=None, ge=0)
-    """US dollars for a million tokens read; by default what is known of the model."""
+    """US dollars per million input tokens; by default the known price of the model."""
     price_out: float | None = Field(default=None, ge=0)
-    """US dollars for a million tokens written."""
+    """US dollars per million output tokens."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """What is passed to the model, such as `temperature` or `thinking`."""
+    """Options for the model, such as `temperature` or `thinking`."""
 
 
 class ServerSettings(Entity):
-    """`etude serve`. What a key may use can be set for each key as well; 0 means no limit."""
+    """Settings of `etude serve`. The limits of a key can also be set for each key; 0 means no limit."""
 
     host: str = "127.0.0.1"
-    """Where to listen. Beyond the loopback, keys are required."""
+    """The address to listen on. Beyond the loopback interface, keys are required."""
     port: int = Field(default=8520, ge=0, le=65_535)
-    """The port; 0 takes a free one."""
+    """The port; 0 picks a free one."""
     models: tuple[str, ...] = ("offline",)
-    """Models that callers may choose beside the default."""
+    """Models that callers may choose besides the default."""
     threads: int = Field(default=32, ge=1, le=1000)
-    """Requests that may work at once; further ones wait."""
+    """Requests that may run at once; further ones wait."""
     runs: int = Field(default=64, ge=1, le=1000)
-    """Runs of a tenant that may be worked at in the background at once; further ones are refused."""
+    """Background runs per tenant that may run at once; further ones are refused."""
     connections: int = Field(default=4000, ge=1)
-    """Connections that are held at once; further ones are refused."""
+    """Connections that may be open at once; further ones are refused."""
     head_s: float = Field(default=10.0, gt=0)
-    """Seconds in which a request's head must arrive."""
+    """Seconds within which a request's head must arrive."""
     body_s: float = Field(default=30.0, gt=0)
-    """Seconds in which a request's body must arrive."""
+    """Seconds within which a request's body must arrive."""
     body: Size = 4 << 20
-    """The largest body of a request."""
+    """The largest request body."""
     drain_s: float = Field(default=30.0, ge=0)
-    """Seconds that a shutdown gives to what is at work."""
+    """Seconds that a shutdown waits for running work."""
     per_minute: int = Field(default=1200, ge=0)
-    """Requests of a key in a minute."""
+    """Requests of a key per minute."""
     at_once: int = Field(default=64, ge=0)
-    """Requests of a key at the same time, streams apart."""
+    """Requests of a key at the same time, not counting streams."""
     streams: int = Field(default=64, ge=0)
     """Open streams of a key."""
     daily_tokens: int = Field(default=0, ge=0)
-    """Tokens of a key in a day (UTC)."""
+    """Tokens of a key per day (UTC)."""
     daily_cost_usd: float = Field(default=0.0, ge=0)
-    """Money of a key in a day, where the price of the model is known."""
+    """Cost of a key per day in US dollars, if the price of the model is known."""
     daily_seconds: float = Field(default=0.0, ge=0)
-    """Seconds that the runs of a key may take in a day."""
+    """Seconds that the runs of a key may take per day."""
 
 
 class CatalogSettings(Entity):
-    """`etude catalog`."""
+    """Settings of `etude catalog`."""
 
     store: str = ""
-    """Where catalogs are kept: a folder, `s3://bucket/prefix`, `gs://`, `az://`; below `objects` by default."""
+    """Where catalogs are stored: a folder, `s3://bucket/prefix`, `gs://`, `az://`; below `objects` by default."""
     store_options: dict[str, str] = Field(default_factory=dict)
-    """What that store needs beside its URL; by default what `objects` needs."""
+    """Options of that store besides its URL; by default those of `objects`."""
     annotations: str = ""
-    """A folder of `SOURCE.etude.yaml` files: what people say of tables and columns."""
+    """A folder of `SOURCE.etude.yaml` files, which annotate tables and columns."""
     timeout_s: float = Field(default=600.0, gt=0, le=1_000_000)
-    """Stop a statement of a catalog after so many seconds."""
+    """Seconds after which a statement of a catalog is stopped."""
     wall_s: float = Field(default=21_600.0, gt=0)
-    """Stop a cell of its script after so many seconds."""
+    """Seconds after which a cell of a catalog's script is stopped."""
 
 
 class AgentSettings(Entity):
-    """Durable agents."""
+    """Settings of durable agents."""
 
     reach: tuple[str, ...] = ()
-    """Hosts and networks, such as `hooks.internal` or `10.1.0.0/16`, that agents may send events to, though private."""
+    """Private hosts and networks that agents may send events to, such as `hooks.internal` or `10.1.0.0/16`."""
 
     @field_validator("reach", mode="before")
     @classmethod
@@ -177,14 +177,14 @@ class AgentSettings(Entity):
 
 
 class TelemetrySettings(Entity):
-    """Traces over OpenTelemetry; off unless an address is given."""
+    """Settings of traces over OpenTelemetry; off unless an address is given."""
 
     otlp: str = ""
     """Where to send traces over HTTP, such as `http://localhost:4318/v1/traces`."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """What the receiver needs beside the traces, such as a key or the experiment of MLflow."""
+    """HTTP headers for the receiver, such as a key or the experiment of MLflow."""
     content: bool = False
-    """Whether questions, code and answers are sent too."""
+    """Whether questions, code and answers are sent as well."""
 
 
 class Settings(Entity):
@@ -195,23 +195,23 @@ class Settings(Entity):
     store: str = ""
     """Where runs are recorded: `sqlite:///path` or `postgresql://...`; a file under `home` by default."""
     objects: str = ""
-    """Where results are kept: a folder, `s3://bucket/prefix`, `gs://`, `az://`; a folder under `home` by default."""
+    """Where results are stored: a folder, `s3://bucket/prefix`, `gs://`, `az://`; a folder under `home` by default."""
     objects_options: dict[str, str] = Field(default_factory=dict)
-    """What the object store needs beside its URL, such as `endpoint`, `region` and keys."""
+    """Options of the object store besides its URL, such as `endpoint`, `region` and keys."""
     record: bool = True
     """Whether queries are recorded as runs."""
     limits: QueryLimits = QueryLimits()
     engine: EngineSettings = Field(default_factory=EngineSettings)
     sandbox: str = "local"
-    """Where sessions run: `local`, `container`, or a provider that a package adds."""
+    """The sandbox provider that runs sessions: `local`, `container`, or one that a package adds."""
     sandbox_options: dict[str, str] = Field(default_factory=dict)
-    """What the provider needs, such as `image` or `rootfs` for `container`."""
+    """Options of the sandbox provider, such as `image` or `rootfs` for `container`."""
     session: SessionSettings = SessionSettings()
     model: str = "offline"
-    """Who answers questions: `offline` for rules alone, or a model such as `openai:gpt-5` or `ollama:qwen3`."""
+    """The model that answers questions: `offline` for rules only, or for example `openai:gpt-5` or `ollama:qwen3`."""
     budget: Budget = Budget()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
-    """Providers of models by name, such as `openai`."""
+    """Model providers by name, such as `openai`."""
     catalog: CatalogSettings = CatalogSettings()
     server: ServerSettings = ServerSettings()
     agents: AgentSettings = AgentSettings()
@@ -231,13 +231,13 @@ class Settings(Entity):
 
 
 def load_settings(environment: Mapping[str, str] | None = None, **keywords: Any) -> Settings:
-    """The effective settings; raises `Invalid` that names the key, the value and what to write instead."""
+    """Return the effective settings; raise `Invalid` with the key, the value and what to write instead."""
     settings, _ = load_with_origins(environment, **keywords)
     return settings
 
 
 def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: Any) -> tuple[Settings, dict[str, str]]:
-    """The effective settings, and for each dotted key that is set, where it was set."""
+    """Return the effective settings, and the origin of each dotted key that is set."""
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -255,12 +255,12 @@ def load_with_origins(environment: Mapping[str, str] | None = None, **keywords: 
 
 
 def _plain(value: Any) -> Any:
-    # A model counts for what was set on it: its defaults must not hide those of the layers below.
+    # Only the fields that were set: the defaults of a model must not hide the values of lower layers.
     return value.model_dump(exclude_unset=True) if isinstance(value, Entity) else value
 
 
 def find_file(environment: Mapping[str, str]) -> Path | None:
-    """The `etude.toml` to read: the one named by `ETUDE_CONFIG`, of the working folder, or of the home."""
+    """Return the `etude.toml` to read: the one in `ETUDE_CONFIG`, in the working folder, or in the home folder."""
     named = environment.get("ETUDE_CONFIG")
     if named:
         if not Path(named).is_file():
@@ -297,7 +297,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parse_variable(key: str, text: str, path: list[str]) -> Any:
-    """The value of a variable: JSON where the setting is a table or a list; a list may be written `a, b` as well."""
+    """Parse a variable: as JSON if the setting is a table or a list; a list may also be written `a, b`."""
     kind = _kind_of(path)
     if kind not in (dict, tuple):
         return text
@@ -305,7 +305,7 @@ def _parse_variable(key: str, text: str, path: list[str]) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            # Neither the text nor what the parser quotes of it: it may hold a secret.
+            # Do not quote the text or the parser's message: they may contain a secret.
             where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
             raise Invalid(
                 f"The variable `{key}` is not valid JSON{where}.", hint="Use double quotes and no comma at the end."
@@ -314,7 +314,7 @@ def _parse_variable(key: str, text: str, path: list[str]) -> Any:
 
 
 def _kind_of(path: list[str]) -> type | None:
-    """`dict` for a setting that is a table, `tuple` for a list, None for any other or an unknown one."""
+    """Return `dict` if the setting is a table, `tuple` if it is a list, None otherwise or if it is unknown."""
     kind: Any = Settings
     for part in path:
         if isinstance(kind, type) and issubclass(kind, Entity):
@@ -326,7 +326,7 @@ def _kind_of(path: list[str]) -> type | None:
             return None
     if isinstance(kind, type) and issubclass(kind, Entity):
         return dict
-    # `tuple[str, ...] | None` is a list, too.
+    # `tuple[str, ...] | None` is a list as well.
     kinds = [get_origin(each) or each for each in (get_args(kind) if get_origin(kind) is UnionType else (kind,))]
     return next((each for each in (dict, tuple) if each in kinds), None)
 
@@ -340,7 +340,7 @@ def _merge(into: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def flatten(layer: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested settings under dotted keys."""
+    """Yield the leaves of nested settings with dotted keys."""
     for key, value in layer.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
@@ -362,9 +362,9 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> Invalid:
 
 
 def read_reference(text: str, what: str) -> str:
-    """The text itself, or what `env:NAME` or `file:PATH` refers to; so that a secret need not stand in a setting.
+    """Return the text, or the value that `env:NAME` or `file:PATH` refers to, so that settings need not hold secrets.
 
-    `what` begins the complaint about a reference that leads nowhere, such as "The source".
+    `what` starts the error message about an invalid reference, such as "The source".
     """
     if text.startswith("env:"):
         name = text.removeprefix("env:")

@@ -1,4 +1,4 @@
-"""A spool takes the batches of a result as they come: in memory while they are few, in a Parquet file when not."""
+"""A spool collects the batches of a result: in memory while they are small, otherwise in a Parquet file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DICTIONARY_BYTES = 1 << 18
 
 
 class Spool:
-    """Holds one result. Rows of ordinary width give equal Parquet bytes however they were cut into batches."""
+    """Holds one result. Rows of normal width give the same Parquet bytes however they were split into batches."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -29,16 +29,16 @@ class Spool:
 
     @property
     def path(self) -> Path | None:
-        """The file, once there was too much for memory."""
+        """The file, if the result was too large for memory; otherwise None."""
         return self._writer.path if self._writer else None
 
     @property
     def batches(self) -> list[Any] | None:
-        """The batches, while they fit into memory."""
+        """The batches, if they fit into memory; otherwise None."""
         return self._held if self._writer is None else None
 
     def take(self, batches: Iterable[Any]) -> None:
-        """Take all of a result."""
+        """Collect all batches of a result."""
         for batch in batches:
             if self.schema is None:
                 _refuse_unions(batch.schema)
@@ -50,14 +50,14 @@ class Spool:
             self._size += batch.nbytes
             if self._size > MEMORY:
                 self._writer = ParquetFile(batch.schema, self._folder)
-                # Each is let go as it is written: held and written together would be twice the memory.
+                # Release each batch as it is written: holding and writing all would take twice the memory.
                 while self._held:
                     self._writer.write(self._held.pop(0))
         if self._writer is not None:
             self._writer.close()
 
     def parquet(self) -> bytes | Path:
-        """The result as Parquet: bytes when it is in memory, else the file."""
+        """Return the result as Parquet: as bytes if it is in memory, otherwise the file."""
         if self._writer is not None:
             return self._writer.path
         import pyarrow as pa
@@ -67,18 +67,18 @@ class Spool:
         return bytes(sink.getvalue())
 
     def keep(self, owner: object) -> None:
-        """Let the file live exactly as long as `owner`."""
+        """Delete the file when `owner` is garbage-collected."""
         if self._writer is not None:
             weakref.finalize(owner, shutil.rmtree, self._writer.path.parent, ignore_errors=True)
 
     def drop(self) -> None:
-        """Remove the file of a result that did not come to its end."""
+        """Delete the file of an incomplete result."""
         if self._writer is not None:
             shutil.rmtree(self._writer.path.parent, ignore_errors=True)
 
 
 def _refuse_unions(schema: Any) -> None:
-    # Arrow's own code for unions reads memory that is not theirs: to touch one may end this process.
+    # Arrow's code for unions reads out of bounds, so touching one may crash this process.
     import pyarrow as pa
 
     def inside(arrow: Any) -> bool:
@@ -87,8 +87,8 @@ def _refuse_unions(schema: Any) -> None:
     for field in schema:
         if inside(field.type):
             raise SourceError(
-                f"The column `{field.name}` holds a union, which results cannot carry.",
-                hint="Cast it to VARCHAR, or take it apart with union_extract.",
+                f"The column `{field.name}` holds a union, which results do not support.",
+                hint="Cast it to VARCHAR, or extract its members with union_extract.",
             )
 
 
@@ -103,19 +103,19 @@ class ParquetFile:
         self._writer = _writer(self.path, self._groups.schema)
 
     def write(self, batch: Any) -> None:
-        """Add a batch; row groups go to disk as they fill."""
+        """Add a batch; write row groups to disk as they fill."""
         for group in self._groups.add(batch):
             self._writer.write_table(group, row_group_size=GROUP_ROWS)
 
     def close(self) -> None:
-        """Write what is left and the footer."""
+        """Write the remaining rows and the footer."""
         for group in self._groups.rest():
             self._writer.write_table(group, row_group_size=GROUP_ROWS)
         self._writer.close()
 
 
 def write_parquet(sink: Any, schema: Any, batches: Iterable[Any]) -> None:
-    """Write batches as Parquet to a path or an open sink, holding no more than a row group."""
+    """Write batches as Parquet to a path or an open sink, with at most one row group in memory."""
     groups = _Groups(schema)
     with _writer(sink, groups.schema) as writer:
         for batch in batches:
@@ -129,17 +129,17 @@ def _writer(where: Any, schema: Any) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # The system's allocator gives back what a row group needed; Arrow's own keeps tens of megabytes.
+    # The system's allocator returns the memory of a row group; Arrow's own keeps tens of megabytes.
     pool = pa.system_memory_pool()
-    # A dictionary that grows past this seldom pays: its column has mostly distinct values, and building it to the
-    # usual megabyte takes more time, memory and space than to write them as they are.
+    # A larger dictionary seldom pays off: the column has mostly distinct values, and building the usual megabyte
+    # takes more time, memory and space than writing the values plainly.
     return pq.ParquetWriter(
         where, schema, compression="zstd", dictionary_pagesize_limit=DICTIONARY_BYTES, memory_pool=pool
     )
 
 
 class _Groups:
-    """Re-cuts batches into tables of a fixed number of rows, with types that Parquet has."""
+    """Regroups batches into tables of a fixed number of rows, with types that Parquet supports."""
 
     def __init__(self, schema: Any) -> None:
         import pyarrow as pa
@@ -153,7 +153,7 @@ class _Groups:
         self._pending.append(self._storable(batch))
         self._rows += batch.num_rows
         self._size += batch.nbytes
-        # Wide rows make large groups: a group also ends by size, at a batch's end, which is as repeatable.
+        # Wide rows would make large groups, so a group also ends at the end of a batch if it is too large.
         while self._rows >= GROUP_ROWS:
             yield from self._cut(GROUP_ROWS)
         if self._size >= GROUP_BYTES and self._rows:
@@ -166,7 +166,7 @@ class _Groups:
         rest = table.slice(rows)
         self._pending = rest.to_batches()
         self._rows, self._size = rest.num_rows, rest.nbytes
-        # In one piece: the writer looks at its dictionary after each, so that pieces would show in the bytes.
+        # In one chunk: the writer checks its dictionary after each chunk, so chunks would change the bytes.
         yield table.slice(0, rows).combine_chunks()
 
     def rest(self) -> Iterator[Any]:
@@ -181,7 +181,7 @@ class _Groups:
 
 
 def _stored_type(arrow: Any) -> Any:
-    """The type that stands for one in Parquet, which has no intervals, no empty structs and no seconds."""
+    """Return the type to store: Parquet has no intervals, empty structs or timestamps in seconds."""
     import pyarrow as pa
 
     types = pa.types
@@ -202,7 +202,7 @@ def _stored_type(arrow: Any) -> Any:
 
 
 def _stored(array: Any, target: Any) -> Any:
-    """The array as its `_stored_type`; values within keep their places."""
+    """Convert an array to its `_stored_type`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -235,13 +235,13 @@ def _stored(array: Any, target: Any) -> Any:
 
 
 def _as_struct(array: Any, target: Any) -> Any:
-    """Intervals as structs of their three numbers, which lie side by side: 4, 4 and 8 bytes."""
+    """Convert intervals to structs of their three numbers, which are adjacent in memory: 4, 4 and 8 bytes."""
     import pyarrow as pa
 
     start, end = array.offset * 16, (array.offset + len(array)) * 16
     memory = memoryview(array.buffers()[1]).cast("B")[start:end]
     fours, eights = memory.cast("i"), memory.cast("q")
-    # Not `pa.array`: the first call of that imports pandas, where there is one, for a second.
+    # Not `pa.array`: its first call imports pandas, if installed, which takes a second.
     parts = [
         pa.Array.from_buffers(field.type, len(array), [None, pa.py_buffer(numbers.tobytes())])
         for field, numbers in zip(target, (fours[0::4], fours[1::4], eights[1::2]))
@@ -254,6 +254,6 @@ def _as_milliseconds(array: Any, target: Any) -> Any:
     import pyarrow.compute as pc
 
     seconds = array.view(pa.int64())
-    # The two infinities stay what they are; a product of theirs would overflow.
+    # Positive and negative infinity stay unchanged: multiplying them would overflow.
     endless = pc.equal(pc.abs(seconds), (1 << 63) - 1)
     return pc.if_else(endless, seconds, pc.multiply(pc.if_else(endless, 0, seconds), 1000)).view(target)

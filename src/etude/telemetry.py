@@ -1,7 +1,7 @@
-"""What can be watched from outside: metrics for Prometheus, traces over OpenTelemetry, logs as JSON.
+"""Telemetry: metrics for Prometheus, traces over OpenTelemetry, logs as JSON.
 
-Metrics and traces are readers of events: they hear that a run went on, read what it became, and touch nothing.
-All names that outside systems know are here.
+Metrics and traces only read: they subscribe to events and read the runs that ended. All names that external systems
+see are in this module.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FACTS = ("request_id", "tenant", "key", "run_id", "thread_id")
 
 
 class Metrics:
-    """Counts of one process, in a registry of its own."""
+    """The metrics of one process, in their own registry."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -54,7 +54,7 @@ class Metrics:
             "etude_sessions_started_total", "Sessions that ran a first cell.", ["provider"], registry=registry
         )
         self._tokens = Counter("etude_tokens_total", "Tokens of models.", ["direction"], registry=registry)
-        self._cost = Counter("etude_cost_usd_total", "Money for models, where the price is known.", registry=registry)
+        self._cost = Counter("etude_cost_usd_total", "Cost of models, if the price is known.", registry=registry)
         self._open = Gauge("etude_runs_open", "Runs that have not ended.", ["status"], registry=registry)
         self._streams = Gauge("etude_streams_open", "Event streams.", registry=registry)
         Gauge("etude_info", "This process.", ["version"], registry=registry).labels(__version__).set(1)
@@ -69,7 +69,7 @@ class Metrics:
         if run.started_at and run.ended_at:
             self._run_seconds.labels(run.kind).observe(max((run.ended_at - run.started_at).total_seconds(), 0.0))
         for step in run.steps:
-            # A step that stands for a run of its own has that run's usage, which is counted when that ends.
+            # A step with a `run` repeats the usage of that run, which is counted when that run ends.
             if step.kind == "model" and "run" not in step.params:
                 self._tokens.labels("in").inc(step.usage.tokens_in)
                 self._tokens.labels("out").inc(step.usage.tokens_out)
@@ -80,20 +80,20 @@ class Metrics:
                     self._sessions.labels(provider).inc()
 
     def measure(self, streams: int, runs: dict[str, int]) -> None:
-        """What stands now: open streams, and runs by status; `queued` is the depth of the queue."""
+        """Set the gauges: open streams, and open runs by status; `queued` is the depth of the queue."""
         self._streams.set(streams)
         for status, count in runs.items():
             self._open.labels(status).set(count)
 
     def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """Return all metrics in Prometheus format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
 
 
 class Observer:
-    """Reads runs once they have ended, in a thread of its own, and shows each to all who want to see it."""
+    """Reads each run once it has ended, in its own thread, and passes it to all readers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -110,9 +110,9 @@ class Observer:
         self._readers.append(reader)
 
     def watch(self, tenant: str) -> None:
-        """See the runs of a tenant too."""
+        """Also read the runs of a tenant."""
         if tenant not in self._stops:
-            # The store itself hears of every tenant's runs, a tenant's view of its own alone.
+            # The unscoped store reports the runs of every tenant, a scoped one only those of its tenant.
             view = self._store.scoped(tenant)
             self._stops[tenant] = view.subscribe(lambda run_id, _: self._changed.put((tenant, run_id)))
 
@@ -125,13 +125,13 @@ class Observer:
                     for reader in self._readers:
                         reader(run)
             except EtudeError:
-                # Another tenant's run, which its own subscription sees; or the store is gone for now.
+                # The run belongs to another tenant, whose own subscription reports it; or the store is unreachable.
                 continue
             except Exception:
                 logging.getLogger("etude.telemetry").exception("a reader of runs failed")
 
     def _is_new(self, run_id: str) -> bool:
-        """Whether the run was not shown yet: one that has ended may still get a note."""
+        """Return True if the run was not passed on yet: a run that has ended may still get a note."""
         new = run_id not in self._seen
         self._seen[run_id] = None
         if len(self._seen) > 10_000:
@@ -139,7 +139,7 @@ class Observer:
         return new
 
     def close(self) -> None:
-        """Show what is waiting and end."""
+        """Pass on the pending runs and stop the thread."""
         for stop in self._stops.values():
             stop()
         self._changed.put(None)
@@ -150,7 +150,7 @@ class Observer:
 
 
 class Traces:
-    """Runs as traces, in the names of OpenTelemetry's GenAI conventions, over OTLP; content only where asked for."""
+    """Sends runs as traces over OTLP, with the names of OpenTelemetry's GenAI conventions; content only if enabled."""
 
     def __init__(self, settings: TelemetrySettings, provider: TracerProvider | None = None) -> None:
         self._content = settings.content
@@ -158,7 +158,7 @@ class Traces:
         self._tracer = self._provider.get_tracer("etude", __version__)
 
     def send(self, run: Run, user: str | None = None) -> None:
-        """One run as a trace: a span for the run, below it one for each step."""
+        """Send a run as a trace: a span for the run, and a child span for each step."""
         from opentelemetry import trace
 
         start = run.started_at or run.created_at
@@ -170,7 +170,7 @@ class Traces:
         root.set_attributes(attributes)
         spans = {"": root}
         for step in run.steps:
-            # A tool works after the turn that called it: both are parts of the agent's work, side by side.
+            # A tool runs after the turn that called it, so both are children of the run.
             above = root if step.kind == "tool" else spans.get(step.parent or "", root)
             span = self._tracer.start_span(
                 _name_of_step(step), context=trace.set_span_in_context(above), start_time=_ns(step.started_at)
@@ -195,7 +195,7 @@ class Traces:
         return shown
 
     def close(self) -> None:
-        """Send what is waiting."""
+        """Send the pending spans and shut down."""
         self._provider.shutdown()
 
 
@@ -281,10 +281,10 @@ def _ns(moment: datetime) -> int:
 
 
 class JsonLines(logging.Formatter):
-    """Log records as one line of JSON each, with the ids that tie them to requests, threads and runs."""
+    """Formats log records as JSON lines, with the ids of their request, thread and run."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
+        """Return the record as JSON."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -298,14 +298,14 @@ class JsonLines(logging.Formatter):
 
 
 class AccessLog:
-    """A line of JSON for each request. Lines are put together and written a few times a second: they are many."""
+    """A JSON line for each request. Lines are buffered and written a few times per second."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._lines: list[str] = []
 
     def add(self, message: str, status: int, seconds: float, facts: dict[str, str]) -> None:
-        """Note a request."""
+        """Buffer the line of a request."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         known = "".join(f', "{name}": {json.dumps(value)}' for name, value in facts.items())
         self._lines.append(
@@ -314,7 +314,7 @@ class AccessLog:
         )
 
     def write(self) -> None:
-        """Write what was noted."""
+        """Write the buffered lines."""
         lines, self._lines = self._lines, []
         if lines:
             self._out.write("".join(lines))

@@ -22,9 +22,9 @@ _HEAD = struct.Struct("!II")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 MAX_FRAME = 64 << 20
 INLINE = 1 << 18
-"""Blobs up to this size travel in the frame; larger ones in shared memory."""
+"""Blobs up to this size are sent in the frame; larger ones in shared memory."""
 SMALL = 1 << 13
-"""Frames up to this size are read where nothing may wait."""
+"""Frames up to this size can be read without blocking."""
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _SEAL_SIZE = 0x0002 | 0x0004  # no shrinking, no growing
 _SEALS = _SEAL_SIZE | 0x0008  # no writing either
@@ -43,11 +43,11 @@ class Frame:
     head: dict[str, Any]
     blob: bytes | memoryview | mmap.mmap = b""
     fd: int | None = None
-    """The shared memory of the blob, where it was asked for; whoever did closes it."""
+    """The shared memory of the blob, if requested with `keep`; the caller closes it."""
 
 
 def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b"", fd: int | None = None) -> None:
-    """Send one frame; raises `Closed` when nobody listens."""
+    """Send one frame; raise `Closed` if the other side is gone."""
     text = _encode(head).encode()
     data = _HEAD.pack(len(text) + len(blob), len(text)) + text
     try:
@@ -62,7 +62,7 @@ def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b
 
 
 def receive(sock: socket.socket, keep: bool = False) -> Frame:
-    """Wait for one frame; raises `Closed` at the end of the stream. With `keep`, shared memory comes as itself too."""
+    """Wait for one frame; raise `Closed` at the end of the stream. With `keep`, also return the shared memory's fd."""
     fds: list[int] = []
     try:
         start, fds, _, _ = socket.recv_fds(sock, _HEAD.size, 1)
@@ -93,14 +93,14 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
 
 
 def has_small_frame(sock: socket.socket) -> bool:
-    """Whether a whole frame is there whose blob is small and inside it; nothing is taken.
+    """Return True if a complete frame with a small inline blob has arrived; read nothing.
 
-    A frame without a blob is none: what it leads to, shared memory or the end of the other side, may take time.
+    False for a frame without a blob: handling its shared memory, or the end of the other side, may take time.
     """
     try:
         seen = sock.recv(SMALL, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError:
-        return False  # whoever reads it learns what is wrong
+        return False  # the next read reports the error
     if len(seen) < _HEAD.size:
         return False
     total, head_size = _HEAD.unpack_from(seen)
@@ -118,14 +118,14 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 
 def shared_file() -> int | None:
-    """A new file in shared memory, or None where the system has none."""
+    """Create a file in shared memory; None if the system does not support it."""
     if not hasattr(os, "memfd_create"):
         return None
     return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
 
 
 def share(data: bytes | memoryview) -> int:
-    """Bytes as sealed shared memory; `OSError` where the system has none, or has no room for them."""
+    """Copy bytes to sealed shared memory; raise `OSError` if the system has none or not enough."""
     fd = shared_file()
     if fd is None:
         raise OSError("this system has no shared memory")
@@ -142,7 +142,7 @@ def share(data: bytes | memoryview) -> int:
 
 
 def lend(size: int) -> int:
-    """Shared memory of that size for another process to fill and to seal; it cannot be made larger or smaller."""
+    """Create shared memory of a fixed size for another process to fill and seal."""
     fd = shared_file()
     if fd is None:
         raise OSError("this system has no shared memory")
@@ -156,14 +156,14 @@ def lend(size: int) -> int:
 
 
 def seal(fd: int) -> None:
-    """Nobody can change the file any more."""
+    """Seal the file against any further change."""
     for _ in range(_SEAL_TRIES - 1):
         try:
             fcntl.fcntl(fd, _F_ADD_SEALS, _SEALS)
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            # The kernel itself holds one of its pages, as it does for a moment while it moves memory about.
+            # The kernel holds one of the pages for a moment, for example while it compacts memory.
             time.sleep(_SEAL_PAUSE_S)
         else:
             return
@@ -171,12 +171,12 @@ def seal(fd: int) -> None:
 
 
 def map_sealed(fd: int, size: int, whole: bool = False) -> mmap.mmap:
-    """Shared memory that nobody can change any more; `fd` is closed. Anything else is `Closed`.
+    """Map sealed shared memory and close `fd`; raise `Closed` if the file is not sealed or too small.
 
-    With `whole`, also a file with holes: they cost its maker nothing, and become memory of whoever reads them.
+    With `whole`, also raise if the file has holes: they cost the sender nothing, but the reader pays memory for them.
     """
     try:
-        # An unsealed file could shrink under the reader, which the kernel answers by ending the process.
+        # An unsealed file could shrink while it is read, and the kernel would kill this process.
         found = os.fstat(fd)
         if fcntl.fcntl(fd, _F_GET_SEALS) & _SEALS != _SEALS or found.st_size < size or size <= 0:
             raise Closed
@@ -188,12 +188,12 @@ def map_sealed(fd: int, size: int, whole: bool = False) -> mmap.mmap:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """A connected pair of stream sockets."""
+    """Return a connected pair of stream sockets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def inherited(fd: int) -> socket.socket:
-    """The socket that this process was started with."""
+    """Return the socket that this process inherited."""
     sock = socket.socket(fileno=fd)
     with contextlib.suppress(OSError):
         os.set_inheritable(fd, False)

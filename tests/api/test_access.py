@@ -157,12 +157,12 @@ def test_a_key_has_so_many_requests_at_once(app: App) -> None:
         AccessControl(Identity(app.store), app.settings.server, True),
         Caller("main", "analyst", key),
     )
-    with access_control.inside(caller), access_control.inside(caller):
-        with pytest.raises(LimitExceeded, match="2 requests"), access_control.inside(caller):
+    with access_control.limit_concurrency(caller), access_control.limit_concurrency(caller):
+        with pytest.raises(LimitExceeded, match="2 requests"), access_control.limit_concurrency(caller):
             pass
-        with access_control.inside(caller, "stream"):
+        with access_control.limit_concurrency(caller, "stream"):
             pass
-    with access_control.inside(caller):
+    with access_control.limit_concurrency(caller):
         pass
 
 

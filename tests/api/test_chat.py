@@ -99,7 +99,7 @@ def test_a_client_that_leaves_ends_its_run_only_where_it_said_so(app: App, wante
             lines = (line for line in stream.iter_lines() if '"token"' in line)
             next(lines)
             run_id = app.store.runs(limit=1).items[0].id
-        wait_until(lambda: server.api.state.server.watch.count == 0)
+        wait_until(lambda: server.api.state.server.run_watcher.count == 0)
         if wanted:
             wait_until(lambda: app.store.run(run_id).status == "cancelled")
         else:

@@ -94,7 +94,7 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
         listening(app, keys_required=True) as server,
         httpx.Client(base_url=server.url, headers=headers, timeout=60) as client,
     ):
-        watch = server.api.state.server.watch
+        watch = server.api.state.server.run_watcher
         open_streams = [
             client.send(client.build_request("GET", f"/runs/{run_id}/events"), stream=True) for _ in range(3)
         ]

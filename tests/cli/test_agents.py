@@ -51,7 +51,7 @@ def test_mistakes_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert "There is no agent `nobody`" in capsys.readouterr().err
     assert run(["worker", "--slots", "0"]) == 2
     assert run(["worker", "--drain", "-1"]) == 2
-    assert "-1 s to end" in capsys.readouterr().err
+    assert "`--drain -1` is not a valid time" in capsys.readouterr().err
     assert run(["agents", "create", "echo", "subject=rain", "--id", ""]) == 2
     assert "`` is not a valid agent id" in capsys.readouterr().err
     with pytest.raises(SystemExit):
@@ -155,7 +155,7 @@ def test_the_live_view_fits_the_terminal_and_ends_with_ctrl_c(columns: int, caps
         wait_until(lambda: all(a.step_no == 1 for a in app.agents.list().items))
     code, text = see(columns)
     assert code == 0 and "error" not in text
-    assert "2 agents, 0 at work" in text and "waiting" in text and "rain" in text
+    assert "2 agents, 0 running" in text and "waiting" in text and "rain" in text
     assert ("cost $" in text) == (columns == 100)
 
 
@@ -168,7 +168,7 @@ def test_the_live_view_has_a_line_for_each_agent_and_says_how_many_there_are(
         with Worker(app, app.agents.queue):
             wait_until(lambda: all(a.step_no == 1 for a in app.agents.list().items))
     code, text = see(60)
-    assert code == 0 and "30 agents, 0 at work, 15 shown" in text
+    assert code == 0 and "30 agents, 0 running, 15 shown" in text
     assert "e15" in text and "e14" not in text
     lines = [line for line in text.splitlines() if "\u2502" in line]
     assert all("rain" in line for line in lines)
@@ -177,4 +177,4 @@ def test_the_live_view_has_a_line_for_each_agent_and_says_how_many_there_are(
 def test_a_view_that_nobody_looks_at_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     say(capsys, "create", "echo", "subject=rain", "--id", "e")
     assert run(["agents", "watch"]) == 0
-    assert "1 agents, 0 at work" in capsys.readouterr().out
+    assert "1 agents, 0 running" in capsys.readouterr().out

@@ -203,7 +203,7 @@ def test_an_output_is_replaced_whole_or_not_at_all(etude: Any, tmp_path: Path) -
 
 def test_an_output_that_cannot_be_is_told(etude: Any, tmp_path: Path) -> None:
     done = etude("sql", "shop.duckdb", "SELECT 1", "--output", "out.xyz")
-    assert done.code == 2 and "names no format" in done.err and "--format table|json" in done.err
+    assert done.code == 2 and "is not a known format" in done.err and "--format table|json" in done.err
     done = etude("sql", "shop.duckdb", "SELECT 1", "--output", "no/such/out.csv")
     assert done.code == 2 and "Cannot write `no/such/out.csv`: No such file or directory." in done.err
     (tmp_path / "folder.csv").mkdir()
@@ -350,7 +350,7 @@ def test_binary_formats_are_not_for_a_terminal() -> None:
     )
     os.close(slave)
     os.close(master)
-    assert done.returncode == 2 and b"parquet is not for a terminal" in done.stderr
+    assert done.returncode == 2 and b"parquet cannot be printed to a terminal" in done.stderr
 
 
 # -- signals and pipes

@@ -1,4 +1,4 @@
-"""Who calls, and what they may: keys and cookies, roles, rates, concurrency and daily budgets."""
+"""Authentication and quotas: keys and cookies, roles, request rates, concurrency and daily budgets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from etude.settings import ServerSettings
 
 T = TypeVar("T")
-Do = Callable[..., Awaitable[T]]
+AccessStore = Callable[..., Awaitable[T]]
 COOKIE = "etude_session"
-KNOWN_S = 5.0
-"""How long a key that was looked up is taken as valid: one that another process revokes ends within this."""
+KEY_CACHE_S = 5.0
+"""Seconds that a looked-up key stays cached; a key that another process revokes stops working within this time."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sent a request."""
+    """The sender of a request."""
 
     tenant: str
     role: Role | None
@@ -40,73 +40,73 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """How limits and logs call it."""
+        """The caller's name in limits and logs."""
         return self.key.id if self.key else "nobody"
 
     def require(self, role: Role) -> None:
-        """Raise where the caller's role does not allow it."""
+        """Raise if the caller does not have the role."""
         if self.role is None:
             raise Unauthorized("This needs a key.", hint="Send it as `Authorization: Bearer ...`.")
         if self.key is not None and not self.key.allows(role):
             raise Forbidden(f"This needs the role `{role}`; the key's is `{self.role}`.", hint="Use another key.")
 
 
-NOBODY = Caller(MAIN, None)
-"""Who sent a request to a route that is open to all."""
+ANONYMOUS = Caller(MAIN, None)
+"""The caller of a public route, without a key."""
 OWNER = Caller(MAIN, "admin")
-"""Who sent a request where keys are off: whoever sits at the machine."""
+"""The caller if keys are off: the local user."""
 
 
 class AccessControl:
-    """Lets requests in, one decision after another. What it counts lives in this process."""
+    """Identifies callers and enforces their limits. Rates and concurrency are counted per process."""
 
     def __init__(self, identity: Identity, settings: ServerSettings, keys: bool, anyone: bool = False) -> None:
         self._identity = identity
         self._settings = settings
         self.keys = keys
         self._local = not keys and not anyone
-        self._known: dict[str, tuple[float, ApiKey]] = {}
+        self._key_cache: dict[str, tuple[float, ApiKey]] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
-        self._inside: dict[tuple[str, str], int] = {}
+        self._in_flight: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
-    # Who.
+    # Authentication.
 
-    async def identify(self, do: Do[ApiKey], headers: Mapping[str, str]) -> Caller:
-        """The caller: by its key, by its cookie, or the owner where keys are off."""
+    async def identify(self, access_store: AccessStore[ApiKey], headers: Mapping[str, str]) -> Caller:
+        """Return the caller by its key or its cookie; `OWNER` if keys are off."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if token and scheme.lower() == "bearer":
             if not self.keys:
-                # Programs send a key because they must send something; where keys are off it says nothing.
+                # Many clients cannot leave out the key, so it is ignored if keys are off.
                 return OWNER
-            key = await self._look_up(do, self._identity.authenticate, token.strip())
+            key = await self._look_up(access_store, self._identity.authenticate, token.strip())
             return Caller(key.tenant, key.role, key)
         if not self.keys:
             return OWNER
         cookie = read_cookie(headers.get("cookie", ""))
         if cookie is None:
-            return NOBODY
-        key = await self._look_up(do, self._identity.logged_in, cookie)
+            return ANONYMOUS
+        key = await self._look_up(access_store, self._identity.logged_in, cookie)
         return Caller(key.tenant, key.role, key, cookie)
 
-    async def _look_up(self, do: Do[ApiKey], find: Callable[[str], ApiKey], secret: str) -> ApiKey:
+    async def _look_up(self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str) -> ApiKey:
         name = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-        known = self._known.get(name)
+        known = self._key_cache.get(name)
         if known is not None and known[0] > time.monotonic():
             return known[1]
-        key = await do(find, secret)
+        key = await access_store(find, secret)
         with self._lock:
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[name] = (time.monotonic() + KNOWN_S, key)
+            if len(self._key_cache) > 10_000:
+                self._key_cache.clear()
+            self._key_cache[name] = (time.monotonic() + KEY_CACHE_S, key)
         return key
 
     def forget(self) -> None:
-        """Look every key up again: one was revoked."""
+        """Clear the cache of keys, because one was revoked."""
         with self._lock:
-            self._known.clear()
+            self._key_cache.clear()
 
-    # From where.
+    # Origin.
 
     def check_origin(self, caller: Caller, method: str, headers: Mapping[str, str]) -> None:
         """Refuse requests that another site made a browser send, and host names used for DNS rebinding."""
@@ -130,10 +130,10 @@ class AccessControl:
         ):
             raise Forbidden("The header X-CSRF-Token is missing or wrong.", hint="GET /api/session gives it.")
 
-    # How often, how many, how much.
+    # Limits.
 
     def check_rate(self, caller: Caller) -> None:
-        """Count a request against the key's rate."""
+        """Count a request toward the key's rate limit; raise if the limit is reached."""
         if caller.key is None:
             return
         limit = caller.key.limits.per_minute
@@ -146,8 +146,8 @@ class AccessControl:
             left = min(float(limit), left + (now - at) * limit / 60)
             if left < 1:
                 raise LimitExceeded(
-                    f"The key `{caller.key.name}` may send {limit} requests in a minute.",
-                    hint="Wait, and send fewer.",
+                    f"The key `{caller.key.name}` may send {limit} requests per minute.",
+                    hint="Wait, then send fewer requests.",
                     limit="per_minute",
                     value=limit,
                     retry_after_s=(1 - left) * 60 / limit,
@@ -155,55 +155,61 @@ class AccessControl:
             self._buckets[caller.name] = (left - 1, now)
 
     @contextmanager
-    def inside(self, caller: Caller, what: str = "request") -> Iterator[None]:
-        """Count the caller in while the block runs; refuse one too many."""
+    def limit_concurrency(self, caller: Caller, what: str = "request") -> Iterator[None]:
+        """Count the caller's requests or streams while the block runs; raise if there are too many."""
         limit = 0
         if caller.key is not None:
-            own = caller.key.limits.at_once
-            limit = self._settings.streams if what == "stream" else self._settings.at_once if own is None else own
-        place = (caller.name, what)
+            key_limit = caller.key.limits.at_once
+            limit = (
+                self._settings.streams
+                if what == "stream"
+                else self._settings.at_once
+                if key_limit is None
+                else key_limit
+            )
+        slot = (caller.name, what)
         with self._lock:
-            if limit and self._inside.get(place, 0) >= limit:
+            if limit and self._in_flight.get(slot, 0) >= limit:
                 raise LimitExceeded(
-                    f"{limit} {what}s of this key are open at once, and no more may be.",
-                    hint="Wait for one to end.",
+                    f"This key has {limit} {what}s open at once, which is its limit.",
+                    hint=f"Wait for a {what} to end.",
                     limit="streams" if what == "stream" else "at_once",
                     value=limit,
                     retry_after_s=1,
                 )
-            self._inside[place] = self._inside.get(place, 0) + 1
+            self._in_flight[slot] = self._in_flight.get(slot, 0) + 1
         try:
             yield
         finally:
             with self._lock:
-                self._inside[place] -= 1
-                if not self._inside[place]:
-                    del self._inside[place]
+                self._in_flight[slot] -= 1
+                if not self._in_flight[slot]:
+                    del self._in_flight[slot]
 
     def has_budget(self, caller: Caller) -> bool:
-        """Whether what a caller uses in a day is limited."""
+        """True if the caller has a daily quota."""
         key = caller.key
         return key is not None and any(daily_limits(key, self._settings).values())
 
     def check_budget(self, caller: Caller) -> None:
-        """Refuse to begin work once a key has used up its day."""
+        """Raise if the key has used up its daily quota."""
         if caller.key is not None:
             self._identity.check_budget(caller.key, self._settings)
 
     def charge(self, key: ApiKey, run: Run) -> None:
-        """Add what a run used to its key's day."""
+        """Count a run's usage toward the key's daily quota."""
         seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at and run.started_at else 0.0
         tokens = run.usage.tokens_in + run.usage.tokens_out
         self._identity.spend(key.id, Spent(tokens=tokens, cost_usd=run.usage.cost_usd, seconds=max(seconds, 0.0)))
 
 
 def csrf_token(cookie: str) -> str:
-    """What the page must send beside its cookie: another site can have the cookie sent, but cannot know this."""
+    """Return the CSRF token of a session. Another site can make a browser send the cookie, but not the token."""
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 
 def read_cookie(header: str) -> str | None:
-    """The session of a Cookie header."""
+    """Return the session in a Cookie header, or None."""
     try:
         found = SimpleCookie(header).get(COOKIE)
     except CookieError:

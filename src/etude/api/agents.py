@@ -1,4 +1,4 @@
-"""Agents: created, looked at, told things, followed; and events that other programs tell and hear."""
+"""Routes for agents: create, inspect, control and follow them; and events that other programs publish and read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_hold
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.runs import check_room
+from etude.api.runs import check_capacity
 from etude.api.schemas import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
 from etude.errors import Invalid
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from etude.agents.hub import Subscription
     from etude.api.call import ApiCall
 
-NEWS = "hub"
-"""What those who wait for events of agents listen to, in the place of a run's id."""
-OWN_TOPICS = "agent."
-"""What begins so is told by agents alone: a forged `agent.destroyed` would end the streams of those who watch."""
+AGENT_EVENTS = "hub"
+"""The name that streams of agent events pass to the run watcher instead of a run's id."""
+RESERVED_TOPICS = "agent."
+"""Only agents publish topics with this prefix: a forged `agent.destroyed` would end the streams of that agent."""
 TOPICS = r"^[a-z0-9_*]+([.-][a-z0-9_*]+)*$"
 AgentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", max_length=128)]
 After = Annotated[int | None, Query(ge=0, le=1 << 53, description="Only events beyond this id.")]
@@ -38,71 +38,77 @@ class AgentRequest(Body):
     """A new agent."""
 
     kind: str = Field(min_length=1, max_length=100)
-    id: str | None = Field(default=None, max_length=128, description="Made up where none is given.")
-    config: dict[str, Any] = Field(default_factory=dict, description="What its kind takes.")
+    id: str | None = Field(default=None, max_length=128, description="Generated if not given.")
+    config: dict[str, Any] = Field(default_factory=dict, description="The configuration of this kind.")
 
 
 class MessageRequest(Body):
-    """Something for the agent to read in a step of its own."""
+    """A message for the agent, handled in its own step."""
 
     body: Any = Field(description="Text or an object.")
-    urgency: int = Field(default=URGENCY, ge=0, le=MOST_URGENCY, description="Lower comes first.")
+    urgency: int = Field(default=URGENCY, ge=0, le=MOST_URGENCY, description="Lower values are handled first.")
     delay_s: float = Field(default=0.0, ge=0, le=LONGEST_DELAY_S)
-    id: str | None = Field(default=None, min_length=1, max_length=128, description="The same id twice is one message.")
+    id: str | None = Field(
+        default=None, min_length=1, max_length=128, description="Messages with the same id count as one."
+    )
 
 
 class GuidanceRequest(Body):
-    """What an agent should heed."""
+    """Guidance for an agent."""
 
     guidance: Any = Field(default=None, description="Text or an object.")
 
 
 class InterruptRequest(GuidanceRequest):
-    """What an agent should heed at once."""
+    """Guidance for an agent, with an interrupt of its current step."""
 
-    step_no: int | None = Field(default=None, ge=0, le=1 << 31, description="Only where it made so many steps so far.")
+    step_no: int | None = Field(
+        default=None, ge=0, le=1 << 31, description="Only if the agent has made this many steps."
+    )
 
 
 class PauseRequest(Body):
-    """How to pause."""
+    """How to pause an agent."""
 
     mode: Literal["after_step", "now"] = "after_step"
 
 
 class DestroyRequest(Body):
-    """How to end."""
+    """How to destroy an agent."""
 
-    grace_s: float = Field(default=30.0, ge=0, le=86_400, description="For the step that runs.")
+    grace_s: float = Field(default=30.0, ge=0, le=86_400, description="Seconds for the current step to finish.")
 
 
 class ReloadRequest(Body):
-    """What changes."""
+    """What to change in an agent."""
 
-    config: dict[str, Any] | None = Field(default=None, description="The whole configuration; as it was by default.")
+    config: dict[str, Any] | None = Field(
+        default=None, description="The whole new configuration; unchanged by default."
+    )
 
 
 class EventRequest(Body):
-    """Something that happened elsewhere."""
+    """An event to publish."""
 
     topic: str = Field(max_length=128, pattern=f"^{TOPIC.pattern}$", description="Such as `tests.completed`.")
     body: Any = None
-    agent: str | None = Field(default=None, max_length=128, description="The agent that it is about.")
+    agent: str | None = Field(default=None, max_length=128, description="The agent that the event is about.")
 
 
-# Create and look.
+# Create and read.
 
 
 @router.post("/agents", status_code=201, response_model=AgentInfo)
 async def create_agent(call: AnalystCall, body: AgentRequest, response: Response) -> AgentInfo:
-    """A new agent, which begins at once."""
+    """Create an agent, which starts at once."""
 
     def create() -> AgentInfo:
         check_reach(call.app, body.kind, body.config, call.caller.require)
         key = call.caller.key
         return call.app.agents.create(body.kind, body.config, body.id, key.id if key else None)
 
-    await call.look(check_room, call)
-    made = await call.do(create)
+    await call.access_store(check_capacity, call)
+    made = await call.run_in_thread(create)
     response.headers["Location"] = f"/api/agents/{made.id}"
     return made
 
@@ -114,21 +120,21 @@ async def list_agents(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[AgentInfo]:
-    """Agents, the newest first; those that were destroyed only where asked for."""
-    page = await call.look(call.app.agents.list, status, limit, cursor)
+    """List agents, newest first; destroyed ones only with `status=destroyed`."""
+    page = await call.access_store(call.app.agents.list, status, limit, cursor)
     return Listing(items=list(page.items), next=page.next)
 
 
 @router.get("/agents/{agent_id}", response_model=AgentInfo)
 async def show_agent(call: ReaderCall, agent_id: AgentId) -> AgentInfo:
-    """An agent: what it does, how far it is, what it cost, its last result and error."""
-    return await call.look(call.app.agents.get, agent_id)
+    """Return an agent: its activity, its steps so far, its cost, its last result and its last error."""
+    return await call.access_store(call.app.agents.get, agent_id)
 
 
 @router.get("/agents/{agent_id}/state", response_model=dict[str, Any])
 async def agent_state(call: ReaderCall, agent_id: AgentId) -> dict[str, Any]:
-    """What an agent remembers, such as the `document` of an analyst."""
-    return await call.look(call.app.agents.state, agent_id)
+    """Return the state that an agent keeps between steps, such as the `document` of an analyst."""
+    return await call.access_store(call.app.agents.state, agent_id)
 
 
 @router.get("/agents/{agent_id}/steps", response_model=Listing[AgentStep])
@@ -138,12 +144,12 @@ async def agent_steps(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only steps beyond this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Listing[AgentStep]:
-    """The steps of an agent, in order. `next` is the number to ask for those after them."""
-    found = await call.look(call.app.agents.steps, agent_id, after, limit + 1)
+    """List the steps of an agent, in order. `next` is the value of `after` for the next page."""
+    found = await call.access_store(call.app.agents.steps, agent_id, after, limit + 1)
     return Listing(items=list(found[:limit]), next=str(found[limit - 1].step_no) if len(found) > limit else None)
 
 
-# Verbs.
+# Control.
 
 
 def _hold(call: ApiCall, agent_id: str) -> Agents:
@@ -152,59 +158,59 @@ def _hold(call: ApiCall, agent_id: str) -> Agents:
 
 @router.post("/agents/{agent_id}/message", status_code=202, response_model=Sent)
 async def message_agent(call: AnalystCall, agent_id: AgentId, body: MessageRequest) -> Sent:
-    """Have an agent read something in a step of its own."""
+    """Send a message to an agent, which handles it in its own step."""
 
     def send() -> str:
         how: dict[str, Any] = {"urgency": body.urgency, "delay": body.delay_s, "id": body.id}
         return _hold(call, agent_id).message(agent_id, body.body, **how)
 
-    return Sent(action=await call.look(send))
+    return Sent(action=await call.access_store(send))
 
 
 @router.post("/agents/{agent_id}/pause", response_model=AgentInfo)
 async def pause_agent(call: AnalystCall, agent_id: AgentId, body: PauseRequest | None = None) -> AgentInfo:
-    """Have an agent make no further step; `now` breaks off the one that runs."""
+    """Pause an agent after its current step; `now` interrupts that step."""
     mode = body.mode if body else "after_step"
-    return await call.look(lambda: _hold(call, agent_id).pause(agent_id, mode))
+    return await call.access_store(lambda: _hold(call, agent_id).pause(agent_id, mode))
 
 
 @router.post("/agents/{agent_id}/resume", response_model=AgentInfo)
 async def resume_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest | None = None) -> AgentInfo:
-    """Have a paused agent go on; where guidance is given, a step begins with it."""
+    """Resume a paused agent; if there is guidance, a step starts with it."""
     guidance = body.guidance if body else None
-    return await call.look(lambda: _hold(call, agent_id).resume(agent_id, guidance))
+    return await call.access_store(lambda: _hold(call, agent_id).resume(agent_id, guidance))
 
 
 @router.post("/agents/{agent_id}/steer", response_model=AgentInfo)
 async def steer_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest) -> AgentInfo:
-    """Have an agent heed this before its next call of a model; nothing is broken off."""
-    return await call.look(lambda: _hold(call, agent_id).steer(agent_id, body.guidance))
+    """Give guidance to an agent, which reads it before its next model call; nothing is interrupted."""
+    return await call.access_store(lambda: _hold(call, agent_id).steer(agent_id, body.guidance))
 
 
 @router.post("/agents/{agent_id}/interrupt", response_model=AgentInfo)
 async def interrupt_agent(call: AnalystCall, agent_id: AgentId, body: InterruptRequest | None = None) -> AgentInfo:
-    """Break off what an agent does; its next step begins with the guidance."""
-    said = body or InterruptRequest()
-    return await call.look(lambda: _hold(call, agent_id).interrupt(agent_id, said.guidance, said.step_no))
+    """Interrupt the current step of an agent; its next step starts with the guidance."""
+    request = body or InterruptRequest()
+    return await call.access_store(lambda: _hold(call, agent_id).interrupt(agent_id, request.guidance, request.step_no))
 
 
 @router.post("/agents/{agent_id}/destroy", response_model=AgentInfo)
 async def destroy_agent(call: AnalystCall, agent_id: AgentId, body: DestroyRequest | None = None) -> AgentInfo:
-    """End an agent; what it did stays on record."""
+    """Destroy an agent; its steps stay recorded."""
     grace = (body or DestroyRequest()).grace_s
-    return await call.look(lambda: _hold(call, agent_id).destroy(agent_id, grace))
+    return await call.access_store(lambda: _hold(call, agent_id).destroy(agent_id, grace))
 
 
 @router.post("/agents/{agent_id}/reload", response_model=AgentInfo)
 async def reload_agent(call: AnalystCall, agent_id: AgentId, body: ReloadRequest | None = None) -> AgentInfo:
-    """Have the next step see settings, sources and configuration as they are now."""
+    """Reload settings, sources and configuration before the agent's next step."""
 
     def reload() -> AgentInfo:
         agents, config = call.app.agents, body.config if body else None
         check_reach(call.app, agents.get(agent_id).kind, config or {}, call.caller.require)
         return agents.reload(agent_id, config)
 
-    return await call.do(reload)
+    return await call.run_in_thread(reload)
 
 
 # Events.
@@ -214,28 +220,32 @@ async def reload_agent(call: AnalystCall, agent_id: AgentId, body: ReloadRequest
 async def agent_events(
     call: ReaderCall, agent_id: AgentId, after: After = None, last_event_id: LastEventId = None
 ) -> Response:
-    """What an agent does, as it happens; from its creation on where no id is given. Ends when it is destroyed."""
+    """Stream the events of an agent until it is destroyed; from its creation if no id is given."""
 
     start = parse_seq(last_event_id) if last_event_id else after
 
-    def open_place() -> Subscription | None:
+    def open_subscription() -> Subscription | None:
         hub, tenant = call.server.hub, call.app.tenant
         status = call.app.agents.get(agent_id).status
         first, last = hub.topics.bounds(tenant, agent_id)
-        place = hub.subscribe(agent=agent_id, tenant=tenant, after=first - 1 if start is None else start)
-        return None if status == "destroyed" and place.at >= last else place
+        subscription = hub.subscribe(agent=agent_id, tenant=tenant, after=first - 1 if start is None else start)
+        return None if status == "destroyed" and subscription.at >= last else subscription
 
-    place = await call.look(open_place)
-    return Response(status_code=204) if place is None else EventStream(call, send_events(call, place, agent_id))
+    subscription = await call.access_store(open_subscription)
+    return (
+        Response(status_code=204)
+        if subscription is None
+        else EventStream(call, send_events(call, subscription, agent_id))
+    )
 
 
 @router.post("/events", status_code=202, response_class=Response)
 async def publish_event(call: AnalystCall, body: EventRequest) -> Response:
-    """Tell those who listen to a topic: streams, webhooks, in any process."""
+    """Publish an event to the subscribers of a topic: streams and webhooks, in any process."""
 
-    if body.topic.startswith(OWN_TOPICS):
+    if body.topic.startswith(RESERVED_TOPICS):
         raise Invalid(
-            f"`{body.topic}` is told by agents themselves.", hint="Use a topic of your own, such as `tests.completed`."
+            f"Only agents publish `{body.topic}`.", hint="Use a topic of your own, such as `tests.completed`."
         )
 
     def publish() -> None:
@@ -244,7 +254,7 @@ async def publish_event(call: AnalystCall, body: EventRequest) -> Response:
             agents.get(body.agent)
         Topics(agents.queue).publish(body.topic, body.body, body.agent)
 
-    await call.look(publish)
+    await call.access_store(publish)
     return Response(status_code=202)
 
 
@@ -255,27 +265,29 @@ async def topic_events(
     after: After = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Events of a topic as they happen; from now on where no id is given."""
+    """Stream the events of a topic; from now on if no id is given."""
     start = parse_seq(last_event_id) if last_event_id else after
-    place = call.server.hub.subscribe([topic], tenant=call.app.tenant, after=start)
-    return EventStream(call, send_events(call, place))
+    subscription = call.server.hub.subscribe([topic], tenant=call.app.tenant, after=start)
+    return EventStream(call, send_events(call, subscription))
 
 
-async def send_events(call: ApiCall, place: Subscription, agent_id: str | None = None) -> AsyncGenerator[bytes, None]:
-    """The events from a place on, until the agent that they are of is destroyed."""
+async def send_events(
+    call: ApiCall, subscription: Subscription, agent_id: str | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a subscription; with `agent_id`, until that agent is destroyed."""
     yield b"retry: 1000\n\n"
-    hub, watch, changed = call.server.hub, call.server.watch, True
-    with watch.listening(call.app.store, {NEWS: 0}) as listener:
+    hub, watch, changed = call.server.hub, call.server.run_watcher, True
+    with watch.listening(call.app.store, {AGENT_EVENTS: 0}) as listener:
         while not watch.closed:
             listener.woken.clear()
-            if found := await call.look(place.read):
+            if found := await call.access_store(subscription.read):
                 changed = True
                 yield b"".join(to_event(event.model_dump_json(exclude={"tenant"}), str(event.id)) for event in found)
-            if place.at < hub.at:
+            if subscription.at < hub.at:
                 continue
             if changed and agent_id is not None:
-                last = await call.look(last_event, call, agent_id)
-                if last is not None and place.at >= last:
+                last = await call.access_store(last_event, call, agent_id)
+                if last is not None and subscription.at >= last:
                     return
                 changed = last is not None
             try:
@@ -287,7 +299,7 @@ async def send_events(call: ApiCall, place: Subscription, agent_id: str | None =
 
 
 def last_event(call: ApiCall, agent_id: str) -> int | None:
-    """The last event of an agent that was destroyed; None where more may come."""
+    """Return the last event of a destroyed agent; None if more events may follow."""
     if call.app.agents.get(agent_id).status != "destroyed":
         return None
     return call.server.hub.topics.bounds(call.app.tenant, agent_id)[1]

@@ -1,7 +1,7 @@
-"""What a run says, word by word, for protocols that only ever add to what was said.
+"""The text of a run as a stream, for protocols that can only append.
 
-A turn of a model is passed on while it is written, before it is known whether it is the answer: tools may follow it,
-and numbers in it that no result holds are asked to be mended. What comes after it then begins with a new paragraph.
+A model's turn is sent while it is written, before it is known whether it is the answer: tool calls may follow, or the
+model may be asked to correct numbers that no result holds. The text after that starts a new paragraph.
 """
 
 from __future__ import annotations
@@ -18,87 +18,87 @@ from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, Ru
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
 
-GAP = "\n\n"
+PARAGRAPH = "\n\n"
 CORRECTION = "\n\nCorrection: "
 _STOPS = (RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting)
 
 
 class AnswerText:
-    """How much of a run's words somebody has heard."""
+    """The text of a run, and how much of it was sent."""
 
     def __init__(self) -> None:
         self._step = ""
         self._turn = ""
-        """What the model said in its turn so far."""
-        self._heard = ""
-        """What was passed on of it."""
-        self._gap = ""
-        """What parts the next words from those before."""
+        """The text of the model's current turn so far."""
+        self._sent = ""
+        """The part of that text that was sent."""
+        self._separator = ""
+        """The text to send before the next words."""
 
-    def take(self, event: Event) -> str:
-        """What an event adds."""
+    def add(self, event: Event) -> str:
+        """Return the text to send for an event."""
         match event:
             case TextDelta(step_id=step_id, text=text, restart=restart):
                 if step_id != self._step:
                     self._step, self._turn = step_id, ""
-                    self._part()
+                    self._end_paragraph()
                 self._turn = text if restart else self._turn + text
-                return self._catch_up(self._turn)
-            case Guided(by="gate") if self._heard:
-                self._gap = CORRECTION
+                return self._unsent(self._turn)
+            case Guided(by="gate") if self._sent:
+                self._separator = CORRECTION
         return ""
 
-    def end(self, run: Run) -> str:
-        """What is left to say once the run has stopped."""
+    def finish(self, run: Run) -> str:
+        """Return the text that is still unsent after the run has stopped."""
         if run.status == "waiting":
-            self._part()
-            return self._catch_up(run.question or "")
+            self._end_paragraph()
+            return self._unsent(run.question or "")
         answer = run.answer or ""
-        if run.unverified and self._heard and not answer.startswith(self._heard):
-            # The marks stand between words that were said already.
-            return f"{GAP}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
-        return self._catch_up(answer)
+        if run.unverified and self._sent and not answer.startswith(self._sent):
+            # The markers belong inside text that was sent already, so list the numbers instead.
+            return f"{PARAGRAPH}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
+        return self._unsent(answer)
 
-    def _part(self) -> None:
-        if self._heard:
-            self._gap = self._gap or GAP
-        self._heard = ""
+    def _end_paragraph(self) -> None:
+        if self._sent:
+            self._separator = self._separator or PARAGRAPH
+        self._sent = ""
 
-    def _catch_up(self, text: str) -> str:
-        """The part of a text that was not heard; a text that was begun anew and differs is told from its beginning."""
-        if self._heard.startswith(text):
+    def _unsent(self, text: str) -> str:
+        """Return the unsent part of a text; all of it if the text no longer starts with what was sent."""
+        if self._sent.startswith(text):
             return ""
-        if not text.startswith(self._heard):
-            self._part()
-        said = self._gap + text[len(self._heard) :]
-        self._gap, self._heard = "", text
-        return said
+        if not text.startswith(self._sent):
+            self._end_paragraph()
+        unsent = self._separator + text[len(self._sent) :]
+        self._separator, self._sent = "", text
+        return unsent
 
 
-async def speak(call: ApiCall, run_id: str) -> AsyncGenerator[str | Run | None, None]:
-    """The words of a run as they come, None for a while without any, and at last the run, which has stopped.
+async def stream_text(call: ApiCall, run_id: str) -> AsyncGenerator[str | Run | None, None]:
+    """Yield the text of a run as it is written, None as a heartbeat, and finally the stopped run.
 
     Raises the error of a run that failed.
     """
-    speech, store = AnswerText(), call.app.store
-    follow = call.server.watch.follow(store, {run_id: 0}, call.look, HEARTBEAT_S)
-    async with contextlib.aclosing(follow) as news:  # type: ignore[type-var]
-        async for entries in news:
+    text, store = AnswerText(), call.app.store
+    follow = call.server.run_watcher.follow(store, {run_id: 0}, call.access_store, HEARTBEAT_S)
+    async with contextlib.aclosing(follow) as batches:  # type: ignore[type-var]
+        async for entries in batches:
             if entries is None:
                 yield None
                 continue
-            if words := "".join(speech.take(entry.event) for entry in entries):
+            if words := "".join(text.add(entry.event) for entry in entries):
                 yield words
             if any(isinstance(entry.event, _STOPS) for entry in entries):
                 break
-    run = require_answer(await call.look(store.run, run_id))
-    if words := speech.end(run):
+    run = require_answer(await call.access_store(store.run, run_id))
+    if words := text.finish(run):
         yield words
     yield run
 
 
 def require_answer(run: Run) -> Run:
-    """The run, if it has an answer or a question; an error that says why where it has neither."""
+    """Return the run if it has an answer or a question; otherwise raise an error that says why it has none."""
     if run.error is not None:
         raise from_problem(run.error | {"run_id": run.id})
     if run.status == "cancelled":
@@ -106,5 +106,5 @@ def require_answer(run: Run) -> Run:
     if run.status == "paused":
         raise Conflict(f"Run `{run.id}` is paused.", hint="Resume it, or ask again.", run_id=run.id)
     if run.status not in STOPPED:
-        raise Conflict(f"Run `{run.id}` goes on without an answer.", hint=f"GET /api/runs/{run.id}.", run_id=run.id)
+        raise Conflict(f"Run `{run.id}` has no answer yet.", hint=f"GET /api/runs/{run.id}.", run_id=run.id)
     return run

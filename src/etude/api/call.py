@@ -1,4 +1,4 @@
-"""One request as routes see it: who called, their etude, and a way to work without holding up the others."""
+"""A request as routes see it: the caller, the app of its tenant, and threads for blocking work."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 READERS = 16
-"""Threads for what takes no longer than a look into the store; work that takes long has others."""
+"""Threads for short store access; long work has its own threads."""
 
 
 @dataclass
 class ServerState:
-    """What all requests share while the server runs."""
+    """The state that all requests share while the server runs."""
 
     app: App
     identity: Identity
     access_control: AccessControl
-    watch: RunWatcher
+    run_watcher: RunWatcher
     metrics: Metrics
     hub: Hub
-    """Hands out what agents tell."""
+    """Delivers the events of agents."""
     traces: Traces | None = None
     access: AccessLog | None = None
     worker: Worker | None = None
-    """Runs agents in this process."""
+    """Runs agents in this process, unless None."""
     draining: bool = False
 
     def __post_init__(self) -> None:
         self.workers = anyio.CapacityLimiter(self.app.settings.server.threads)
         self.readers = anyio.CapacityLimiter(READERS)
-        # More threads than engines would only wait for one, and for each other.
+        # More threads than engines would only wait for an engine.
         self.queries = asyncio.Semaphore(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
-        """Whose key began a run that is still open."""
-        self.orders = SortCache()
+        """The key that each open run is charged to, by run id."""
+        self.sort_cache = SortCache()
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
-        # Agents of a tenant work also where nobody of it has called yet.
+        # A tenant's agents may run before its first request.
         for tenant in {key.tenant for key in self.identity.keys()}:  # noqa: SIM118 - no dictionary
             self.observer.watch(tenant)
 
     def ended(self, run: Run) -> None:
-        """See to a run that has ended: count it, charge it, trace it."""
+        """Count, charge and trace a run that has ended."""
         self.metrics.run_ended(run, self.app.settings.sandbox)
         key = self.owners.pop(run.id, None)
         if key is not None:
@@ -72,76 +72,76 @@ class ServerState:
 
     @property
     def at_work(self) -> int:
-        """How many runs of all tenants are being worked at, and steps of agents."""
+        """The number of runs and agent steps in progress, of all tenants."""
         return self.app.runs_at_work + (self.worker.at_work if self.worker else 0)
 
-    def write_down(self) -> None:
-        """Write what was done and spent: to the store, and to the log."""
+    def flush(self) -> None:
+        """Write the buffered audit entries and usage to the store, and the access log to its file."""
         if self.access is not None:
             self.access.write()
         self.identity.write_down()
 
     def close(self) -> None:
-        """Put on record what is waiting to be."""
+        """Write everything that is buffered."""
         self.observer.close()
-        self.write_down()
+        self.flush()
         self.identity.write_down(closing=True)
         if self.traces is not None:
             self.traces.close()
 
-    async def do(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run what may take long in a thread."""
+    async def run_in_thread(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work in a thread; it may take long."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
 
-    async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run a look into the store in a thread."""
+    async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a short access to the store in a thread."""
         return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.readers)
 
 
 @dataclass(frozen=True)
 class ApiCall:
-    """A request of a caller."""
+    """A request, its caller and the app of the caller's tenant."""
 
     server: ServerState
     caller: Caller
     app: App
-    """etude as the caller's tenant sees it."""
+    """The app of the caller's tenant."""
     request_id: str
     disconnected: Callable[[], Awaitable[None]]
     """Returns once the client is gone."""
     slot: ExitStack
-    """The caller's place among those at work; a stream gives it back for one among the streams."""
+    """Counts this request toward the caller's concurrency limit; a stream releases it and counts as a stream."""
 
-    async def do(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run what may take long in a thread."""
-        return await self.server.do(work, *arguments, **keywords)
+    async def run_in_thread(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work in a thread; it may take long."""
+        return await self.server.run_in_thread(work, *arguments, **keywords)
 
-    async def look(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run a look into the store in a thread."""
-        return await self.server.look(work, *arguments, **keywords)
+    async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a short access to the store in a thread."""
+        return await self.server.access_store(work, *arguments, **keywords)
 
     def dataset(self, name: str | None) -> str:
-        """The name of a dataset of the tenant, or of its only one."""
+        """Return the name of a dataset of the tenant; with None, of its only one."""
         return self.app.source_name(name)
 
     def thread(self, thread_id: str | None) -> str | None:
-        """A thread of the tenant."""
+        """Return the id of a thread of the tenant; raise if there is no such thread."""
         return None if thread_id is None else self.app.store.thread(thread_id).id
 
-    def own(self, run_id: str) -> None:
-        """Remember who began a run, so that what it uses is charged once it ends."""
+    def charge_to_caller(self, run_id: str) -> None:
+        """Charge the run's usage to the caller's key once the run ends."""
         key = self.caller.key
         if key is None:
             return
         self.server.owners[run_id] = key
         run = self.app.store.run(run_id)
-        # It may have ended before it was known whose it is.
+        # The run may have ended before its key was registered.
         if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
             self.server.access_control.charge(key, run)
 
 
 def mark_secret(scope: MutableMapping[str, Any]) -> None:
-    """Say that the answer to this request holds a secret, so that nobody keeps it."""
+    """Mark the response as secret, so that it is not kept for replay."""
     scope["state"]["secret"] = True
 
 
@@ -160,7 +160,7 @@ async def _any(request: Request) -> ApiCall:
 
 
 AnyCall = Annotated[ApiCall, Depends(_any)]
-"""A call to a route that is open to all."""
+"""A call to a public route."""
 ReaderCall = Annotated[ApiCall, _needs("reader")]
 AnalystCall = Annotated[ApiCall, _needs("analyst")]
 AdminCall = Annotated[ApiCall, _needs("admin")]

@@ -1,4 +1,4 @@
-"""Chat: a person says something in a thread; the answer comes whole, or as a stream of events."""
+"""Routes for chat: send a message in a thread; the answer comes whole or as a stream of events."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
     from etude.api.call import ApiCall
 
 SHOWN_ROWS = 100
-"""Rows of the result that come with an answer; the run has all of them."""
+"""Result rows in an answer; the run keeps all of them."""
 WAIT_S = 60.0
-"""How much longer than its budget a run is waited for."""
-_PLACE = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
+"""How much longer than its time budget to wait for a run."""
+_EVENT_ID = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
 router = APIRouter(tags=["chat"])
 
 
 @router.post("/chat", response_model=AnswerBody)
 async def chat(call: AnalystCall, body: ChatMessage) -> AnswerBody:
-    """Say something in a thread and wait for the answer."""
+    """Send a message in a thread and wait for the answer."""
     run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
-    with cancelling(call, run_id, body.cancel_on_disconnect):
+    with cancel_if_client_leaves(call, run_id, body.cancel_on_disconnect):
         run = await wait_for(call, run_id)
-    return await call.do(answer_of, call, run)
+    return await call.run_in_thread(answer_of, call, run)
 
 
 @router.post("/chat/stream", responses={200: DOCUMENTED[200]}, response_class=Response)
 async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
-    """Say something in a thread; status, token, tool_call, tool_result, result and done come as they happen.
+    """Send a message in a thread; stream status, token, tool_call, tool_result, result and done events.
 
-    A stream that breaks is taken up again at `/chat/stream/{run_id}`.
+    If the stream breaks, resume it at `/chat/stream/{run_id}`.
     """
     run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
-    left = leaving(call, run_id) if body.cancel_on_disconnect else None
+    left = cancel_on_leave(call, run_id) if body.cancel_on_disconnect else None
     return EventStream(call, send_chat(call, run_id, 0, 0), left)
 
 
@@ -68,12 +68,12 @@ async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
 async def chat_again(
     call: ReaderCall,
     run_id: str,
-    after: Annotated[str, Query(max_length=20, description="The last id that was seen.")] = "",
+    after: Annotated[str, Query(max_length=20, description="The last event id received.")] = "",
     last_event_id: LastEventId = None,
 ) -> Response:
-    """The stream of an answer, from where it broke."""
-    seq, skip = _parse_place(last_event_id or after)
-    run = await call.look(call.app.store.run, run_id)
+    """Resume the stream of an answer after the last event received."""
+    seq, skip = _parse_event_id(last_event_id or after)
+    run = await call.access_store(call.app.store.run, run_id)
     if run.status in ENDED and run.seq <= seq and not skip:
         return Response(status_code=204)
     return EventStream(call, send_chat(call, run_id, seq, skip))
@@ -87,7 +87,7 @@ async def begin_answer(
     model: str | None,
     budget: AskedBudget | None = None,
 ) -> str:
-    """Begin to answer a question in the background; return the id of its run."""
+    """Start to answer a question in the background; return the id of its run."""
     return await begin(
         call,
         RunRequest(kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget),
@@ -95,14 +95,14 @@ async def begin_answer(
 
 
 async def wait_for(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
-    """The run once it has stopped; its own budget of time says how long that can take."""
+    """Wait until the run has stopped, a little longer than its time budget allows, and return it."""
     longest = call.app.settings.budget.wall_s + WAIT_S
-    return await call.server.watch.stopped(call.app.store, run_id, call.look, longest, beyond)
+    return await call.server.run_watcher.wait_until_stopped(call.app.store, run_id, call.access_store, longest, beyond)
 
 
 @contextlib.contextmanager
-def cancelling(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
-    """Where wanted, cancel the run if the client leaves while the block runs; else the run goes on without it."""
+def cancel_if_client_leaves(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
+    """If `wanted`, cancel the run if the client disconnects while the block runs."""
     if not wanted:
         yield
         return
@@ -110,7 +110,7 @@ def cancelling(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
     async def wait() -> None:
         await call.disconnected()
         with contextlib.suppress(EtudeError):
-            await call.do(call.app.runs.cancel, run_id)
+            await call.run_in_thread(call.app.runs.cancel, run_id)
 
     watcher = asyncio.create_task(wait())
     try:
@@ -119,8 +119,8 @@ def cancelling(call: ApiCall, run_id: str, wanted: bool) -> Iterator[None]:
         watcher.cancel()
 
 
-def leaving(call: ApiCall, run_id: str) -> Callable[[], None]:
-    """What cancels a run whose only listener left: in a thread, for the task of the listener may be ending itself."""
+def cancel_on_leave(call: ApiCall, run_id: str) -> Callable[[], None]:
+    """Return a callback that cancels the run in a thread, because the task that calls it may be ending itself."""
 
     def cancel() -> None:
         with contextlib.suppress(EtudeError):
@@ -141,7 +141,7 @@ def answer_of(call: ApiCall, run: Run) -> AnswerBody:
 
 
 async def send_chat(call: ApiCall, run_id: str, after: int, skip: int) -> AsyncGenerator[bytes, None]:
-    """The events of an answer beyond a place, until the run ends, waits or is paused."""
+    """Yield the server-sent events of an answer after a position, until the run ends, waits or is paused."""
     yield b"retry: 1000\n\n"
     async for name, event in chat_events(call, run_id, after, skip):
         yield b": still here\n\n" if event is None else to_event(json.dumps(event, ensure_ascii=False), name)
@@ -150,17 +150,17 @@ async def send_chat(call: ApiCall, run_id: str, after: int, skip: int) -> AsyncG
 async def chat_events(
     call: ApiCall, run_id: str, after: int = 0, skip: int = 0
 ) -> AsyncGenerator[tuple[str, dict[str, Any] | None], None]:
-    """Events with their ids, and None for a while without any; the first `skip` of the next entry were seen."""
-    run = await call.look(call.app.store.run, run_id)
+    """Yield events with their ids, and None as a heartbeat; skip the first `skip` events of the next entry."""
+    run = await call.access_store(call.app.store.run, run_id)
     tools = {step.id: step.code for step in run.steps if step.kind == "tool"}
-    follow = call.server.watch.follow(call.app.store, {run_id: after}, call.look, HEARTBEAT_S)
-    async with contextlib.aclosing(follow) as news:  # type: ignore[type-var]
-        async for entries in news:
+    follow = call.server.run_watcher.follow(call.app.store, {run_id: after}, call.access_store, HEARTBEAT_S)
+    async with contextlib.aclosing(follow) as batches:  # type: ignore[type-var]
+        async for entries in batches:
             if entries is None:
                 yield "", None
                 continue
             for entry in entries:
-                found = await call.do(to_chat, call, entry, tools)
+                found = await call.run_in_thread(to_chat, call, entry, tools)
                 for number, event in enumerate(found, 1):
                     if number > skip:
                         yield f"{entry.seq}" if number == len(found) else f"{entry.seq}.{number}", event
@@ -170,7 +170,7 @@ async def chat_events(
 
 
 def to_chat(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
-    """What an entry of the log is in a chat; most are one event, many are none."""
+    """Return the chat events of a log entry: usually one or none."""
     match entry.event:
         case RunQueued(thread_id=thread_id):
             return [{"type": "status", "status": "queued", "run_id": entry.run_id, "thread_id": thread_id}]
@@ -185,8 +185,8 @@ def to_chat(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[dict[str
             return [{"type": "token", "text": text, "restart": restart}]
         case StepStarted(kind="tool") as step:
             tools[step.step_id] = step.code
-            call_of = {"type": "tool_call", "id": step.step_id, "name": step.code}
-            return [call_of | {"arguments": step.params.get("arguments", "")}]
+            tool_call = {"type": "tool_call", "id": step.step_id, "name": step.code}
+            return [tool_call | {"arguments": step.params.get("arguments", "")}]
         case StepFinished() as step if step.step_id in tools:
             result = step.result.model_dump(mode="json") if step.result else None
             facts = {"type": "tool_result", "id": step.step_id, "name": tools[step.step_id], "outcome": step.outcome}
@@ -206,11 +206,11 @@ def _done(entry: Entry, status: str) -> dict[str, Any]:
     return {"type": "done", "status": status, "run_id": entry.run_id}
 
 
-def _parse_place(text: str) -> tuple[int, int]:
-    """Where to go on: the last entry that was seen whole, and how many events of the next were seen."""
+def _parse_event_id(text: str) -> tuple[int, int]:
+    """Parse an event id: the last entry received in full, and how many events of the next entry were received."""
     if not text:
         return 0, 0
-    found = _PLACE.fullmatch(text)
+    found = _EVENT_ID.fullmatch(text)
     if found is None:
         raise Invalid(f"`{text[:40]}` is not the id of an event of this stream.", hint="Send the last one received.")
     return (int(found[1]) - 1, int(found[2])) if found[2] else (int(found[1]), 0)

@@ -1,4 +1,4 @@
-"""Datasets: what there is, what it holds, and single rows of it."""
+"""Routes for datasets: the list, their schemas and profiles, and single rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from etude.api.call import ReaderCall
 from etude.api.results import RowSelection, as_json
-from etude.api.runs import SAME, IfNoneMatch, unless_known
+from etude.api.runs import SAME, IfNoneMatch, respond_unless_cached
 from etude.api.schemas import Dataset, Listing
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
@@ -25,12 +25,12 @@ router = APIRouter(tags=["datasets"])
 
 @router.get("/datasets", response_model=Listing[Dataset])
 async def list_datasets(call: ReaderCall) -> Listing[Dataset]:
-    """The datasets of the tenant."""
-    return Listing(items=await call.look(datasets_of, call))
+    """List the datasets of the tenant."""
+    return Listing(items=await call.access_store(datasets_of, call))
 
 
 def datasets_of(call: ApiCall) -> list[Dataset]:
-    """The datasets of the tenant; where they are kept is not told."""
+    """Return the datasets of the tenant, without their URLs."""
     return [
         Dataset(id=name, kind=call.app.source(name).kind, tables=list(spec.tables) if spec.tables is not None else None)
         for name, spec in call.app.sources().items()
@@ -39,25 +39,25 @@ def datasets_of(call: ApiCall) -> list[Dataset]:
 
 @router.get("/datasets/{dataset}/schema", response_model=Catalog, responses=SAME)
 async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
-    """Tables, columns, types, keys and row counts."""
-    catalog = await call.do(catalog_of, call, dataset)
-    return unless_known(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
+    """Return the tables, columns, types, keys and row counts."""
+    catalog = await call.run_in_thread(catalog_of, call, dataset)
+    return respond_unless_cached(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
 
 
 @router.get("/datasets/{dataset}/profile", response_model=SourceProfile)
 @router.get("/profile/{dataset}", response_model=SourceProfile)
 async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
-    """What a dataset holds by its own data: statistics, keys, patterns; measured where it is not known yet."""
-    return Response(await call.do(profile_of, call, dataset), media_type="application/json")
+    """Return the profile of a dataset: statistics, keys and patterns; measured now if there is none yet."""
+    return Response(await call.run_in_thread(profile_of, call, dataset), media_type="application/json")
 
 
 def catalog_of(call: ApiCall, dataset: str) -> Catalog:
-    """What a dataset holds."""
+    """Return the tables and columns of a dataset."""
     return call.app.catalog(call.dataset(dataset))
 
 
 def profile_of(call: ApiCall, dataset: str) -> bytes:
-    """The profile of a dataset as JSON."""
+    """Return the profile of a dataset as JSON."""
     return call.app.profile(call.dataset(dataset)).model_dump_json().encode()
 
 
@@ -74,12 +74,12 @@ async def row_by_key(
         list[str], Query(max_length=8, description="The columns of the key; the primary key by default.")
     ] = [],  # noqa: B006
 ) -> Response:
-    """The rows of a table with a key; the parts of a key of several columns are separated by commas."""
-    return Response(await call.do(rows_by_key, call, dataset, table, key, by), media_type="application/json")
+    """Return the rows of a table that have this key; separate the parts of a composite key by commas."""
+    return Response(await call.run_in_thread(rows_by_key, call, dataset, table, key, by), media_type="application/json")
 
 
 def rows_by_key(call: ApiCall, dataset: str, table: str, key: str, by: list[str]) -> bytes:
-    """The rows with a key, as JSON."""
+    """Return the rows that have this key, as JSON."""
     name = call.dataset(dataset)
     found = call.app.catalog(name).table(table)
     if found is None:
@@ -108,5 +108,5 @@ def _value(table: Table, column: str, text: str) -> Any:
         if kind.startswith(_PARTS):
             return float(text)
     except ValueError:
-        raise Invalid(f"`{text[:200]}` is no value of `{column}` ({kind}).", hint="Give a number.") from None
+        raise Invalid(f"`{text[:200]}` is not a value of `{column}` ({kind}).", hint="Give a number.") from None
     return {"true": True, "false": False}.get(text.lower(), text) if kind.startswith("BOOL") else text

@@ -1,4 +1,4 @@
-"""The gateway for agents: clean JSON in and out. SQL, questions, reports of what worked, playbooks."""
+"""The gateway for agents: SQL, questions, reports of what worked, and playbooks, as JSON."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ router = APIRouter(tags=["gateway"])
 
 @router.post("/sql", response_model=RowPage)
 async def sql(call: AnalystCall, body: SqlRequest) -> Response:
-    """Run a query and have its first rows. Where it is not recorded, it ends with its client."""
+    """Run a query and return its first rows. If the query is not recorded, it stops when the client disconnects."""
     return Response(await run_query(call, body), media_type="application/json")
 
 
 @router.post("/ask", response_model=AnswerBody)
 async def ask(call: AnalystCall, body: QuestionRequest) -> AnswerBody:
-    """Have a question answered and wait for it."""
+    """Answer a question and wait for the answer."""
     run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget)
     run = await wait_for(call, run_id)
-    return await call.do(answer_of, call, run)
+    return await call.run_in_thread(answer_of, call, run)
 
 
 @router.post("/log", status_code=201, response_model=Report)
 async def log(call: AnalystCall, body: ReportRequest) -> Report:
-    """Tell what was asked, what was done, and whether it worked."""
-    return await call.look(add_report, call, body)
+    """Report what was asked, what was done, and whether it worked."""
+    return await call.access_store(add_report, call, body)
 
 
 def add_report(call: ApiCall, body: ReportRequest) -> Report:
-    """Keep a report; the dataset and the run that it names must be there."""
+    """Store a report; raise if the dataset or the run that it names does not exist."""
     if body.dataset is not None:
         call.dataset(body.dataset)
     if body.run_id is not None:
@@ -53,13 +53,13 @@ def add_report(call: ApiCall, body: ReportRequest) -> Report:
 async def list_reports(
     call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[Report]:
-    """What was told, newest first."""
-    page = await call.look(call.server.identity.reports, call.caller.tenant, limit, cursor)
+    """List reports, newest first."""
+    page = await call.access_store(call.server.identity.reports, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 
 @router.get("/playbooks", response_model=Listing[PlaybookSummary])
 async def list_playbooks(call: ReaderCall) -> Listing[PlaybookSummary]:
-    """Lessons to look at before complex work."""
-    found = await call.look(read_playbooks, call.app.settings.home, call.caller.tenant)
+    """List playbooks: lessons to read before complex work."""
+    found = await call.access_store(read_playbooks, call.app.settings.home, call.caller.tenant)
     return Listing(items=[PlaybookSummary(name=p.name, description=p.description, text=p.text) for p in found])

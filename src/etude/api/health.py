@@ -1,4 +1,4 @@
-"""How the server is: alive, ready, measured; and what local models use."""
+"""Routes for health: liveness, readiness, metrics, and the memory that local models use."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ probes = APIRouter(tags=["health"])
 
 @probes.get("/healthz", response_model=Health)
 async def healthz(call: AnyCall) -> Health:
-    """Whether the process answers."""
+    """Report that the process is alive."""
     return Health(ok=True, version=__version__)
 
 
 @probes.get("/readyz", response_model=Health, responses={503: {"model": Health, "description": "Not ready."}})
 async def readyz(call: AnyCall, response: Response) -> Health:
-    """Whether the parts it needs can be used: store, objects, fork server, model."""
-    parts = await call.do(look_at_parts, call.server)
+    """Report whether the server is ready: store, object store, sandbox and model can be used."""
+    parts = await call.run_in_thread(check_parts, call.server)
     ok = all(part.ok for part in parts.values()) and not call.server.draining
     response.status_code = 200 if ok else 503
     return Health(ok=ok, version=__version__, parts=parts)
 
 
-def look_at_parts(server: ServerState) -> dict[str, PartStatus]:
-    """Each part and how it is; reasons are for those who run the server, so addresses are left out."""
+def check_parts(server: ServerState) -> dict[str, PartStatus]:
+    """Check each part. Errors are shown by title only, because their messages may hold addresses."""
     app = server.app
     checks: dict[str, Callable[[], str]] = {
         "store": lambda: str(app.store.check()["kind"]),
@@ -50,13 +50,13 @@ def look_at_parts(server: ServerState) -> dict[str, PartStatus]:
         "sandbox": lambda: _sandbox(app),
         "model": lambda: app.settings.model,
     }
-    found = {name: _look(check) for name, check in checks.items()}
+    found = {name: _check_part(check) for name, check in checks.items()}
     if server.draining:
-        found["server"] = PartStatus(ok=False, detail="going down")
+        found["server"] = PartStatus(ok=False, detail="shutting down")
     return found
 
 
-def _look(check: Callable[[], str]) -> PartStatus:
+def _check_part(check: Callable[[], str]) -> PartStatus:
     try:
         return PartStatus(ok=True, detail=check())
     except EtudeError as error:
@@ -72,27 +72,27 @@ def _sandbox(app: Any) -> str:
 
 @probes.get("/metrics", response_class=PlainTextResponse)
 async def metrics(call: AdminCall) -> PlainTextResponse:
-    """Counts of this process for Prometheus; for admins of the first tenant, because they are everyone's."""
+    """Return the metrics of this process for Prometheus; only admins of the first tenant may read them."""
     if call.caller.tenant != MAIN:
-        raise Forbidden("Metrics are those of all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
-    text = await call.look(measure, call.server)
+        raise Forbidden("The metrics cover all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
+    text = await call.access_store(measure, call.server)
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def measure(server: ServerState) -> bytes:
-    """All counts as they stand now."""
-    server.metrics.measure(server.watch.count, server.app.store.count_open())
+    """Return the current metrics in Prometheus format."""
+    server.metrics.measure(server.run_watcher.count, server.app.store.count_open())
     return server.metrics.text()
 
 
 @router.get("/vram", response_model=Vram)
 async def vram(call: ReaderCall) -> Vram:
-    """What the local model server and the graphics cards use."""
-    return await call.do(look_at_vram, call)
+    """Report the memory that the local model server and the GPUs use."""
+    return await call.run_in_thread(read_vram, call)
 
 
-def look_at_vram(call: ApiCall) -> Vram:
-    """What local models use, or that there are none."""
+def read_vram(call: ApiCall) -> Vram:
+    """Return the GPUs and the loaded local models, or say that there are none."""
     gpus, models = _gpus(), _models(call)
     missing = ([] if gpus else ["no graphics card"]) + ([] if models else ["no local model in memory"])
     return Vram(gpus=gpus, models=models, detail=f"There is {' and '.join(missing)}." if missing else "")

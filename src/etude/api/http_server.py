@@ -1,4 +1,4 @@
-"""The process that listens: connections bounded in number, size and time, and a shutdown that lets work end."""
+"""The listening process: connections limited in number, size and time, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from etude.app import App
 
 HEAD_BYTES = 64 << 10
-"""The largest head of a request."""
+"""The largest request head."""
 LINGER_S = 0.5
-"""How long a refused connection is kept for its client to read the refusal."""
+"""How long a refused connection stays open so that the client can read the refusal."""
 SPARE_FILES = 256
-"""Open files that are kept for engines, sessions and the store."""
+"""Open files that are reserved for engines, sessions and the store."""
 
 
 def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
-    """HTTP as uvicorn speaks it, for so many connections at once, each with so long to send the head of a request."""
+    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take."""
 
     class Bounded(HttpToolsProtocol):
         _timer: asyncio.TimerHandle | None = None
@@ -96,9 +96,9 @@ def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
 
 
 def _close_gently(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-    """Say that no more will come, and close once the client has had time to read why.
+    """Close the writing side now and the connection a little later, so that the client can read the refusal.
 
-    Closed at once with bytes unread, a connection is reset, and the client never sees the refusal.
+    Closing at once with unread bytes would reset the connection, and the client would never see the refusal.
     """
     if transport.can_write_eof():
         transport.write_eof()
@@ -116,21 +116,21 @@ def _refusal(status: int, title: str, more: str = "") -> bytes:
 
 
 class HttpServer(uvicorn.Server):
-    """A server that stops taking work when it is told to end, and lets what it has come to its end."""
+    """A server that shuts down gracefully: it refuses new work and waits for running work."""
 
     def __init__(self, config: uvicorn.Config, server: ServerState) -> None:
         super().__init__(config)
         self._server = server
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so."""
+        """Start to listen and print the address."""
         await super().startup(sockets)
         if self.started and sockets:
             host, port, *_ = sockets[0].getsockname()
             sys.stderr.write(f"etude listens on http://{f'[{host}]' if ':' in host else host}:{port}\n")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new work, wait for what is at work, end the streams, close."""
+        """Refuse new work, wait for running work, end the streams, and close."""
         server = self._server
         server.draining = True
         if server.worker is not None:
@@ -138,7 +138,7 @@ class HttpServer(uvicorn.Server):
         until = time.monotonic() + server.app.settings.server.drain_s
         while server.at_work and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.05)
-        server.watch.close()
+        server.run_watcher.close()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -154,9 +154,9 @@ class HttpServer(uvicorn.Server):
 
 
 def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
-    """The server of an API, not yet listening."""
+    """Return the server of an API, not yet listening."""
     settings = app.settings.server
-    # As many again may be on their way out.
+    # As many connections again may be closing.
     limit = min(settings.connections, (_raise_open_files() - SPARE_FILES) // 2)
     config = uvicorn.Config(
         api,
@@ -175,7 +175,7 @@ def make_listener(app: App, api: FastAPI, host: str, port: int) -> HttpServer:
 
 
 def _raise_open_files() -> int:
-    """Allow this process as many open files as it may have; how many that is."""
+    """Raise the limit of open files as far as allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if wanted > soft:
@@ -184,25 +184,25 @@ def _raise_open_files() -> int:
 
 
 def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool = False) -> None:
-    """Serve until told to stop; what was at work when an earlier process ended goes on."""
+    """Serve until stopped; resume the runs that an earlier process left unfinished."""
     api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
     api.state.server.access = AccessLog(sys.stderr)
     listener = make_listener(app, api, host, port)
     try:
         bound = listener.config.bind_socket()
     except SystemExit:
-        raise Unavailable(f"`{host}:{port}` cannot be listened on.", hint="Choose another --port.") from None
+        raise Unavailable(f"Cannot listen on `{host}:{port}`.", hint="Choose another --port.") from None
     known = api.state.server.identity.keys()
     for tenant in {app.tenant, *(key.tenant for key in known)}:
         try:
             app.scoped(tenant).runs.recover()
         except EtudeError as error:
-            logging.getLogger("etude").warning("runs of %s were not taken up again: %s", tenant, error.message)
+            logging.getLogger("etude").warning("the runs of %s could not be resumed: %s", tenant, error.message)
     listener.run(sockets=[bound])
 
 
 def log_as_json(level: int = logging.INFO) -> None:
-    """Write the log to standard error, a line of JSON each."""
+    """Write the log to standard error, one line of JSON per record."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)

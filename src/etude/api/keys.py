@@ -1,4 +1,4 @@
-"""Keys, sessions of browsers, and the record of who did what."""
+"""Routes for keys, browser sessions and the audit log."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ sessions = APIRouter(tags=["keys"])
 
 @router.get("/keys", response_model=Listing[ApiKey])
 async def list_keys(call: AdminCall) -> Listing[ApiKey]:
-    """The keys of the tenant, never their secrets."""
-    return Listing(items=await call.look(call.server.identity.keys, call.caller.tenant))
+    """List the keys of the tenant, without their secrets."""
+    return Listing(items=await call.access_store(call.server.identity.keys, call.caller.tenant))
 
 
 @router.post("/keys", status_code=201, response_model=NewKey)
 async def create_key(call: AdminCall, body: KeyRequest, request: Request) -> NewKey:
-    """A new key of the tenant; its secret is told this once, and not again to a repeated request."""
+    """Create a key for the tenant; its secret is shown only once, not even again for a repeated Idempotency-Key."""
     mark_secret(request.scope)
     expires = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
     make = call.server.identity.create_key
-    key, secret = await call.look(make, body.name, body.role, call.caller.tenant, body.limits, expires)
+    key, secret = await call.access_store(make, body.name, body.role, call.caller.tenant, body.limits, expires)
     return NewKey(id=key.id, tenant=key.tenant, name=key.name, role=key.role, key=secret)
 
 
 @router.delete("/keys/{key_id}", status_code=204, response_class=Response)
 async def revoke_key(call: AdminCall, key_id: str) -> Response:
-    """End a key of the tenant."""
-    await call.look(call.server.identity.revoke_key, key_id, call.caller.tenant)
+    """Revoke a key of the tenant."""
+    await call.access_store(call.server.identity.revoke_key, key_id, call.caller.tenant)
     call.server.access_control.forget()
     return Response(status_code=204)
 
@@ -44,21 +44,21 @@ async def revoke_key(call: AdminCall, key_id: str) -> Response:
 async def list_acts(
     call: AdminCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[AuditEntry]:
-    """Who did what in the tenant, newest first."""
-    await call.look(call.server.identity.write_down)
-    page = await call.look(call.server.identity.acts, call.caller.tenant, limit, cursor)
+    """List the audit log of the tenant, newest first."""
+    await call.access_store(call.server.identity.write_down)
+    page = await call.access_store(call.server.identity.acts, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 
 @router.get("/spending", response_model=Spent)
 async def show_spending(call: ReaderCall) -> Spent:
-    """What the caller's key has used today (UTC)."""
-    return await call.look(call.server.identity.spent, call.caller.name)
+    """Return what the caller's key has used today (UTC)."""
+    return await call.access_store(call.server.identity.spent, call.caller.name)
 
 
 @sessions.get("/session", response_model=Login)
 async def show_session(call: AnyCall) -> Login:
-    """Who the caller is; nobody where there is no session."""
+    """Return the caller's session; its role is null if there is none."""
     caller = call.caller
     return Login(
         tenant=caller.tenant,
@@ -71,11 +71,11 @@ async def show_session(call: AnyCall) -> Login:
 
 @sessions.post("/session", response_model=Login)
 async def log_in(call: AnyCall, body: LoginRequest, request: Request, response: Response) -> Login:
-    """Open a session of a browser with a key; the cookie is out of reach for scripts."""
+    """Open a browser session with a key; scripts cannot read its cookie."""
     mark_secret(request.scope)
     identity = call.server.identity
-    key = await call.look(identity.authenticate, body.key)
-    cookie = await call.look(identity.log_in, key)
+    key = await call.access_store(identity.authenticate, body.key)
+    cookie = await call.access_store(identity.log_in, key)
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, cookie, max_age=LOGIN_S, httponly=True, samesite="lax", secure=secure)
     return Login(
@@ -88,7 +88,7 @@ async def log_out(call: AnyCall) -> Response:
     """End the session."""
     response = Response(status_code=204)
     if call.caller.cookie is not None:
-        await call.look(call.server.identity.log_out, call.caller.cookie)
+        await call.access_store(call.server.identity.log_out, call.caller.cookie)
         call.server.access_control.forget()
         response.delete_cookie(COOKIE)
     return response

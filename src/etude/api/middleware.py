@@ -1,4 +1,4 @@
-"""What every request passes first: its id, its caller, its limits, its body; and what every response gets."""
+"""The middleware of every request: request id, caller, limits, body and idempotency; and headers of every response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
 from typing import Any
 
-from etude.api.access import NOBODY, SAFE, Caller
+from etude.api.access import ANONYMOUS, SAFE, Caller
 from etude.api.call import ApiCall, ServerState
 from etude.api.problems import HttpError, respond
 from etude.errors import Conflict, EtudeError, Invalid, problem
@@ -26,13 +26,13 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico"})
-"""Paths that need no key; what they tell is no secret, or they are the way in."""
+"""Paths that need no key: they reveal nothing secret, or they are used to log in."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
 ) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
-"""What is below `/api` and can be asked for at the root as well."""
+"""Routes below `/api` that also work at the root."""
 KEPT_BODY = 1 << 20
-"""The largest answer that is kept for a request that names itself."""
+"""The largest response that is kept for a request with an Idempotency-Key."""
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -50,17 +50,18 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
 
 
-def _told_once(name: str) -> StoredResponse:
-    """What is kept in the place of an answer that held a secret."""
+def _without_secret(name: str) -> StoredResponse:
+    """Return the response to keep instead of one that held a secret."""
     error = Conflict(
-        f"The request with the Idempotency-Key `{name}` was answered before; the answer held a secret and is not kept.",
-        hint="If the secret is lost, revoke the key that was made (it is in the list of keys), and make another.",
+        f"The request with the Idempotency-Key `{name}` was answered before; "
+        "its response held a secret and was not kept.",
+        hint="If the secret is lost, revoke the key that was created (see the list of keys) and create another.",
     )
     return StoredResponse(status=error.status, media="application/problem+json", body=json.dumps(problem(error)))
 
 
 class Middleware:
-    """The outermost part of the server."""
+    """The outermost ASGI application."""
 
     def __init__(self, inner: Asgi, server: ServerState) -> None:
         self._inner = inner
@@ -89,16 +90,16 @@ class Exchange:
         self._headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
         given = self._headers.get("x-request-id", "")
         self._id = given if _REQUEST_ID.fullmatch(given) else new_id("request")
-        self._caller: Caller = NOBODY
+        self._caller: Caller = ANONYMOUS
         self._status = 0
         self._started = time.perf_counter()
         self._body: bytes | None = b""
-        self._gone = asyncio.Event()
-        self._kept: list[bytes] | None = None
+        self._client_gone = asyncio.Event()
+        self._captured: list[bytes] | None = None
         self._media = ""
 
     async def serve(self, inner: Asgi) -> None:
-        """Let the request in, have it answered, and write down what came of it."""
+        """Admit the request, answer it, and record the outcome."""
         try:
             with ExitStack() as held:
                 await self._admit(held)
@@ -110,13 +111,13 @@ class Exchange:
             if not self._status:
                 await self._refuse(error)
         finally:
-            self._write_down()
+            self._record()
 
     async def _admit(self, held: ExitStack) -> None:
         server, method = self._server, self._scope["method"]
         needs_key = self._scope["path"] not in OPEN
         try:
-            self._caller = await server.access_control.identify(server.look, self._headers)
+            self._caller = await server.access_control.identify(server.access_store, self._headers)
         except EtudeError:
             if needs_key:
                 raise
@@ -125,7 +126,7 @@ class Exchange:
             self._caller.require("reader")
         server.access_control.check_rate(self._caller)
         slot = held.enter_context(ExitStack())
-        slot.enter_context(server.access_control.inside(self._caller))
+        slot.enter_context(server.access_control.limit_concurrency(self._caller))
         if method not in SAFE:
             self._body = await self._read_body()
         app = server.app.scoped(self._caller.tenant)
@@ -134,7 +135,7 @@ class Exchange:
         self._scope.setdefault("state", {})["call"] = call
 
     async def _read_body(self) -> bytes:
-        """The whole body: bodies are small here, and one that is not, or is slow, is refused before any work."""
+        """Return the whole body; refuse a body that is too large or too slow before any work starts."""
         settings = self._server.app.settings.server
         length = self._headers.get("content-length", "")
         parts, size = [], int(length) if length.isdecimal() else 0
@@ -143,54 +144,54 @@ class Exchange:
                 while True:
                     if size > settings.body:
                         hint = "Send less, or raise `server.body`."
-                        raise HttpError(413, f"A body may have {settings.body:,} bytes.", hint)
+                        raise HttpError(413, f"The body is larger than {settings.body:,} bytes.", hint)
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
-                        self._gone.set()
-                        raise HttpError(400, "The client left before the body was complete.")
+                        self._client_gone.set()
+                        raise HttpError(400, "The client disconnected before the body was complete.")
                     parts.append(message.get("body", b""))
                     size = max(size, sum(map(len, parts)))
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            raise HttpError(408, f"The body did not arrive within {settings.body_s:g} s.", "Send it at once.") from None
+            raise HttpError(408, f"The body did not arrive within {settings.body_s:g} s.", "Send it faster.") from None
 
     async def _answer(self, inner: Asgi) -> None:
         name = self._headers.get("idempotency-key")
         if name is None or self._scope["method"] != "POST":
-            await inner(self._scope, self._take, self._give)
+            await inner(self._scope, self._receive_body, self._send_message)
             return
         if not 0 < len(name) <= 255 or not name.isprintable():
             raise Invalid("The header Idempotency-Key must be 1 to 255 printable characters.", hint="Send a UUID.")
-        owner, look = f"{self._caller.tenant}/{self._caller.name}", self._server.look
+        owner, access_store = f"{self._caller.tenant}/{self._caller.name}", self._server.access_store
         request = hashlib.sha256(
             f"{self._scope['path']}\n".encode("utf-8", "replace") + (self._body or b"")
         ).hexdigest()
-        before = await look(self._server.identity.claim, owner, name, request)
+        before = await access_store(self._server.identity.claim, owner, name, request)
         if before is not None:
-            await self._give_again(before)
+            await self._replay(before)
             return
-        self._kept = []
+        self._captured = []
         try:
-            await inner(self._scope, self._take, self._give)
+            await inner(self._scope, self._receive_body, self._send_message)
         finally:
             reply = None
-            if self._kept is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
-                text = b"".join(self._kept).decode("utf-8")
+            if self._captured is not None and 0 < self._status < 500 and self._status not in (401, 408, 429, 499):
+                text = b"".join(self._captured).decode("utf-8")
                 reply = StoredResponse(status=self._status, media=self._media, body=text)
                 if self._scope["state"].get("secret"):
-                    reply = _told_once(name)
-            await look(self._server.identity.keep, owner, name, reply)
+                    reply = _without_secret(name)
+            await access_store(self._server.identity.keep, owner, name, reply)
 
-    async def _give_again(self, reply: StoredResponse) -> None:
+    async def _replay(self, reply: StoredResponse) -> None:
         body = reply.body.encode()
         headers = [(b"content-type", reply.media.encode("latin-1")), (b"idempotency-replayed", b"true")]
         headers.append((b"content-length", str(len(body)).encode()))
-        await self._give({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self._give({"type": "http.response.body", "body": body})
+        await self._send_message({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await self._send_message({"type": "http.response.body", "body": body})
 
-    async def _take(self) -> Message:
-        """The body, once; after that the news that the client is gone."""
+    async def _receive_body(self) -> Message:
+        """Return the body once; after that, wait until the client disconnects."""
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
@@ -198,11 +199,11 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _disconnected(self) -> None:
-        while not self._gone.is_set():
+        while not self._client_gone.is_set():
             if (await self._receive())["type"] == "http.disconnect":
-                self._gone.set()
+                self._client_gone.set()
 
-    async def _give(self, message: Message) -> None:
+    async def _send_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
             present = {name.lower() for name, _ in message.get("headers", [])}
@@ -213,18 +214,18 @@ class Exchange:
             message["headers"] = headers
             self._media = next((v.decode("latin-1") for n, v in headers if n.lower() == b"content-type"), "")
             if not self._media.endswith("json"):
-                self._kept = None
-        elif self._kept is not None:
-            self._kept.append(message.get("body", b""))
-            if sum(map(len, self._kept)) > KEPT_BODY:
-                self._kept = None
+                self._captured = None
+        elif self._captured is not None:
+            self._captured.append(message.get("body", b""))
+            if sum(map(len, self._captured)) > KEPT_BODY:
+                self._captured = None
         await self._send(message)
 
     async def _refuse(self, error: BaseException) -> None:
         response = respond(error, self._id, self._scope["path"])
-        await response(self._scope, self._receive, self._give)
+        await response(self._scope, self._receive, self._send_message)
 
-    def _write_down(self) -> None:
+    def _record(self) -> None:
         seconds = time.perf_counter() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
         method, path = self._scope["method"], self._scope["path"]

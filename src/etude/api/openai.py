@@ -1,7 +1,7 @@
-"""The shape of OpenAI's API, thin: text in, text out, so that its SDKs and chat programs attach.
+"""Routes that are compatible with OpenAI's API: text in, text out, so that its SDKs and chat clients work.
 
-A model is called `etude`, or `etude/DATASET`; a system message cannot change what etude's agent is told. A client that
-leaves ends its run, for there is no other way to have the answer.
+The models are `etude` and `etude/DATASET`. System messages do not change the instructions of etude's agent. If the
+client disconnects, its run is cancelled, because the answer could not be fetched in another way.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.api.answer_text import require_answer, speak
+from etude.api.answer_text import require_answer, stream_text
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.chat import begin_answer, cancelling, leaving, wait_for
+from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
 from etude.api.schemas import TEXT
 from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
@@ -30,40 +30,40 @@ Finish = Literal["stop", "length", "content_filter"]
 router = APIRouter(prefix="/v1", tags=["openai"])
 
 
-class _Open(BaseModel):
-    """Fields that we do not know are ignored, for SDKs send many."""
+class _LenientModel(BaseModel):
+    """A model that ignores unknown fields, because SDKs send many."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class TextPart(_Open):
+class TextPart(_LenientModel):
     """A part of a message."""
 
     type: str
     text: str = ""
 
 
-class ChatTurn(_Open):
+class ChatTurn(_LenientModel):
     """A message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
 
     @property
-    def said(self) -> str:
-        """Its text."""
+    def plain_text(self) -> str:
+        """The text of all parts."""
         return self.content if isinstance(self.content, str) else "".join(p.text for p in self.content or ())
 
 
-class StreamOptions(_Open):
-    """What a stream tells beside the text."""
+class StreamOptions(_LenientModel):
+    """What a stream contains besides the text."""
 
     include_usage: bool | None = None
-    """Whether its last chunk has the tokens that were used."""
+    """Whether the last chunk reports the tokens used."""
 
 
-class CompletionRequest(_Open):
-    """A conversation to go on with."""
+class CompletionRequest(_LenientModel):
+    """A conversation to continue."""
 
     model: str = Field(max_length=300)
     messages: Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
@@ -71,8 +71,8 @@ class CompletionRequest(_Open):
     stream_options: StreamOptions | None = None
 
 
-class ResponseRequest(_Open):
-    """Input to answer; `previous_response_id` goes on with the thread of that answer."""
+class ResponseRequest(_LenientModel):
+    """Input to answer; `previous_response_id` continues the thread of that response."""
 
     model: str = Field(max_length=300)
     input: str | Annotated[list[ChatTurn], Field(min_length=1, max_length=500)]
@@ -80,31 +80,31 @@ class ResponseRequest(_Open):
     stream: bool | None = None
 
 
-class CompletionMessage(_Open):
-    """What the model said."""
+class CompletionMessage(_LenientModel):
+    """The model's message."""
 
     role: Literal["assistant"] = "assistant"
     content: str
 
 
-class CompletionChoice(_Open):
-    """The one answer."""
+class CompletionChoice(_LenientModel):
+    """The only choice."""
 
     index: int = 0
     message: CompletionMessage
     finish_reason: Finish = "stop"
 
 
-class CompletionUsage(_Open):
-    """Tokens."""
+class CompletionUsage(_LenientModel):
+    """Tokens used."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
-class Completion(_Open):
-    """An answer in the shape of chat completions; `id` is the run's."""
+class Completion(_LenientModel):
+    """An answer as a chat completion; `id` is the id of the run."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -114,15 +114,15 @@ class Completion(_Open):
     usage: CompletionUsage
 
 
-class OutputText(_Open):
-    """Text of an answer."""
+class OutputText(_LenientModel):
+    """The text of a message."""
 
     type: Literal["output_text"] = "output_text"
     text: str
     annotations: list[Any] = []
 
 
-class OutputMessage(_Open):
+class OutputMessage(_LenientModel):
     """A message of an answer."""
 
     type: Literal["message"] = "message"
@@ -132,22 +132,22 @@ class OutputMessage(_Open):
     content: list[OutputText]
 
 
-class ResponseUsage(_Open):
-    """Tokens."""
+class ResponseUsage(_LenientModel):
+    """Tokens used."""
 
     input_tokens: int
     output_tokens: int
     total_tokens: int
 
 
-class Incomplete(_Open):
-    """Why an answer ends before its end."""
+class Incomplete(_LenientModel):
+    """Why an answer is incomplete."""
 
     reason: Literal["max_output_tokens", "content_filter"]
 
 
-class ResponseObject(_Open):
-    """An answer in the shape of responses; `id` is the run's."""
+class ResponseObject(_LenientModel):
+    """An answer as a response object; `id` is the id of the run."""
 
     id: str
     object: Literal["response"] = "response"
@@ -160,8 +160,8 @@ class ResponseObject(_Open):
     previous_response_id: str | None = None
 
 
-class ModelEntry(_Open):
-    """A model that can be named."""
+class ModelEntry(_LenientModel):
+    """An available model."""
 
     id: str
     object: Literal["model"] = "model"
@@ -169,8 +169,8 @@ class ModelEntry(_Open):
     owned_by: str = "etude"
 
 
-class ModelList(_Open):
-    """The models that can be named."""
+class ModelList(_LenientModel):
+    """The available models."""
 
     object: Literal["list"] = "list"
     data: list[ModelEntry]
@@ -178,8 +178,8 @@ class ModelList(_Open):
 
 @router.get("/models", response_model=ModelList)
 async def list_models(call: ReaderCall) -> ModelList:
-    """`etude`, and one for each dataset."""
-    names = await call.look(lambda: [MODEL, *(f"{MODEL}/{name}" for name in call.app.sources())])
+    """List the models: `etude`, and one for each dataset."""
+    names = await call.access_store(lambda: [MODEL, *(f"{MODEL}/{name}" for name in call.app.sources())])
     return ModelList(data=[ModelEntry(id=name) for name in names])
 
 
@@ -188,10 +188,10 @@ _STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stre
 
 @router.post("/chat/completions", response_model=Completion, responses=_STREAMED)
 async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
-    """Go on with a conversation."""
+    """Continue a conversation."""
     run_id = await _begin(call, body.model, body.messages, None)
     if body.stream:
-        return EventStream(call, _stream_completion(call, body, run_id), leaving(call, run_id))
+        return EventStream(call, _stream_completion(call, body, run_id), cancel_on_leave(call, run_id))
     return to_completion(body.model, await _wait(call, run_id))
 
 
@@ -201,10 +201,10 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     turns = [ChatTurn(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     thread_id = None
     if body.previous_response_id is not None:
-        thread_id = (await call.look(call.app.store.run, body.previous_response_id)).thread_id
+        thread_id = (await call.access_store(call.app.store.run, body.previous_response_id)).thread_id
     run_id = await _begin(call, body.model, turns, thread_id)
     if body.stream:
-        return EventStream(call, _stream_response(call, body, run_id), leaving(call, run_id))
+        return EventStream(call, _stream_response(call, body, run_id), cancel_on_leave(call, run_id))
     return to_response(body, await _wait(call, run_id))
 
 
@@ -212,38 +212,38 @@ async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: st
     name, _, dataset = model.partition("/")
     if name != MODEL:
         raise Invalid(f"There is no model `{model[:100]}`.", hint="GET /v1/models lists them.")
-    asked = turns[-1].said.strip()
+    asked = turns[-1].plain_text.strip()
     if turns[-1].role != "user" or not 0 < len(asked) <= TEXT:
-        raise Invalid("The last message must be the user's, with text.", hint="End with what you want to know.")
+        raise Invalid("The last message must be from the user and contain text.", hint="End with your question.")
     if thread_id is None and len(turns) > 1:
-        thread_id = await call.do(_recall, call, dataset or None, turns[:-1])
+        thread_id = await call.run_in_thread(_recall, call, dataset or None, turns[:-1])
     return await begin_answer(call, dataset or None, asked, thread_id, None)
 
 
 def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
-    """A thread with what was said before, for the caller sends all of it each time."""
+    """Create a thread with the earlier messages, because the caller sends all of them each time."""
     store = call.app.store
-    title = next((t.said for t in turns if t.role == "user"), "Conversation")[:80] or "Conversation"
+    title = next((t.plain_text for t in turns if t.role == "user"), "Conversation")[:80] or "Conversation"
     thread = store.create_thread(title, call.dataset(dataset) if dataset else None)
     for turn in turns:
-        if turn.role in ("user", "assistant") and turn.said:
-            store.add_message(thread.id, "user" if turn.role == "user" else "assistant", turn.said)
+        if turn.role in ("user", "assistant") and turn.plain_text:
+            store.add_message(thread.id, "user" if turn.role == "user" else "assistant", turn.plain_text)
     return thread.id
 
 
 async def _wait(call: ApiCall, run_id: str) -> Run:
-    with cancelling(call, run_id, True):
+    with cancel_if_client_leaves(call, run_id, True):
         return require_answer(await wait_for(call, run_id))
 
 
 def to_completion(model: str, run: Run) -> Completion:
-    """An answer in the shape of chat completions."""
+    """Return the answer of a run as a chat completion."""
     choice = CompletionChoice(message=CompletionMessage(content=_text(run)), finish_reason=_finish(run))
     return Completion(id=run.id, created=int(time.time()), model=model, choices=[choice], usage=_usage(run))
 
 
 def to_response(body: ResponseRequest, run: Run) -> ResponseObject:
-    """An answer in the shape of responses."""
+    """Return the answer of a run as a response object."""
     used, finish = _usage(run), _finish(run)
     status: Literal["completed", "incomplete"] = "completed" if finish == "stop" else "incomplete"
     message = OutputMessage(id=f"msg_{run.id}", content=[OutputText(text=_text(run))], status=status)
@@ -274,7 +274,7 @@ def _usage(run: Run) -> CompletionUsage:
 
 
 def _finish(run: Run) -> Finish:
-    """Why the model ended its last turn."""
+    """Return why the model ended its last turn."""
     turns = [step.turn for step in run.steps if step.turn is not None]
     stop = turns[-1].stop if turns else "end"
     return "length" if stop == "length" else "content_filter" if stop == "refused" else "stop"
@@ -293,21 +293,21 @@ async def _stream_completion(call: ApiCall, body: CompletionRequest, run_id: str
 
     yield chunk({"role": "assistant", "content": ""})
     try:
-        async for said in speak(call, run_id):
-            match said:
+        async for piece in stream_text(call, run_id):
+            match piece:
                 case None:
                     yield b": still here\n\n"
                 case str():
-                    yield chunk({"content": said})
+                    yield chunk({"content": piece})
                 case Run():
-                    yield chunk({}, _finish(said))
+                    yield chunk({}, _finish(piece))
                     if counts:
-                        yield _data(head | {"choices": [], "usage": _usage(said).model_dump()})
+                        yield _data(head | {"choices": [], "usage": _usage(piece).model_dump()})
         yield b"data: [DONE]\n\n"
     except EtudeError as error:
-        told = problem(error)
-        kind = "server_error" if told["status"] >= 500 else "invalid_request_error"
-        yield _data({"error": {"message": _explain(told), "type": kind, "param": None, "code": told["code"]}})
+        details = problem(error)
+        kind = "server_error" if details["status"] >= 500 else "invalid_request_error"
+        yield _data({"error": {"message": _explain(details), "type": kind, "param": None, "code": details["code"]}})
 
 
 async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) -> AsyncGenerator[bytes, None]:
@@ -316,40 +316,40 @@ async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) ->
     def event(kind: str, **fields: Any) -> bytes:
         nonlocal number
         number += 1
-        # The SDK reads the name of the event here, and only here.
+        # The SDK reads the name of the event only from this line.
         return f"event: {kind}\n".encode() + _data({"type": kind, "sequence_number": number - 1} | fields)
 
     begun = {"id": run_id, "object": "response", "created_at": int(time.time()), "model": body.model, "output": []}
     yield event("response.created", response=begun | {"status": "in_progress"})
     item = {"type": "message", "id": f"msg_{run_id}", "role": "assistant", "status": "in_progress", "content": []}
     yield event("response.output_item.added", output_index=0, item=item)
-    place = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-    yield event("response.content_part.added", part=OutputText(text="").model_dump(), **place)
-    heard = ""
+    position = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    yield event("response.content_part.added", part=OutputText(text="").model_dump(), **position)
+    sent = ""
     try:
-        async for said in speak(call, run_id):
-            match said:
+        async for piece in stream_text(call, run_id):
+            match piece:
                 case None:
                     yield b": still here\n\n"
                 case str():
-                    heard += said
-                    yield event("response.output_text.delta", delta=said, logprobs=[], **place)
+                    sent += piece
+                    yield event("response.output_text.delta", delta=piece, logprobs=[], **position)
                 case Run():
-                    made, part = to_response(body, said), OutputText(text=heard).model_dump()
-                    yield event("response.output_text.done", text=heard, logprobs=[], **place)
-                    yield event("response.content_part.done", part=part, **place)
+                    made, part = to_response(body, piece), OutputText(text=sent).model_dump()
+                    yield event("response.output_text.done", text=sent, logprobs=[], **position)
+                    yield event("response.content_part.done", part=part, **position)
                     done = item | {"status": made.status, "content": [part]}
                     yield event("response.output_item.done", output_index=0, item=done)
-                    # What was said on the way is not part of the answer itself.
+                    # The text streamed before the answer is not part of the answer.
                     yield event(f"response.{made.status}", response=made.model_dump(mode="json"))
     except EtudeError as error:
-        told = problem(error)
-        failed = {"status": "failed", "error": {"code": told["code"], "message": _explain(told)}}
+        details = problem(error)
+        failed = {"status": "failed", "error": {"code": details["code"], "message": _explain(details)}}
         yield event("response.failed", response=begun | failed)
 
 
-def _explain(told: dict[str, Any]) -> str:
-    return f"{told['detail']} {told.get('hint') or ''}".strip()
+def _explain(details: dict[str, Any]) -> str:
+    return f"{details['detail']} {details.get('hint') or ''}".strip()
 
 
 def _data(body: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Errors over HTTP: every one is a problem+json body (RFC 9457), whoever raised it."""
+"""Errors over HTTP: every error becomes a problem+json body (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _TITLES = {
     415: ("unsupported_media", "Unsupported media"),
 }
 _DOCUMENTED = {
-    400: "The body is not what it says it is.",
+    400: "The request is malformed.",
     401: "There is no valid key.",
     403: "The role of the key, or the guard, does not allow it.",
-    404: "There is no such thing, or it is another tenant's.",
-    406: "None of the media types asked for can be given.",
+    404: "It does not exist, or it belongs to another tenant.",
+    406: "None of the accepted media types is available.",
     408: "The body did not arrive in time.",
-    409: "The state does not allow it.",
-    412: "The thing changed since the caller saw it.",
+    409: "The current state does not allow it.",
+    412: "It has changed since the caller read it.",
     413: "The body is too large.",
     422: "The input is not valid.",
     429: "A limit of requests, time, rows, tokens or money was reached.",
-    499: "The run was cancelled meanwhile.",
+    499: "The run was cancelled.",
     500: "A defect in etude.",
     502: "A source, a sandbox or a model failed.",
-    503: "A part that is needed cannot be used now.",
+    503: "A required part is not available now.",
 }
 
 
 class Problem(BaseModel):
-    """What went wrong and what to do about it: the one shape of every error."""
+    """The body of every error: what went wrong and what to do about it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -55,18 +55,18 @@ class Problem(BaseModel):
     retryable: bool
     hint: str | None = None
     instance: str | None = None
-    """The id of the request, to be found in the log."""
+    """The id of the request, as in the log."""
     run_id: str | None = None
 
 
 def documented() -> dict[int | str, dict[str, Any]]:
-    """What every route may answer beside its own, for the OpenAPI document."""
+    """Return the error responses of every route, for the OpenAPI document."""
     body = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": text, "content": body} for status, text in _DOCUMENTED.items()}
 
 
 class HttpError(Exception):
-    """An error of HTTP itself, which says nothing of etude."""
+    """An error at the level of HTTP, such as 405 or 413."""
 
     def __init__(self, status: int, detail: str, hint: str = "") -> None:
         super().__init__(detail)
@@ -84,12 +84,12 @@ class HttpError(Exception):
 
 
 def respond(error: BaseException, request_id: str | None = None, path: str = "") -> Response:
-    """The error as a response."""
+    """Return the response for an error."""
     body = error.body if isinstance(error, HttpError) else problem(error)
     if request_id:
         body["instance"] = request_id
     if path.startswith("/v1/"):
-        # Where clients of OpenAI's API look.
+        # Clients of OpenAI's API read the error here.
         body["error"] = {"message": body["detail"], "type": body["title"], "code": body["code"], "param": None}
     headers: dict[str, str] = {}
     if body["status"] in (429, 503):
@@ -100,7 +100,7 @@ def respond(error: BaseException, request_id: str | None = None, path: str = "")
 
 
 def explain_request(error: RequestValidationError, route: object = None) -> EtudeError:
-    """The problem with a request to a route, in one sentence that names the place."""
+    """Return an error that says in one sentence what is wrong with a request, and where."""
     if find_field_error(error).type == "json_invalid":
         return Invalid("The body is not valid JSON.", hint="Send JSON with the content type application/json.")
     body = getattr(getattr(getattr(route, "body_field", None), "field_info", None), "annotation", None)
@@ -114,7 +114,7 @@ def explain_request(error: RequestValidationError, route: object = None) -> Etud
 
 
 def add_handlers(api: FastAPI) -> None:
-    """Make every error of the API a problem."""
+    """Register handlers that turn every error into a problem response."""
 
     async def known(request: Request, error: Exception) -> Response:
         return respond(error, _request_id(request), request.url.path)
@@ -127,9 +127,9 @@ def add_handlers(api: FastAPI) -> None:
         assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
         status = error.status_code
         if status == 404:
-            shown = HttpError(404, "There is nothing here.", "/openapi.json lists the routes.")
+            shown = HttpError(404, "There is no such route.", "/openapi.json lists the routes.")
         elif status == 405:
-            shown = HttpError(405, f"`{request.method}` is not possible here.", "/openapi.json lists the routes.")
+            shown = HttpError(405, f"This route does not allow `{request.method}`.", "/openapi.json lists the routes.")
         else:
             shown = HttpError(status, str(error.detail))
         response = respond(shown, _request_id(request), request.url.path)

@@ -1,4 +1,4 @@
-"""A query of a request: run without a thread where nothing must be waited for, and no longer than its client waits."""
+"""SQL requests: short ones run without a thread, and a query stops if its client disconnects."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from etude.api.schemas import SqlRequest
     from etude.sources.source import StartedQuery
 
-PATIENCE_S = 0.2
-"""How long a moment is."""
-SHORT = 8192
-"""A longer query might not be sent in a moment."""
+SHORT_S = 0.2
+"""Seconds after which a query counts as long."""
+SHORT_CHARACTERS = 8192
+"""The longest query that is sent to an engine without a thread: sending a longer one could block."""
 
 
 async def run_query(call: ApiCall, body: SqlRequest) -> bytes:
-    """The first rows of a query, as JSON. Where it is not recorded, it ends with its client."""
+    """Return the first rows of a query as JSON. If the query is not recorded, it stops when the client disconnects."""
     with ClientWait(call) as wait:
         async with call.server.queries:
             wait.check()
             rows = await run_at_once(call, body, wait)
-            return rows if rows is not None else await call.do(run_in_thread, call, body, wait)
+            return rows if rows is not None else await call.run_in_thread(run_blocking, call, body, wait)
 
 
 class ClientWait:
-    """A request that waits for its answer. Most have it in a moment; others are watched for whether they still wait."""
+    """A client that waits for its response. Once the query takes longer than `SHORT_S`, its connection is watched."""
 
     def __init__(self, call: ApiCall) -> None:
         self._call = call
@@ -44,12 +44,12 @@ class ClientWait:
         self._watcher: asyncio.Task[None] | None = None
         self._left = False
         self.on_long: Callable[[], None] | None = None
-        """Called when it takes longer than a moment."""
+        """Called when the query takes longer than `SHORT_S`."""
         self.on_left: Callable[[], None] | None = None
-        """Called when nobody waits any more: whatever is done for the client alone stops."""
+        """Called when the client disconnects, to stop the work for it."""
 
     def __enter__(self) -> Self:
-        self._timer = self._loop.call_later(PATIENCE_S, self._begin_watch)
+        self._timer = self._loop.call_later(SHORT_S, self._begin_watch)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -61,13 +61,13 @@ class ClientWait:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes longer than a moment."""
+        """True if the query has taken longer than `SHORT_S`."""
         return self._watcher is not None
 
     def check(self, *_: object) -> None:
-        """Raise where the client has left."""
+        """Raise `Cancelled` if the client has disconnected."""
         if self._left:
-            raise Cancelled("The client left before the answer was there.")
+            raise Cancelled("The client disconnected before the answer was ready.")
 
     def _begin_watch(self) -> None:
         self._watcher = self._loop.create_task(self._watch())
@@ -85,7 +85,7 @@ class ClientWait:
 
 
 async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes | None:
-    """Run a query without a thread, which costs more than a small query; None where something must be looked up."""
+    """Run a query without a thread, which would cost more than a small query; None if something must be looked up."""
     if (
         _is_recorded(call, body)
         or body.dataset is None
@@ -93,14 +93,14 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
         or call.server.access_control.has_budget(call.caller)
     ):
         return None
-    if len(body.query) > SHORT:
+    if len(body.query) > SHORT_CHARACTERS:
         return None
     begun = call.app.begin_sql(body.dataset, body.query, lower_limits(call.app.settings.limits, given(body.limits)))
     if begun is None:
         return None
     query, finish = begun
     taken = threading.Lock()
-    """Whoever has it reads the answer, and lets go of the engine."""
+    """The holder reads the answer and releases the engine."""
 
     def read() -> bytes:
         if not taken.acquire(blocking=False):
@@ -111,7 +111,7 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
     wait.on_left = query.answer.cancel
     with charged(call):
         try:
-            return read() if await has_small_answer(query, wait) else await call.do(read)
+            return read() if await has_small_answer(query, wait) else await call.run_in_thread(read)
         except BaseException:
             query.answer.cancel()
             if taken.acquire(blocking=False):
@@ -120,26 +120,26 @@ async def run_at_once(call: ApiCall, body: SqlRequest, wait: ClientWait) -> byte
 
 
 async def has_small_answer(query: StartedQuery, wait: ClientWait) -> bool:
-    """Wait for an answer, but not for long; whether it is there and can be read in a moment."""
+    """Wait up to `SHORT_S` for an answer; return True if it is there and small enough to be read at once."""
     loop = asyncio.get_running_loop()
-    there, place = loop.create_future(), query.engine.fileno()
+    arrived, fd = loop.create_future(), query.engine.fileno()
 
     def decide() -> None:
-        if not there.done():  # both may be due in the same turn of the loop
-            there.set_result(None)
+        if not arrived.done():  # both callbacks may run in the same iteration of the loop
+            arrived.set_result(None)
 
     wait.on_long = decide
-    loop.add_reader(place, decide)
+    loop.add_reader(fd, decide)
     try:
         if not wait.is_long:
-            await there
+            await arrived
     finally:
-        loop.remove_reader(place)
+        loop.remove_reader(fd)
     return query.engine.has_small_answer()
 
 
-def run_in_thread(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
-    """Run a query and wait for whatever it takes."""
+def run_blocking(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
+    """Run a query and wait for its result."""
     call.server.access_control.check_budget(call.caller)
     recorded = _is_recorded(call, body)
     with charged(call):
@@ -160,7 +160,7 @@ def _is_recorded(call: ApiCall, body: SqlRequest) -> bool:
 
 @contextlib.contextmanager
 def charged(call: ApiCall) -> Iterator[None]:
-    """Add the time that the block takes to the day of the caller's key."""
+    """Count the duration of the block toward the daily quota of the caller's key."""
     started = time.perf_counter()
     try:
         yield

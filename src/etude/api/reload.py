@@ -1,4 +1,4 @@
-"""Starting the server over when its code or its settings change, for those who work at them."""
+"""Restart the server when its code or its settings change, for developers."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ import etude
 from etude.errors import Invalid
 from etude.settings import find_file
 
-LOOK_S = 0.5
+POLL_S = 0.5
 BROKEN = 1
-"""How Python ends where code cannot be run: the next change may mend it. A refusal to serve is final."""
+"""Python's exit code if the code cannot run: the server waits for the next change. Any other exit code is final."""
 GRACE_S = 3.0
-"""For what is at work when the server starts over; after that it is broken off, and goes on in the next one."""
+"""Seconds for running work to finish before a restart; the next process resumes the rest."""
 
 
-def serve_again(arguments: Sequence[str]) -> None:
-    """Run `etude serve` in a process of its own, and anew after each change, until told to stop."""
-    told = threading.Event()
+def serve_with_reload(arguments: Sequence[str]) -> None:
+    """Run `etude serve` in a child process and restart it after each change, until stopped."""
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
-    while not told.is_set():
-        seen = look_at_files()
+        signal.signal(number, lambda *_: stopped.set())
+    while not stopped.is_set():
+        seen = read_mtimes()
         with subprocess.Popen([sys.executable, "-m", "etude", "serve", *arguments], start_new_session=True) as server:
-            while not told.wait(LOOK_S) and look_at_files() == seen:
+            while not stopped.wait(POLL_S) and read_mtimes() == seen:
                 if server.poll() not in (None, BROKEN):
                     sys.exit(server.returncode)
-            _end(server)
-        if not told.is_set():
-            sys.stderr.write("something changed; starting over ...\n")
+            _stop(server)
+        if not stopped.is_set():
+            sys.stderr.write("files changed; restarting ...\n")
 
 
-def look_at_files() -> dict[Path, int]:
-    """When each file of the package, and the settings, last changed."""
-    return {path: when for path in _files() if (when := _changed_at(path))}
+def read_mtimes() -> dict[Path, int]:
+    """Return the modification time of each file of the package, and of the settings file."""
+    return {path: when for path in _watched_files() if (when := _changed_at(path))}
 
 
-def _files() -> Iterator[Path]:
+def _watched_files() -> Iterator[Path]:
     package = Path(etude.__file__).parent
     yield from (path for pattern in ("*.py", "*.sql", "*.txt", "*.md") for path in package.rglob(pattern))
-    with suppress(Invalid):  # the server itself says what is wrong
+    with suppress(Invalid):  # the server itself reports the error
         if (settings := find_file(os.environ)) is not None:
             yield settings
 
@@ -56,10 +56,10 @@ def _changed_at(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
     except OSError:
-        return 0  # it is just being replaced
+        return 0  # the file is being replaced
 
 
-def _end(server: subprocess.Popen[Any]) -> None:
+def _stop(server: subprocess.Popen[Any]) -> None:
     for end in (server.terminate, server.terminate, server.kill):
         end()
         try:

@@ -1,4 +1,4 @@
-"""Results over HTTP: pages with sort and filter, and whole results as CSV, Parquet or Arrow."""
+"""Results over HTTP: sorted and filtered pages, and whole results as CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ JSON = "application/json"
 MEDIA = (JSON, CSV, PARQUET, ARROW)
 OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge", "contains", "starts", "null", "notnull")
 KEPT_ORDERS = 32
-"""Orders of rows that are kept, so that the second page of a sort costs no second sort."""
+"""Sort orders that are cached, so that the second page of a sort needs no second sort."""
 _FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?P<value>.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class RowSelection:
-    """Which rows of a result to give, in which order."""
+    """Which rows of a result to return, and in which order."""
 
     sort: tuple[str, ...] = ()
-    """Columns, each with a `-` before it where the greatest come first."""
+    """Columns to sort by; a `-` before a column means descending."""
     filter: tuple[str, ...] = ()
-    """`column:operator:value`; all must hold."""
+    """Filters as `column:operator:value`; rows must pass all of them."""
     offset: int = 0
     limit: int | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether it is the whole result as it is."""
+        """True if this selects the whole result, unsorted."""
         return not (self.sort or self.filter or self.offset) and self.limit is None
 
 
 class SortCache:
-    """Positions of rows by result, sort and filter: the last few that were asked for. Thread-safe."""
+    """The positions of rows by result, sort and filter; keeps the last few. Thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def positions(self, name: str, result: Result, view: RowSelection) -> Any:
-        """The positions of the rows that pass, in order; None where that is all of them as they are."""
+        """Return the positions of the selected rows, in order; None if there is no sort and no filter."""
         if not view.sort and not view.filter:
             return None
         key = (name, view.sort, view.filter)
@@ -70,13 +70,13 @@ class SortCache:
 
 
 def choose_media(accept: str) -> str | None:
-    """The first of our media types by the caller's preference; None where it wants none of them."""
+    """Return the media type that the Accept header prefers; None if it accepts none of ours."""
     wanted: list[tuple[float, int, str]] = []
-    for place, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
+    for order, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
         name, *parameters = [p.strip().lower() for p in part.split(";")]
         quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
         weight = float(quality) if re.fullmatch(r"[01](\.\d{0,3})?", quality) else 0.0
-        wanted += [(-weight, place, name)] if weight else []
+        wanted += [(-weight, order, name)] if weight else []
     for _, _, name in sorted(wanted):
         for media in MEDIA:
             if name in (media, "*/*", f"{media.partition('/')[0]}/*"):
@@ -84,11 +84,11 @@ def choose_media(accept: str) -> str | None:
     return None
 
 
-# Which rows.
+# Select rows.
 
 
 def find_rows(result: Result, view: RowSelection) -> Any:
-    """The positions of the rows that pass the filters, sorted; only the columns that are named are read."""
+    """Return the positions of the rows that pass the filters, sorted. Reads only the columns that are named."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -98,7 +98,7 @@ def find_rows(result: Result, view: RowSelection) -> Any:
     for name in [f[0] for f in filters] + [s[0] for s in sorts]:
         if name not in names:
             listed = ", ".join(f"`{n}`" for n in list(names)[:20])
-            raise Invalid(f"There is no column `{name[:200]}` in the result.", hint=f"Columns: {listed}.")
+            raise Invalid(f"The result has no column `{name[:200]}`.", hint=f"Columns: {listed}.")
     wanted = sorted({names[n] for n in [f[0] for f in filters] + [s[0] for s in sorts]})
     columns = _read_columns(result, wanted)
     by_name = {result.columns[i].name: column for i, column in zip(wanted, columns)}
@@ -145,7 +145,7 @@ def _read_columns(result: Result, wanted: Sequence[int]) -> list[Any]:
 
 
 def _comparable(column: Any, kind: str) -> Any:
-    """A column so that its order is that of its values: whole numbers too large for Arrow travel as text."""
+    """Return the column with values that compare correctly: integers too large for Arrow arrive as text."""
     import pyarrow as pa
 
     if isinstance(column.type, pa.BaseExtensionType):
@@ -178,16 +178,16 @@ def _matches(column: Any, operator: str, value: str, name: str) -> Any:
         ) from None
 
 
-# What they hold.
+# Read rows.
 
 
 def count_rows(result: Result, positions: Any) -> int:
-    """How many rows a view has, all pages together."""
+    """Return the number of selected rows on all pages."""
     return result.row_count if positions is None else len(positions)
 
 
 def read_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
-    """The rows of a view as Arrow batches; at least one, so that the columns are known."""
+    """Yield the selected rows as Arrow batches; at least one batch, so that the columns are known."""
     start = view.offset
     end = count_rows(result, positions) if view.limit is None else start + view.limit
     if positions is None:
@@ -209,29 +209,29 @@ def _slice(result: Result, start: int, end: int) -> Iterator[Any]:
 
 
 def _take(result: Result, wanted: Any) -> Iterator[Any]:
-    """Rows from all over a result, in the order of `wanted`, holding no more than they need."""
+    """Yield the rows at the positions `wanted`, in that order, holding only those rows in memory."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     order = pc.sort_indices(wanted)
     ascending = pc.take(wanted, order)
-    places = ascending.to_pylist()
+    positions = ascending.to_pylist()
     parts: list[Any] = []
     at = done = 0
     for batch in result.batches():
-        end = bisect.bisect_left(places, at + batch.num_rows, done)
+        end = bisect.bisect_left(positions, at + batch.num_rows, done)
         if end > done or not parts:
             parts.append(batch.take(pc.subtract(ascending.slice(done, end - done), at)))
         at += batch.num_rows
         done = end
-        if done == len(places):
+        if done == len(positions):
             break
     found = pa.Table.from_batches(parts)
     yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)
 
 
 def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """A page of a result in the shape of `Rows`."""
+    """Return a page of a result as JSON, in the shape of `RowPage`."""
     part = Result(result.info, list(read_batches(result, view, positions)))
     rows = [[json_value(v) for v in row] for row in part.iter_rows()]
     count, end = count_rows(result, positions), view.offset + len(rows)
@@ -250,7 +250,7 @@ def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
 
 
 def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
-    """A result as CSV, in pieces."""
+    """Yield a result as CSV, piece by piece."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([c.name for c in result.columns])
@@ -267,7 +267,7 @@ def _safe(value: Any) -> Any:
 
 
 def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
-    """A result as an Arrow stream, in pieces."""
+    """Yield a result as an Arrow stream, piece by piece."""
     import pyarrow as pa
 
     batches = read_batches(result, view, positions)
@@ -283,7 +283,7 @@ def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[byt
 
 
 def as_parquet(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """A result as Parquet."""
+    """Return a result as Parquet."""
     import pyarrow as pa
 
     from etude.spool import write_parquet

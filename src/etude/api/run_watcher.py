@@ -1,4 +1,4 @@
-"""Waiting for runs to go on: woken by this process's appends at once, and by a look each half second for others'."""
+"""Wait for new events of runs: those of this process at once, those of other processes by polling."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from etude.store.base import Store
 POLL_S = 0.5
 BATCH = 500
 _LAST = frozenset({"run.finished", "run.failed", "run.cancelled"})
-Look = Callable[..., Awaitable[Any]]
+AccessStore = Callable[..., Awaitable[Any]]
 
 
 class RunListener:
-    """One who waits: for which runs of which store, and how far it has read."""
+    """A subscriber: the runs it waits for, their store, and the last entry read of each."""
 
     def __init__(self, store: Store, after: dict[str, int]) -> None:
         self.store = store
@@ -27,7 +27,7 @@ class RunListener:
 
 
 class RunWatcher:
-    """Wakes listeners. Made and used in one event loop; `tell` may be called from any thread."""
+    """Wakes listeners. Belongs to one event loop; `notify` may be called from any thread."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, set[RunListener]] = {}
@@ -35,11 +35,11 @@ class RunWatcher:
         self.closed = False
 
     @contextlib.asynccontextmanager
-    async def running(self, store: Store, look: Look) -> AsyncIterator[None]:
-        """Hear of the appends to the store while the block runs."""
+    async def running(self, store: Store, access_store: AccessStore) -> AsyncIterator[None]:
+        """Subscribe to the store and poll it while the block runs."""
         self._loop = asyncio.get_running_loop()
-        stop = store.subscribe(self.tell)
-        poller = asyncio.create_task(self._poll(look))
+        stop = store.subscribe(self.notify)
+        poller = asyncio.create_task(self._poll(access_store))
         try:
             yield
         finally:
@@ -47,8 +47,8 @@ class RunWatcher:
             poller.cancel()
             self.close()
 
-    def tell(self, run_id: str, _: int) -> None:
-        """A run went on."""
+    def notify(self, run_id: str, _: int) -> None:
+        """Wake the listeners of a run, which has a new entry."""
         if run_id in self._listeners and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._wake, run_id)
@@ -58,19 +58,19 @@ class RunWatcher:
             listener.woken.set()
 
     def close(self) -> None:
-        """End every wait: the server is going down."""
+        """Wake every listener, because the server is shutting down."""
         self.closed = True
         for run_id in list(self._listeners):
             self._wake(run_id)
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """The number of listeners."""
         return len({listener for waiting in self._listeners.values() for listener in waiting})
 
     @contextlib.contextmanager
     def listening(self, store: Store, after: dict[str, int]) -> Iterator[RunListener]:
-        """Be woken when one of the runs goes beyond what was read of it."""
+        """Register a listener that is woken when one of the runs has an entry after the last one read."""
         listener = RunListener(store, after)
         for run_id in after:
             self._listeners.setdefault(run_id, set()).add(listener)
@@ -83,8 +83,8 @@ class RunWatcher:
                 if not waiting:
                     del self._listeners[run_id]
 
-    async def _poll(self, look: Look) -> None:
-        """Find what other processes appended: one query for each tenant, however many listen."""
+    async def _poll(self, access_store: AccessStore) -> None:
+        """Find the entries that other processes appended, with one query per tenant for all listeners."""
         while True:
             await asyncio.sleep(POLL_S)
             by_store: dict[Store, set[str]] = {}
@@ -92,24 +92,24 @@ class RunWatcher:
                 for listener in waiting:
                     by_store.setdefault(listener.store, set()).add(run_id)
             for store, run_ids in by_store.items():
-                # A store that cannot be reached now may be there again later; whoever reads meets the error.
+                # The store may be unreachable for a while; the listeners get the error when they read.
                 with contextlib.suppress(Exception):
-                    for run_id, seq in (await look(store.heads, sorted(run_ids))).items():
+                    for run_id, seq in (await access_store(store.heads, sorted(run_ids))).items():
                         for listener in self._listeners.get(run_id, ()):
                             if seq > listener.after.get(run_id, 0):
                                 listener.woken.set()
 
     async def follow(
-        self, store: Store, after: dict[str, int], look: Look, pace_s: float
+        self, store: Store, after: dict[str, int], access_store: AccessStore, pace_s: float
     ) -> AsyncIterator[list[Entry] | None]:
-        """The entries of runs beyond those read, as they come, until all have ended; None where nothing comes."""
+        """Yield new entries of runs until all runs have ended; yield None after `pace_s` seconds without any."""
         open_runs = set(after)
         with self.listening(store, after) as listener:
             while open_runs and not self.closed:
                 listener.woken.clear()
                 came = False
                 for run_id in sorted(open_runs):
-                    entries: list[Entry] = await look(store.entries, run_id, after[run_id], BATCH)
+                    entries: list[Entry] = await access_store(store.entries, run_id, after[run_id], BATCH)
                     if entries:
                         came = True
                         after[run_id] = entries[-1].seq
@@ -124,17 +124,19 @@ class RunWatcher:
                 except TimeoutError:
                     yield None
 
-    async def stopped(self, store: Store, run_id: str, look: Look, timeout_s: float | None, beyond: int = 0) -> Run:
-        """The run once it has ended, waits or is paused; as it is when the time is over.
+    async def wait_until_stopped(
+        self, store: Store, run_id: str, access_store: AccessStore, timeout_s: float | None, beyond: int = 0
+    ) -> Run:
+        """Return the run once it has ended, waits or is paused; after `timeout_s`, return it as it is.
 
-        A run that is to go on from `beyond` has not stopped before it got further.
+        With `beyond`, a stop counts only if it came after that entry.
         """
         until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         after = {run_id: 0}
         with self.listening(store, after) as listener:
             while True:
                 listener.woken.clear()
-                run: Run = await look(store.run, run_id)
+                run: Run = await access_store(store.run, run_id)
                 after[run_id] = run.seq
                 if self.closed or (run.status in STOPPED and run.seq > beyond):
                     return run

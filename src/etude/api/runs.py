@@ -1,4 +1,4 @@
-"""Runs: begin them, look at them, have their results, pass on what people want of them."""
+"""Routes for runs: start them, read them and their results, and cancel, pause, resume or answer them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.problems import HttpError
 from etude.api.results import RowSelection
-from etude.api.schemas import AnswerRequest, Listing, Moment, RunRequest, RunState, given
+from etude.api.schemas import AnswerRequest, Listing, RunRequest, RunState, Timestamp, given
 from etude.entities import Artifact, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, NotFound, Stale, Unavailable
 from etude.limits import lower_limits
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from etude.result import Result
 
 PAGE = 200
-IfMatch = Annotated[str | None, Header(description="Only where the run is still at this ETag.")]
-IfNoneMatch = Annotated[str | None, Header(description="Only where the ETag is no longer this one.")]
-SAME: dict[int | str, dict[str, Any]] = {304: {"description": "It is as it was."}}
+IfMatch = Annotated[str | None, Header(description="Only if the run still has this ETag.")]
+IfNoneMatch = Annotated[str | None, Header(description="Only if the ETag is no longer this one.")]
+SAME: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified."}}
 router = APIRouter(tags=["runs"])
 
 
-# Begin.
+# Start.
 
 
 @router.post("/runs", status_code=202, response_model=RunState)
 async def begin_run(call: AnalystCall, body: RunRequest, response: Response) -> RunState:
-    """Begin a run and return at once; `/runs/{run_id}/events` tells how it goes."""
+    """Start a run and return at once; `/runs/{run_id}/events` streams its progress."""
     run_id = await begin(call, body)
     response.headers["Location"] = f"/api/runs/{run_id}"
-    return state_of(await call.look(call.app.store.run, run_id))
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 async def begin(call: ApiCall, wanted: RunRequest) -> str:
-    """Begin a run in the background; return its id."""
-    await call.look(check_room, call)
+    """Start a run in the background; return its id."""
+    await call.access_store(check_capacity, call)
 
     def start() -> str:
         app, thread_id = call.app, call.thread(wanted.thread_id)
@@ -57,19 +57,19 @@ async def begin(call: ApiCall, wanted: RunRequest) -> str:
             budget=lower_limits(app.settings.budget, given(wanted.budget)),
             limits=lower_limits(app.settings.limits, given(wanted.limits)) if wanted.limits is not None else None,
         )
-        call.own(run_id)
+        call.charge_to_caller(run_id)
         app.runs.start(run_id)
         return run_id
 
-    return await call.do(start)
+    return await call.run_in_thread(start)
 
 
-def check_room(call: ApiCall) -> None:
+def check_capacity(call: ApiCall) -> None:
     """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
     call.server.access_control.check_budget(call.caller)
     limit = call.app.settings.server.runs
     if call.server.draining:
-        raise Unavailable("The server is going down.", hint="Ask again in a moment.")
+        raise Unavailable("The server is shutting down.", hint="Try again in a moment.")
     if len(call.app.runs) >= limit:
         raise Unavailable(
             f"The server is at capacity: it is working on {limit} runs.",
@@ -78,7 +78,7 @@ def check_room(call: ApiCall) -> None:
         )
 
 
-# Look.
+# Read.
 
 
 @router.get("/runs", response_model=Listing[RunSummary])
@@ -88,36 +88,38 @@ async def list_runs(
     kind: RunKind | None = None,
     dataset: str | None = None,
     thread_id: str | None = None,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    text: Annotated[str | None, Query(max_length=1000, description="Words of its text, or beginnings.")] = None,
+    since: Timestamp | None = None,
+    until: Timestamp | None = None,
+    text: Annotated[
+        str | None, Query(max_length=1000, description="Words of the run's text, or their beginnings.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[RunSummary]:
-    """Runs that pass the filter, newest first."""
+    """List the runs that match the filter, newest first."""
     wanted = RunFilter(
         status=status, kind=kind, source=dataset, thread_id=thread_id, since=since, until=until, text=text
     )
-    page = await call.look(call.app.store.runs, wanted, limit, cursor)
+    page = await call.access_store(call.app.store.runs, wanted, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 
 @router.get("/runs/{run_id}", response_model=Run, responses=SAME)
 async def show_run(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
-    """A run with its steps."""
-    run = await call.look(call.app.store.run, run_id)
-    return unless_known(run, f'"{run.seq}"', if_none_match, response)
+    """Return a run with its steps."""
+    run = await call.access_store(call.app.store.run, run_id)
+    return respond_unless_cached(run, f'"{run.seq}"', if_none_match, response)
 
 
 @router.get("/runs/{run_id}/status", response_model=RunState, responses=SAME)
 async def run_status(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
-    """Where a run stands."""
-    run = await call.look(call.app.store.run, run_id)
-    return unless_known(state_of(run), f'"{run.seq}"', if_none_match, response)
+    """Return the state of a run."""
+    run = await call.access_store(call.app.store.run, run_id)
+    return respond_unless_cached(state_of(run), f'"{run.seq}"', if_none_match, response)
 
 
-def unless_known(body: Any, tag: str, known: str | None, response: Response) -> Any:
-    """The body with its ETag, or 304 where the caller has it already."""
+def respond_unless_cached(body: Any, tag: str, known: str | None, response: Response) -> Any:
+    """Return the body with its ETag, or 304 if the caller has it already."""
     if known is not None and tag in [part.strip().removeprefix("W/") for part in known.split(",")]:
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
@@ -125,7 +127,7 @@ def unless_known(body: Any, tag: str, known: str | None, response: Response) -> 
 
 
 def state_of(run: Run) -> RunState:
-    """Where a run stands."""
+    """Return the state of a run."""
     waits = run.status == "waiting"
     return RunState(
         id=run.id,
@@ -143,8 +145,8 @@ def state_of(run: Run) -> RunState:
 
 @router.get("/runs/{run_id}/script", response_class=PlainTextResponse)
 async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
-    """What the run computed as a Python file that runs alone, with `ETUDE_SOURCE` naming the data."""
-    run = await call.look(call.app.store.run, run_id)
+    """Return the run's code as a Python script that runs on its own; `ETUDE_SOURCE` names the data."""
+    run = await call.access_store(call.app.store.run, run_id)
     return PlainTextResponse(script_of(run), media_type="text/x-python")
 
 
@@ -157,7 +159,7 @@ async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
     responses=SAME
     | {
         200: {
-            "description": "The rows, as asked for by the Accept header.",
+            "description": "The rows, in the media type of the Accept header.",
             "content": {
                 results.CSV: {"schema": {"type": "string"}},
                 results.PARQUET: {"schema": {"type": "string", "format": "binary"}},
@@ -171,44 +173,44 @@ async def run_result(
     request: Request,
     run_id: str,
     offset: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=100_000, description="200 for JSON, all rows else.")] = None,
-    sort: Annotated[list[str], Query(max_length=8, description="A column; with - before it, descending.")] = [],  # noqa: B006
+    limit: Annotated[int | None, Query(ge=1, le=100_000, description="By default 200 for JSON, else all rows.")] = None,
+    sort: Annotated[list[str], Query(max_length=8, description="A column; `-` before it means descending.")] = [],  # noqa: B006
     filter: Annotated[list[str], Query(max_length=16, description="column:operator:value")] = [],  # noqa: B006
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """The rows of a run's result, sorted, filtered and paged by the server."""
+    """Return the rows of a run's result, sorted, filtered and paged by the server."""
     media = results.choose_media(request.headers.get("accept", ""))
     if media is None:
-        raise HttpError(406, "The result cannot be given like that.", f"Accept one of {', '.join(results.MEDIA)}.")
+        raise HttpError(406, "The result has no such media type.", f"Accept one of {', '.join(results.MEDIA)}.")
     if limit is None and media == results.JSON:
         limit = PAGE
     view = RowSelection(tuple(sort), tuple(filter), offset, limit)
-    run = await call.look(call.app.store.run, run_id)
+    run = await call.access_store(call.app.store.run, run_id)
     if run.result is None or run.result_artifact is None:
-        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="Look at its status.")
+        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
     tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}"'
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept"})
-    response = await call.do(give_result, call, run, run.result_artifact, view, media)
+    response = await call.run_in_thread(make_result_response, call, run, run.result_artifact, view, media)
     response.headers.update({"ETag": tag, "Vary": "Accept", "Cache-Control": "private, no-cache"})
     return response
 
 
-def give_result(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection, media: str) -> Response:
-    """The rows of a result in a media type."""
+def make_result_response(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection, media: str) -> Response:
+    """Return the response with the rows in a media type."""
     result: Result = call.app.result(run.id)
     objects = call.app.objects
     name = f'attachment; filename="{run.id}.'
     path = objects.local_path(artifact.hash)
     if media != results.JSON and path is not None:
-        # Before the first byte: a stream that breaks off cannot say why.
+        # Check before the first byte: a stream that breaks cannot report why.
         objects.check_artifact(artifact.hash, run.id)
     if media == results.PARQUET and view.plain:
         headers = {"Content-Disposition": f'{name}parquet"'}
         if path is not None:
             return FileResponse(path, headers=headers, media_type=media)
         return Response(objects.get(artifact.hash, run.id), headers=headers, media_type=media)
-    positions = call.server.orders.positions(artifact.hash, result, view)
+    positions = call.server.sort_cache.positions(artifact.hash, result, view)
     match media:
         case results.JSON:
             return Response(results.as_json(result, view, positions), media_type=media)
@@ -228,68 +230,68 @@ def give_result(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection,
     responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
-    """A blob that the run made. It is never shown as a page: a browser saves it."""
-    run = await call.look(call.app.store.run, run_id)
+    """Return an artifact of the run. Browsers save it and never show it as a page."""
+    run = await call.access_store(call.app.store.run, run_id)
     artifact = next((a for a in run.artifacts if a.hash == hash), None)
     if artifact is None:
-        raise NotFound(f"Run `{run_id}` made no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
-    data = await call.do(call.app.objects.get, artifact.hash, run.id)
+        raise NotFound(f"Run `{run_id}` has no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
+    data = await call.run_in_thread(call.app.objects.get, artifact.hash, run.id)
     headers = {"ETag": f'"{artifact.hash[:32]}"', "X-Artifact-Media": artifact.media}
     headers |= {"Content-Disposition": f'attachment; filename="{artifact.hash[:16]}"', "Cache-Control": "private"}
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-# What people want of a run.
+# Control.
 
 
 @router.post("/runs/{run_id}/cancel", response_model=RunState)
 async def cancel_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
-    """End a run at once."""
+    """Cancel a run at once."""
     await _find(call, run_id, if_match)
-    await call.do(lambda: call.app.runs.cancel(run_id))
-    return state_of(await call.look(call.app.store.run, run_id))
+    await call.run_in_thread(lambda: call.app.runs.cancel(run_id))
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/pause", response_model=RunState)
 async def pause_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
-    """Stop a run before its next move; it keeps its place."""
+    """Pause a run before its next step; it can be resumed."""
     await _find(call, run_id, if_match)
-    await call.do(lambda: call.app.runs.pause(run_id))
-    return state_of(await call.look(call.app.store.run, run_id))
+    await call.run_in_thread(lambda: call.app.runs.pause(run_id))
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/resume", response_model=RunState)
 async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -> RunState:
-    """Have a paused run go on."""
+    """Resume a paused run."""
     run = await _find(call, run_id, if_match)
     if run.status != "paused":
         raise Conflict(f"Run `{run_id}` is {run.status} and cannot be resumed.", hint="Only paused runs can.")
-    await call.look(check_room, call)
-    await call.look(call.own, run_id)
-    await call.look(call.app.runs.start, run_id)
-    return state_of(await call.look(call.app.store.run, run_id))
+    await call.access_store(check_capacity, call)
+    await call.access_store(call.charge_to_caller, run_id)
+    await call.access_store(call.app.runs.start, run_id)
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 @router.post("/runs/{run_id}/answer", response_model=RunState)
 async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_match: IfMatch = None) -> RunState:
-    """Answer what a run asked; it goes on."""
+    """Answer the question of a waiting run, which then continues."""
     await _find(call, run_id, if_match)
-    await call.look(check_room, call)
-    await call.do(answer, call, run_id, body.text)
-    return state_of(await call.look(call.app.store.run, run_id))
+    await call.access_store(check_capacity, call)
+    await call.run_in_thread(answer, call, run_id, body.text)
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 def answer(call: ApiCall, run_id: str, text: str) -> int:
-    """Answer what a run asked and continue it; return the entry that it continues from."""
+    """Answer the question of a waiting run and continue it; return the seq that it continues from."""
     seq = call.app.runs.answer(run_id, text)
-    call.own(run_id)
+    call.charge_to_caller(run_id)
     call.app.runs.start(run_id)
     return seq
 
 
 async def _find(call: ApiCall, run_id: str, wanted: str | None) -> Run:
-    """The run, where it is still at the ETag that the caller named."""
-    run = await call.look(call.app.store.run, run_id)
+    """Return the run; raise `Stale` if it no longer has the ETag that the caller named."""
+    run = await call.access_store(call.app.store.run, run_id)
     if wanted is not None and wanted.strip() not in ("*", f'"{run.seq}"'):
-        raise Stale(f"Run `{run.id}` is at {run.seq}, not at {wanted[:40]}.", hint="Read it again and decide anew.")
+        raise Stale(f"Run `{run.id}` is at {run.seq}, not at {wanted[:40]}.", hint="Read the run again, then retry.")
     return run

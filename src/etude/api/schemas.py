@@ -1,4 +1,4 @@
-"""What requests carry and responses give, where the entities themselves do not say it."""
+"""The bodies of requests and responses that are not entities themselves."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ TEXT = 200_000
 """The longest question or query."""
 
 
-def _check_moment(text: Any) -> Any:
+def _check_timestamp(text: Any) -> Any:
     if isinstance(text, str) and not re.match(r"\d{4}-", text):
         raise ValueError("a date and time is written 2026-01-31T12:00:00Z")
     return text
 
 
-Moment = Annotated[datetime, BeforeValidator(_check_moment)]
-"""A date and time as the document says; a bare number, which would be read as seconds, is none."""
+Timestamp = Annotated[datetime, BeforeValidator(_check_timestamp)]
+"""A date and time in ISO 8601. A bare number, which pydantic would read as seconds, is refused."""
 
 
 class Body(Entity):
-    """What a request carries: of exactly the types that are documented, nothing is converted."""
+    """The body of a request. Its types are strict: nothing is converted."""
 
     model_config = ConfigDict(strict=True)
 
 
 class AskedLimits(Body):
-    """Limits of a query, lower than those of the server."""
+    """Limits of a query, within those of the server."""
 
     timeout_s: float | None = Field(default=None, gt=0, le=1_000_000)
     rows: int | None = Field(default=None, ge=1)
@@ -43,7 +43,7 @@ class AskedLimits(Body):
 
 
 class AskedBudget(Body):
-    """What a run may use, less than the server allows."""
+    """The budget of a run, within that of the server."""
 
     steps: int | None = Field(default=None, ge=1)
     wall_s: float | None = Field(default=None, gt=0)
@@ -58,7 +58,7 @@ def given(asked: AskedLimits | AskedBudget | None) -> dict[str, Any]:
 
 
 class Listing(Entity, Generic[T]):
-    """Some items of a list; `next` is the cursor of those after them."""
+    """One page of a list; `next` is the cursor of the next page."""
 
     items: list[T]
     next: str | None = None
@@ -67,7 +67,7 @@ class Listing(Entity, Generic[T]):
 class SqlRequest(Body):
     """A query in the dataset's own dialect."""
 
-    dataset: str | None = Field(default=None, max_length=200, description="The only one there is where none is given.")
+    dataset: str | None = Field(default=None, max_length=200, description="May be omitted if there is only one.")
     query: str = Field(min_length=1, max_length=TEXT)
     limit: int = Field(default=1000, ge=1, le=100_000, description="Rows in the answer; the run keeps all of them.")
     limits: AskedLimits | None = Field(default=None, description="Lower limits than those of the server.")
@@ -86,17 +86,17 @@ class QuestionRequest(Body):
 
 
 class ChatMessage(Body):
-    """What a person says in a thread; a new thread begins where none is given."""
+    """A person's message in a thread; without `thread_id`, a new thread starts."""
 
     message: str = Field(min_length=1, max_length=TEXT)
     dataset: str | None = Field(default=None, max_length=200)
     thread_id: str | None = Field(default=None, max_length=100)
     model: str | None = Field(default=None, max_length=200)
-    cancel_on_disconnect: bool = Field(default=False, description="End the run when the client goes away.")
+    cancel_on_disconnect: bool = Field(default=False, description="Cancel the run if the client disconnects.")
 
 
 class RunRequest(Body):
-    """Work to be done. `text` is the query, the code, the QueryPlan as JSON, or the question."""
+    """A run to start. `text` is the query, the code, the QueryPlan as JSON, or the question."""
 
     kind: Literal["sql", "python", "plan", "ask"]
     text: str = Field(min_length=1, max_length=TEXT)
@@ -108,7 +108,7 @@ class RunRequest(Body):
 
 
 class RunState(Entity):
-    """Where a run stands."""
+    """The state of a run."""
 
     id: str
     status: RunStatus
@@ -123,18 +123,18 @@ class RunState(Entity):
 
 
 class AnswerRequest(Body):
-    """What a person answers to a run that waits."""
+    """A person's answer to a waiting run."""
 
     text: str = Field(min_length=1, max_length=TEXT)
 
 
 class Dataset(Entity):
-    """A dataset as lists show it; where it is kept is not told."""
+    """A dataset in a list, without its URL."""
 
     id: str
     kind: str
     tables: list[str] | None = None
-    """The tables that are granted; None for all."""
+    """The granted tables; None for all."""
 
 
 class ForkRequest(Body):
@@ -151,7 +151,7 @@ class ThreadRequest(Body):
 
 
 class ReportRequest(Body):
-    """What an agent tells of its work: what it was asked, what it did, whether that worked."""
+    """An agent's report of its work: what it was asked, what it did, whether that worked."""
 
     text: str = Field(min_length=1, max_length=TEXT)
     dataset: str | None = Field(default=None, max_length=200)
@@ -170,7 +170,7 @@ class KeyRequest(Body):
 
 
 class NewKey(Entity):
-    """A new key with its secret, which is told this once."""
+    """A new key with its secret, which is shown only once."""
 
     id: str
     tenant: str
@@ -186,25 +186,25 @@ class LoginRequest(Body):
 
 
 class Login(Entity):
-    """Who the page acts for. Requests that change something carry `csrf` in the header X-CSRF-Token."""
+    """The session of a browser. Requests that change something must send `csrf` in the header X-CSRF-Token."""
 
     tenant: str
     role: Role | None
     key: str | None = None
     csrf: str | None = None
     keys: bool
-    """Whether this server asks for keys."""
+    """Whether this server requires keys."""
 
 
 class PartStatus(Entity):
-    """A part of the server and how it is."""
+    """The state of a part of the server."""
 
     ok: bool
     detail: str = ""
 
 
 class Health(Entity):
-    """How the server is."""
+    """The state of the server."""
 
     ok: bool
     version: str
@@ -212,7 +212,7 @@ class Health(Entity):
 
 
 class Gpu(Entity):
-    """A graphics card."""
+    """A GPU."""
 
     name: str
     memory_bytes: int
@@ -228,7 +228,7 @@ class LocalModelStatus(Entity):
 
 
 class Vram(Entity):
-    """What local models use; `detail` says so where there is nothing."""
+    """The memory that local models use; `detail` says if there is nothing to report."""
 
     gpus: list[Gpu] = []
     models: list[LocalModelStatus] = []

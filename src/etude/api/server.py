@@ -1,4 +1,4 @@
-"""The HTTP application: routers by noun, behind one edge."""
+"""The HTTP application: one router for each noun, behind one middleware."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from etude.telemetry import Metrics, Traces
 if TYPE_CHECKING:
     from etude.app import App
 
-WRITE_S = 0.2
-"""How often what was done and spent is put on record."""
+FLUSH_S = 0.2
+"""Seconds between writes of buffered audit entries and usage."""
 NOUNS: tuple[APIRouter, ...] = (
     gateway.router,
     chat.router,
@@ -42,16 +42,16 @@ NOUNS: tuple[APIRouter, ...] = (
     keys.router,
     health.router,
 )
-"""Below `/api`. Routers are asked in turn, so those used most come first."""
+"""The routers below `/api`. They are matched in order, so the most used come first."""
 DESCRIPTION = """Ask data in words, SQL or Python; every run is kept.
 
 Errors are `application/problem+json` with a `hint` that says what to do. POST takes an `Idempotency-Key`."""
 
 
 def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, runs_agents: bool = False) -> FastAPI:
-    """The API of an app. Without keys it answers to the machine itself alone, unless `anyone` may ask.
+    """Create the API of an app. Without keys it answers only to this machine, unless `anyone` is set.
 
-    With `runs_agents` a worker runs beside the requests.
+    With `runs_agents`, the process also runs a worker for agents.
     """
     identity = Identity(app.store)
     traces = Traces(app.settings.telemetry) if app.settings.telemetry.otlp else None
@@ -65,7 +65,7 @@ def create_app(app: App, *, keys_required: bool = False, anyone: bool = False, r
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        lifespan=lambda made: _living(server, made),
+        lifespan=lambda made: _lifespan(server, made),
         responses=documented(),
         separate_input_output_schemas=False,
     )
@@ -89,8 +89,8 @@ def _add_mcp(api: FastAPI, server: ServerState) -> None:
             call.app,
             lambda fields: server.identity.add_report(call.caller.tenant, fields),
             call.caller.require,
-            lambda: runs.check_room(call),
-            call.own,
+            lambda: runs.check_capacity(call),
+            call.charge_to_caller,
             call.caller.key.id if call.caller.key else None,
         )
 
@@ -118,25 +118,25 @@ def _add_openapi(api: FastAPI) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _living(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
-    """What runs beside the requests while the server does."""
-    writer = asyncio.create_task(_write_down(server))
+async def _lifespan(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
+    """Run the background tasks of the server."""
+    writer = asyncio.create_task(_flush_regularly(server))
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(server.watch.running(server.app.store, server.look))
+        await stack.enter_async_context(server.run_watcher.running(server.app.store, server.access_store))
         await stack.enter_async_context(api.state.mcp_running())
-        await server.do(stack.enter_context, _telling(server))
+        await server.run_in_thread(stack.enter_context, _run_agents(server))
         try:
             yield
         finally:
             writer.cancel()
-            await server.do(server.close)
+            await server.run_in_thread(server.close)
 
 
 @contextlib.contextmanager
-def _telling(server: ServerState) -> Iterator[None]:
-    """Hand out what agents tell, and run them, while the block runs."""
+def _run_agents(server: ServerState) -> Iterator[None]:
+    """Run agents and deliver their events while the block runs."""
     with server.hub:
-        stop = server.hub.on_events(lambda: server.watch.tell(agents.NEWS, 0))
+        stop = server.hub.on_events(lambda: server.run_watcher.notify(agents.AGENT_EVENTS, 0))
         if server.worker is not None:
             server.worker.start()
         try:
@@ -144,13 +144,13 @@ def _telling(server: ServerState) -> Iterator[None]:
         finally:
             stop()
             if server.worker is not None:
-                # Steps have had their time; those that run still are run again.
+                # The drain time of the steps is over; another worker runs the unfinished ones again.
                 server.worker.stop(drain=0.0)
 
 
-async def _write_down(server: ServerState) -> None:
+async def _flush_regularly(server: ServerState) -> None:
     while True:
-        await asyncio.sleep(WRITE_S)
-        # A store that is gone for a moment keeps nothing from being written later.
+        await asyncio.sleep(FLUSH_S)
+        # The store may be unreachable for a while; the entries stay buffered.
         with contextlib.suppress(EtudeError):
-            await server.look(server.write_down)
+            await server.access_store(server.flush)

@@ -1,4 +1,4 @@
-"""Server-sent events: entries of runs as they come, with ids to resume by."""
+"""Server-sent events: the entries of runs as they happen, with ids to resume from."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 15.0
 RUNS = 50
-"""Runs that one stream may follow."""
+"""The most runs that one stream may follow."""
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "data": {"type": "string"}}}
 """One event of a stream, as OpenAPI describes it; `data` is JSON with a `type`."""
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Events as they come.", "content": {"text/event-stream": {"schema": SCHEMA}}},
-    204: {"description": "The runs have ended and there is nothing newer: do not come back."},
+    200: {"description": "Events as they happen.", "content": {"text/event-stream": {"schema": SCHEMA}}},
+    204: {"description": "The runs have ended and there are no newer events: do not reconnect."},
 }
-_PLACE = re.compile(r"(?P<run>[\w-]{1,100}):(?P<seq>\d{1,10})")
+_POSITION = re.compile(r"(?P<run>[\w-]{1,100}):(?P<seq>\d{1,10})")
 
-LastEventId = Annotated[str | None, Header(description="The last id seen, which browsers send by themselves.")]
+LastEventId = Annotated[str | None, Header(description="The last id received; browsers send it themselves.")]
 router = APIRouter(tags=["streams"])
 
 
 class EventStream(StreamingResponse):
-    """A stream of events. It holds a place among the caller's streams until its client is gone.
+    """A stream of server-sent events. It counts toward the caller's limit of streams until it ends.
 
-    `left` is called where the client goes before the events end.
+    `left` is called if the client disconnects before the events end.
     """
 
     media_type = "text/event-stream"
@@ -47,13 +47,13 @@ class EventStream(StreamingResponse):
     ) -> None:
         self._held = ExitStack()
         call.slot.close()
-        self._held.enter_context(call.server.access_control.inside(call.caller, "stream"))
+        self._held.enter_context(call.server.access_control.limit_concurrency(call.caller, "stream"))
         self._events = events
         self._left = left
         super().__init__(events, headers=HEADERS)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send until the events end or the client goes; either way nothing stays behind."""
+        """Send until the events end or the client disconnects, then release everything."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -69,56 +69,56 @@ class EventStream(StreamingResponse):
 
 
 def to_event(data: str, name: str) -> bytes:
-    """One event: JSON in one line of `data`, its `type` inside, and the id to resume after it."""
+    """Format one event: its JSON, which holds its `type`, in one line of `data`, and the id to resume after it."""
     return f"id: {name}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
 def to_line(entry: Entry) -> str:
-    """An entry as one flat JSON object: `run_id`, `seq`, `at`, and the event with its `type`."""
+    """Format an entry as one flat JSON object: `run_id`, `seq`, `at`, and the event with its `type`."""
     head = f'{{"run_id":"{entry.run_id}","seq":{entry.seq},"at":"{entry.at.isoformat()}",'
     return head + entry.event.model_dump_json()[1:]
 
 
 async def send_entries(call: ApiCall, after: dict[str, int], many: bool) -> AsyncGenerator[bytes, None]:
-    """The entries of runs after those places, until all have ended."""
+    """Yield the entries of runs after those positions, until all runs have ended."""
     yield b"retry: 1000\n\n"
     sent = dict(after)
-    async for entries in call.server.watch.follow(call.app.store, after, call.look, HEARTBEAT_S):
+    async for entries in call.server.run_watcher.follow(call.app.store, after, call.access_store, HEARTBEAT_S):
         if entries is None:
             yield b": still here\n\n"
             continue
         pieces = []
         for entry in entries:
             sent[entry.run_id] = entry.seq
-            pieces.append(to_event(to_line(entry), to_places(sent) if many else str(entry.seq)))
+            pieces.append(to_event(to_line(entry), to_positions(sent) if many else str(entry.seq)))
         yield b"".join(pieces)
 
 
-def to_places(after: dict[str, int]) -> str:
-    """How far each run of a stream was read, as the id of an event."""
+def to_positions(after: dict[str, int]) -> str:
+    """Format the last seq sent of each run as the id of an event."""
     return ";".join(f"{run_id}:{seq}" for run_id, seq in after.items())
 
 
-def parse_places(text: str) -> dict[str, int]:
-    """What `to_places` wrote."""
-    found = [_PLACE.fullmatch(part) for part in text.split(";")] if text else []
+def parse_positions(text: str) -> dict[str, int]:
+    """Parse the text that `to_positions` wrote."""
+    found = [_POSITION.fullmatch(part) for part in text.split(";")] if text else []
     if not all(found):
         raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
-    return {place["run"]: int(place["seq"]) for place in found if place}
+    return {position["run"]: int(position["seq"]) for position in found if position}
 
 
 def parse_seq(text: str) -> int:
-    """The place in the log of one run that an event's id names."""
+    """Parse an event id of a stream of one run."""
     if not re.fullmatch(r"\d{1,10}", text):
         raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
     return int(text)
 
 
 async def open_stream(call: ApiCall, after: dict[str, int], many: bool) -> Response:
-    """The stream of those runs that are not over; 204 where all are, and all of it was read."""
+    """Return a stream of the runs that have more events; 204 if all have ended and were read to the end."""
     left: dict[str, int] = {}
     for run_id, seq in after.items():
-        run: Run = await call.look(call.app.store.run, run_id)
+        run: Run = await call.access_store(call.app.store.run, run_id)
         if run.status not in ENDED or run.seq > seq:
             left[run_id] = seq
     if not left:
@@ -133,7 +133,7 @@ async def run_events(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only events beyond this seq.")] = 0,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """The events of a run as they come."""
+    """Stream the events of a run."""
     start = parse_seq(last_event_id) if last_event_id else after
     return await open_stream(call, {run_id: start}, many=False)
 
@@ -145,6 +145,6 @@ async def events(
     after: Annotated[str, Query(max_length=10_000, description="An id of this stream: `run:seq;run:seq`.")] = "",
     last_event_id: LastEventId = None,
 ) -> Response:
-    """The events of many runs in one stream."""
-    read = parse_places(last_event_id or after)
+    """Stream the events of several runs."""
+    read = parse_positions(last_event_id or after)
     return await open_stream(call, {run_id: read.get(run_id, 0) for run_id in run}, many=True)

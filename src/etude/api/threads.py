@@ -1,4 +1,4 @@
-"""Threads: conversations, their messages, copies of them."""
+"""Routes for threads: conversations and their messages."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ router = APIRouter(tags=["threads"])
 async def list_threads(
     call: ReaderCall, limit: Annotated[int, Query(ge=1, le=500)] = 50, cursor: str | None = None
 ) -> Listing[Thread]:
-    """Threads, the most recently updated first."""
-    page = await call.look(call.app.store.threads, limit, cursor)
+    """List threads, the most recently updated first."""
+    page = await call.access_store(call.app.store.threads, limit, cursor)
     return Listing(items=page.items, next=page.next)
 
 
 @router.post("/threads", status_code=201, response_model=Thread)
 async def create_thread(call: AnalystCall, body: ThreadRequest) -> Thread:
-    """A new thread, without messages."""
-    source = await call.look(call.dataset, body.dataset) if body.dataset is not None else None
-    return await call.look(call.app.store.create_thread, body.title, source)
+    """Create a thread without messages."""
+    source = await call.access_store(call.dataset, body.dataset) if body.dataset is not None else None
+    return await call.access_store(call.app.store.create_thread, body.title, source)
 
 
 @router.get("/threads/{thread_id}", response_model=Thread)
 async def show_thread(call: ReaderCall, thread_id: str) -> Thread:
-    """A thread."""
-    return await call.look(call.app.store.thread, thread_id)
+    """Return a thread."""
+    return await call.access_store(call.app.store.thread, thread_id)
 
 
 @router.get("/threads/{thread_id}/messages", response_model=Listing[Message])
@@ -42,29 +42,29 @@ async def list_messages(
     after: Annotated[int, Query(ge=0, le=1 << 31, description="Only messages beyond this seq.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
 ) -> Listing[Message]:
-    """The messages of a thread, in order. `next` is the seq to ask for those after them."""
-    found = await call.look(call.app.store.messages, thread_id, after, limit + 1)
+    """List the messages of a thread, in order. `next` is the value of `after` for the next page."""
+    found = await call.access_store(call.app.store.messages, thread_id, after, limit + 1)
     return Listing(items=found[:limit], next=str(found[limit - 1].seq) if len(found) > limit else None)
 
 
 @router.get("/threads/{thread_id}/export", response_model=dict[str, Any])
 async def export_thread(call: ReaderCall, thread_id: str) -> dict[str, Any]:
-    """The thread with its messages and runs."""
+    """Export a thread with its messages and runs."""
     from etude.runtime.thread import export_thread as export
 
-    return await call.do(export, call.app.store, thread_id)
+    return await call.run_in_thread(export, call.app.store, thread_id)
 
 
 @router.post("/threads/{thread_id}/fork", status_code=201, response_model=Thread)
 async def fork_thread(call: AnalystCall, thread_id: str, body: ForkRequest | None = None) -> Thread:
-    """A new thread with the messages of this one, up to one of them where asked for."""
+    """Copy a thread with its messages; with `until`, only the messages up to that one."""
     from etude.runtime.thread import fork_thread as fork
 
-    return await call.do(fork, call.app.store, thread_id, body.until if body else None)
+    return await call.run_in_thread(fork, call.app.store, thread_id, body.until if body else None)
 
 
 @router.delete("/threads/{thread_id}", status_code=204, response_class=Response)
 async def delete_thread(call: AnalystCall, thread_id: str) -> Response:
-    """Remove a thread and its messages; its runs stay."""
-    await call.look(call.app.store.delete_thread, thread_id)
+    """Delete a thread and its messages; its runs stay."""
+    await call.access_store(call.app.store.delete_thread, thread_id)
     return Response(status_code=204)

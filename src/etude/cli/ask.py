@@ -18,17 +18,17 @@ SHOWN_ROWS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
-    parser.add_argument("question", help="what you want to know; `SQL: ...` and `PYTHON: ...` run as they are")
-    parser.add_argument("--model", help="who answers: `offline` (rules alone) or such as `openai:gpt-5`")
-    parser.add_argument("--thread", metavar="T", help="the conversation that this goes on with")
-    parser.add_argument("--reply", metavar="RUN", help="the question is the answer that this run waits for")
-    parser.add_argument("--json", action="store_true", help="print events and the answer as lines of JSON")
+    parser.add_argument("question", help="the question; `SQL: ...` and `PYTHON: ...` run without a model")
+    parser.add_argument("--model", help="the model: `offline` (rules only) or for example `openai:gpt-5`")
+    parser.add_argument("--thread", metavar="T", help="the conversation to continue")
+    parser.add_argument("--reply", metavar="RUN", help="give the question as the reply that this run waits for")
+    parser.add_argument("--json", action="store_true", help="print events and the answer as JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Have it answered, with its steps shown as they happen."""
+    """Answer the question and show the steps as they happen."""
     from etude.app import App
 
     with App() as app:
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 def answer_question(
     app: App, source: str, question: str, model: str | None, thread: str | None, reply: str | None, show: Any
 ) -> Answer:
-    """The answer to a question, or what comes of a reply to a run that waits."""
+    """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
         app.pool.warm()
         return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
@@ -57,7 +57,7 @@ def answer_question(
 
 
 class Steps:
-    """Shows what a run does, as it does it."""
+    """Prints the steps of a run as they happen."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -65,7 +65,7 @@ class Steps:
         self._turns: set[str] = set()
 
     def __call__(self, entry: Entry) -> None:
-        """Show one event."""
+        """Print one event."""
         from etude.events import Guided, StepFinished, StepStarted, TextDelta
 
         match entry.event:
@@ -77,10 +77,10 @@ class Steps:
             case StepStarted(kind="sql" | "python", code=code):
                 self._line(f"▸ {code}")
             case StepFinished(step_id=step_id, outcome=outcome, error=error) if error is not None:
-                if step_id not in self._turns:  # what ends a turn ends the run, and is told at its end
+                if step_id not in self._turns:  # an error of a model turn ends the run, which reports it
                     self._line(f"  {outcome}: {error.get('detail', '')}")
             case Guided(by="gate"):
-                self._line("▸ checks its numbers again")
+                self._line("▸ checking the numbers again")
         self._out.flush()
 
     def _line(self, text: str) -> None:
@@ -91,7 +91,7 @@ class Steps:
 
 
 def print_answer(answer: Answer, out: IO[str]) -> None:
-    """The answer with its table, its chart, and where it comes from."""
+    """Print an answer with its table, its chart, and the ids of its run and thread."""
     import itertools
 
     from etude.cli.chart import draw
@@ -118,12 +118,12 @@ def print_answer(answer: Answer, out: IO[str]) -> None:
 
 
 def _shorten(value: Any) -> Any:
-    """A number as people write it: the last digits of a sum of fractions are noise."""
+    """Round a float to 12 digits: the digits after that are noise."""
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def printable_lines(text: str) -> str:
-    """Text that cannot drive the terminal, with its lines."""
+    """Escape control characters, but keep line breaks."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -133,7 +133,7 @@ def _print_json(entry: Entry) -> None:
 
 
 def _print_answer_json(answer: Answer) -> None:
-    """Print an answer as a line of JSON with the rows that the terminal would show; the run keeps all of them."""
+    """Print an answer as a JSON line with as many rows as the terminal would show; the run keeps all of them."""
     from etude.runtime.answer import describe_answer
 
     body = describe_answer(answer, SHOWN_ROWS).model_dump(mode="json")

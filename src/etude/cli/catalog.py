@@ -18,20 +18,22 @@ WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", nargs="?", help="a name, a path or a URL")
     parser.add_argument("--db-conn", metavar="SOURCE", help="the source, given as an option")
     parser.add_argument("--tables", metavar="A,B", help="only these tables; all by default")
-    parser.add_argument("--store", metavar="URL", help="where to keep it: a folder, s3://bucket, gs://, az://")
+    parser.add_argument("--store", metavar="URL", help="where to store it: a folder, s3://bucket, gs://, az://")
     parser.add_argument(
-        "--prefix", "--s3-prefix", metavar="P", help="below what to keep it; the name of the source by default"
+        "--prefix", "--s3-prefix", metavar="P", help="the path below the store; the name of the source by default"
     )
-    parser.add_argument("--model", help="who improves the script where something failed or changed; nobody by default")
-    parser.add_argument("--json", action="store_true", help="print what it took and gave as JSON")
+    parser.add_argument(
+        "--model", help="the model that improves the script if something failed or changed; none by default"
+    )
+    parser.add_argument("--json", action="store_true", help="print the metrics as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the catalog, with what is being done shown on standard error; exit code 1 where a table failed."""
+    """Create the catalog and show the progress on standard error; exit with 1 if a table failed."""
     from etude.app import App, require_source
 
     if options.source and options.db_conn:
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def split_place(store: str, prefix: str) -> tuple[str, str]:
-    """The store and the prefix; a prefix may be a whole URL, such as s3://bucket/customer/orders."""
+    """Return the store and the prefix; a prefix may be a whole URL, such as s3://bucket/customer/orders."""
     scheme, separator, rest = prefix.partition("://")
     if not separator:
         return store, prefix
@@ -66,7 +68,7 @@ def split_place(store: str, prefix: str) -> tuple[str, str]:
 
 
 def print_catalog(made: CatalogResult, out: IO[str]) -> None:
-    """Where the catalog is, what changed, and what could not be read."""
+    """Print where the catalog is, what changed, and what could not be read."""
     metrics = made.metrics
     out.write(f"{len(made.profile.tables)} tables in {metrics.seconds:.1f} s, {len(made.changes)} changes\n")
     for change in made.changes[:SHOWN]:
@@ -80,7 +82,7 @@ def print_catalog(made: CatalogResult, out: IO[str]) -> None:
 
 
 class _Progress:
-    """The line that is being worked at: in place on a terminal, one after the other elsewhere."""
+    """Shows the current step: on one line of a terminal, as separate lines elsewhere."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out

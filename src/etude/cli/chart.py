@@ -1,4 +1,4 @@
-"""A chart for the terminal: bars of a Vega-Lite bar or line chart, as far as a line of text can show them."""
+"""A chart for the terminal: a Vega-Lite bar or line chart as bars of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """The chart as lines of text; empty where it has no plain pair of a label and a number."""
+    """Return the chart as lines of text; empty if it does not have one label and one number."""
     label, value = _axes(chart)
     if label not in columns or value not in columns:
         return ""

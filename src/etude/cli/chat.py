@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
-    parser.add_argument("--model", help="who answers: `offline` (rules alone) or such as `openai:gpt-5`")
-    parser.add_argument("--thread", metavar="T", help="the conversation to go on with")
+    parser.add_argument("--model", help="the model: `offline` (rules only) or for example `openai:gpt-5`")
+    parser.add_argument("--thread", metavar="T", help="the conversation to continue")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
         app.pool.warm()
         app.source(options.source).mount()
         name = options.model or app.settings.model
-        sys.stdout.write(f"About `{options.source}`, answered by `{name}`. `SQL: ...` runs as it is. Ctrl-D ends it.\n")
+        sys.stdout.write(f"`{name}` answers questions about `{options.source}`. `SQL: ...` runs SQL. Ctrl-D ends it.\n")
         _converse(app, options.source, options.model, options.thread)
 
 

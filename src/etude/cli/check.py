@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    store = subjects.add_parser("store", help="the store and the object store of the settings")
+    store = subjects.add_parser("store", help="the store and the object store in the settings")
     source = subjects.add_parser("source", help="a source")
     source.add_argument("name", help="a name, a path or a URL")
-    sandbox = subjects.add_parser("sandbox", help="a provider of sandboxes")
-    sandbox.add_argument("name", nargs="?", help="local, container, ...; the one of the settings by default")
+    sandbox = subjects.add_parser("sandbox", help="a sandbox provider")
+    sandbox.add_argument("name", nargs="?", help="local, container, ...; by default the one in the settings")
     model = subjects.add_parser("model", help="a model")
-    model.add_argument("name", nargs="?", help="such as openai:gpt-5; the one of the settings by default")
+    model.add_argument("name", nargs="?", help="such as openai:gpt-5; by default the one in the settings")
     for each in (store, source, sandbox, model):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the suite and print each result as it comes; exit code 1 where one failed."""
+    """Run the checks and print each result at once; exit with 1 if one failed."""
     from etude.app import App
 
     failed = 0

@@ -10,7 +10,7 @@ from etude.cli.output import print_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

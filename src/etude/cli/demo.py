@@ -133,25 +133,25 @@ def _keep_watch(app: App, folder: Path) -> None:
     _say(f"An agent that runs a query every second, and survives a restart of its worker:\n\n{WATCHED}\n")
     agent = agents.create("watch", {"source": NAME, "sql": WATCHED, "every_s": 1}).id
     with Hub(agents.queue) as hub:
-        told = hub.subscribe(["agent.step", "watch.changed"], agent=agent)
+        events = hub.subscribe(["agent.step", "watch.changed"], agent=agent)
         with Worker(app, agents.queue):
-            _hear(told, "agent.step")
-        looked = agents.get(agent)
-        sys.stdout.write(f"{agent}: {looked.last_error or _count(looked.last_output['answer'])}\n")
+            _wait_for(events, "agent.step")
+        info = agents.get(agent)
+        sys.stdout.write(f"{agent}: {info.last_error or _count(info.last_output['answer'])}\n")
         _say("A bad import arrives while no worker runs. The next worker continues where the last one stopped:")
         spoil_orders(folder)
         with Worker(app, agents.queue):
-            change = _hear(told, "watch.changed")
+            change = _wait_for(events, "watch.changed")
         sys.stdout.write(f"{agent}: {_count(change['was'])} became {_count(change['now'])}\n")
     agents.destroy(agent, grace=0)
     _say("A new catalog page shows what is wrong with the imported rows:")
     print_catalog(app.cataloger.run(NAME), sys.stdout)
 
 
-def _hear(told: Subscription, topic: str) -> Any:
-    give_up = time.monotonic() + PATIENCE_S
-    while time.monotonic() < give_up:
-        for event in told.read(timeout=1.0):
+def _wait_for(events: Subscription, topic: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for event in events.read(timeout=1.0):
             if event.topic == topic:
                 return event.body
     raise Unavailable(f"The agent sent no event within {PATIENCE_S:g} s.", hint="`etude agents list` shows its errors.")

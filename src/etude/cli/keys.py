@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    create = verbs.add_parser("create", help="make a key; it is shown this once")
+    create = verbs.add_parser("create", help="create a key; it is shown only once")
     create.add_argument("name", help="who or what will use it")
     create.add_argument("--role", choices=("reader", "analyst", "admin"), default="analyst")
     create.add_argument("--days", type=int, metavar="N", help="days until it expires")
-    create.add_argument("--per-minute", type=int, metavar="N", help="requests in a minute")
+    create.add_argument("--per-minute", type=int, metavar="N", help="requests per minute")
     create.add_argument("--at-once", type=int, metavar="N", help="requests at the same time")
     create.add_argument("--daily-tokens", type=int, metavar="N")
     create.add_argument("--daily-cost-usd", type=float, metavar="X")
-    create.add_argument("--daily-seconds", type=float, metavar="S", help="seconds that its runs may take")
-    listing = verbs.add_parser("list", help="the keys, never their secrets")
-    revoke = verbs.add_parser("revoke", help="end a key")
+    create.add_argument("--daily-seconds", type=float, metavar="S", help="seconds that its runs may take per day")
+    listing = verbs.add_parser("list", help="list keys, without their secrets")
+    revoke = verbs.add_parser("revoke", help="revoke a key")
     revoke.add_argument("key", help="its id")
     for each in (create, revoke):
-        each.add_argument("--tenant", default="main", help="whose data it is for (main)")
-    listing.add_argument("--tenant", help="only those of this tenant")
+        each.add_argument("--tenant", default="main", help="the tenant of the key (main)")
+    listing.add_argument("--tenant", help="only keys of this tenant")
     for each in (create, listing, revoke):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what the verb says."""
+    """Run the verb."""
     from etude.app import App
     from etude.store.identity import Identity
 
@@ -70,7 +70,7 @@ def _create(identity: Identity, options: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(key.model_dump(mode="json") | {"key": secret}) + "\n")
     else:
         sys.stdout.write(f"{secret}\n")
-        sys.stderr.write(f"Key {key.id} for {key.tenant}, role {key.role}. It is shown this once: keep it.\n")
+        sys.stderr.write(f"Key {key.id} for {key.tenant}, role {key.role}. It is shown only once: save it.\n")
 
 
 def _list(identity: Identity, options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The command line: a table of commands, each in a module that is imported only when it runs."""
+"""The command line: a table of commands, each in its own module that is imported only when it runs."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from typing import NoReturn
 from etude import __version__
 
 COMMANDS = {
-    "ask": "ask a question in words and see how it is answered",
-    "chat": "a conversation about a source",
+    "ask": "ask a question in plain words and see how it is answered",
+    "chat": "hold a conversation about a source",
     "threads": "list, show, fork, export and delete conversations",
     "sql": "run a query on a source",
     "plan": "run a QueryPlan, a query as typed JSON",
     "py": "run Python in a sandboxed session on a source",
-    "shell": "a Python prompt on a source, in a sandboxed session",
-    "catalog": "profile a source and keep its catalog: pages, scripts, what changed",
+    "shell": "open a Python prompt on a source, in a sandboxed session",
+    "catalog": "profile a source and store its catalog: pages, scripts, what changed",
     "sources": "add, list, show and remove named sources",
     "runs": "list, show and export recorded runs",
     "agents": "create, watch, steer, pause and end durable agents",
-    "worker": "run the agents of the store, beside other workers",
+    "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",
     "mcp": "serve an MCP client over standard input and output",
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
-    "check": "prove that a store, a source, a sandbox or a model keeps its promises",
+    "check": "check that a store, a source, a sandbox or a model works as required",
     "demo": "create a small shop, ask it, query it, and show what was recorded",
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints look like every other error of etude."""
+    """A parser whose errors look like all other errors of etude."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the arguments and leave with exit code 2."""
+        """Print what is wrong with the arguments and exit with 2."""
         self.print_usage(sys.stderr)
         sys.stderr.write(f"error: {_shown(message)}\n  hint: `{self.prog} --help` shows what can be given.\n")
         raise SystemExit(2)
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run a command and leave with its exit code."""
+    """Run a command and exit with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     raise SystemExit(run(arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command; errors become a message and an exit code, never a traceback."""
+    """Run a command and return its exit code; print errors as messages, never as tracebacks."""
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(overview())
         return 0
@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
 
 
 def make_parser(name: str) -> Parser:
-    """The parser of a command."""
+    """Return the parser of a command."""
     parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
     import_module(f"etude.cli.{name}").add_arguments(parser)
     return parser
@@ -79,7 +79,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
     options = argparse.Namespace()
     try:
-        # Arrow's own allocator keeps tens of megabytes of what a result needed; a command gains nothing by that.
+        # Arrow's own allocator keeps tens of megabytes for reuse, which does not help a command that exits.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         module = import_module(f"etude.cli.{name}")
         make_parser(name).parse_args(arguments, options)
@@ -91,7 +91,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return report(Cancelled("Cancelled."), options)
     except BrokenPipeError:
-        # The reader of our output left, as `head` does: no error, and nothing more to say to it.
+        # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -101,7 +101,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def report(error: BaseException, options: argparse.Namespace) -> int:
-    """Say what went wrong on standard error; the exit code for it."""
+    """Print an error on standard error and return its exit code."""
     from etude.errors import EtudeError, problem
 
     body = problem(error)
@@ -127,13 +127,13 @@ def _shown(text: str) -> str:
 
 
 def overview() -> str:
-    """The help of the command itself."""
+    """Return the help text of `etude` itself."""
     width = max(map(len, COMMANDS)) + 2
     lines = "".join(f"  {name:<{width}}{text}\n" for name, text in COMMANDS.items())
     return (
         "usage: etude COMMAND ...\n\n"
-        "A platform for data agents that practise: query your data safely, keep every run.\n\n"
+        "A platform for data agents that practise: query your data safely and record every run.\n\n"
         f"commands:\n{lines}\n"
         "A SOURCE is a name, a path (file, folder or glob) or a URL.\n"
-        "`etude COMMAND --help` tells more. Settings: etude.toml or ETUDE_* variables; `etude config` shows them.\n"
+        "`etude COMMAND --help` says more. Settings: etude.toml or ETUDE_* variables; `etude config` shows them.\n"
     )

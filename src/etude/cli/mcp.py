@@ -12,13 +12,18 @@ CLIENTS = ("claude", "cursor", "vscode", "codex")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("--install", choices=CLIENTS, metavar="CLIENT", help=f"print the config: {', '.join(CLIENTS)}")
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "--install",
+        choices=CLIENTS,
+        metavar="CLIENT",
+        help=f"print the configuration for a client: {', '.join(CLIENTS)}",
+    )
     parser.add_argument("--skill", action="store_true", help="print SKILL.md, which teaches coding agents to use etude")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve one client, or print what was asked for."""
+    """Serve one client, or print its configuration or the skill."""
     if options.install:
         sys.stdout.write(config_for(options.install))
         return
@@ -39,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def config_for(client: str) -> str:
-    """What a client's configuration must say, and where."""
+    """Return the configuration of a client; print on standard error where it belongs."""
     command, arguments = _command()
     match client:
         case "claude":
@@ -61,7 +66,7 @@ def config_for(client: str) -> str:
 
 
 def _command() -> tuple[str, list[str]]:
-    """How a client starts etude: by its full path, for clients have a search path of their own."""
+    """Return the command that starts etude, with its full path, because clients have their own search path."""
     import shutil
 
     found = shutil.which("etude")

@@ -1,4 +1,4 @@
-"""How the command line shows results: a table for people, and the formats that programs read."""
+"""Output of the command line: tables for people, and formats for programs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT"
 
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that runs a query takes."""
+    """Add the arguments of every command that runs a query."""
     parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
-    parser.add_argument("--output", metavar="FILE", help="write the result here; the ending picks the format")
+    parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
     parser.add_argument("--limit-rows", type=int, metavar="N", help="cut the result after N rows; 0 for no limit")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
 
 
 def chosen_format(options: argparse.Namespace) -> str:
-    """The format asked for, by `--format` or by the ending of `--output`."""
+    """Return the format given by `--format` or by the extension of `--output`."""
     if options.format:
         return str(options.format)
     if options.output:
@@ -42,7 +42,7 @@ def chosen_format(options: argparse.Namespace) -> str:
         known = {"feather": "arrow", "ipc": "arrow", "txt": "table"}.get(ending, ending)
         if known not in FORMATS:
             raise Invalid(
-                f"The ending of `{options.output}` names no format.",
+                f"The extension of `{options.output}` is not a known format.",
                 hint=f"Add --format {'|'.join(FORMATS)}.",
             )
         return known
@@ -50,7 +50,7 @@ def chosen_format(options: argparse.Namespace) -> str:
 
 
 def write_result(result: Result, options: argparse.Namespace) -> None:
-    """Print or write a result; notes go to standard error, so that a pipe carries data alone."""
+    """Print or write a result; notes go to standard error, so that a pipe carries only data."""
     kind = chosen_format(options)
     if options.output:
         with replacing(Path(options.output)) as file:
@@ -58,7 +58,7 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
         sys.stderr.write(f"{result.row_count:,} rows written to {options.output}\n")
     else:
         if kind in BINARY and sys.stdout.isatty():
-            raise Invalid(f"{kind} is not for a terminal.", hint="Add --output FILE, or redirect.")
+            raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")
         _write(result, kind, sys.stdout.buffer)
     for note in result.notes:
         sys.stderr.write(f"note: {printable(note)}\n")
@@ -138,7 +138,7 @@ def _is_number(kind: str) -> bool:
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str], numeric: Sequence[bool] = ()
 ) -> None:
-    """A table for people. Cells are data: no markup in them is obeyed, and control characters are shown escaped."""
+    """Print a table. Markup in cells is not interpreted, and control characters are escaped."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -149,7 +149,7 @@ def print_table(
         table.add_column(Text(printable(name)), justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(v) for v in row))
-    # A pipe has no width: let lines be as long as the data wants.
+    # A pipe has no width, so lines may be as long as the data needs.
     Console(file=out, width=None if out.isatty() else 10_000, highlight=False).print(table)
 
 
@@ -163,13 +163,13 @@ def _cell(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Text that cannot drive the terminal."""
+    """Escape the characters that could control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` only when it is complete."""
+    """Yield a file that replaces `path` only once it is complete."""
     try:
         file = tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
     except OSError as error:
@@ -189,12 +189,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _cannot_write(path: Path, error: OSError) -> Invalid:
-    return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another place.")
+    return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another path.")
 
 
 @contextlib.contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
-    """A line on the terminal while something long runs; silent in a pipe."""
+    """Show a line of progress on a terminal while the block runs; print nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

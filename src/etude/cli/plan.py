@@ -11,7 +11,7 @@ from etude.cli.sql import limits_of, open_app
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("file", help="the plan as JSON; - reads standard input")
     parser.add_argument("--sql", action="store_true", help="print the SQL that the plan compiles to, and stop")
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def read_text(name: str) -> str:
-    """The text of a file, or of standard input for `-`."""
+    """Return the text of a file; of standard input for `-`."""
     from etude.errors import Invalid, NotFound
 
     if name == "-":

@@ -16,14 +16,14 @@ from etude.cli.output import printable
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
 
-_DRIVING = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""What a terminal obeys, colours first: they alone are let through."""
+_CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Control sequences of a terminal: colours, which are allowed, and all others."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
-    parser.add_argument("file", help="the Python; - reads standard input")
+    parser.add_argument("file", help="the Python file; - reads standard input")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the code after S seconds")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
     add_network(parser)
@@ -32,18 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_network(parser: argparse.ArgumentParser) -> None:
-    """The places that the code may connect to."""
+    """Add the argument that allows network access."""
     parser.add_argument(
         "--network",
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="a place that the code may connect to, none by default; can be repeated",
+        help="an address that the code may connect to, none by default; can be repeated",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the code in a session on the source; exit code 1 where it failed."""
+    """Run the code in a session on the source; exit with 1 if it failed."""
     from etude.app import App
     from etude.runtime.notebook import describe_cell
 
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_code(name: str) -> str:
-    """The Python of a file, or of standard input for `-`, in the encoding that Python itself would find."""
+    """Return the code of a file, or of standard input for `-`, decoded as Python itself would decode it."""
     from etude.errors import Invalid, NotFound
 
     try:
@@ -79,21 +79,21 @@ def read_code(name: str) -> str:
 
 
 def print_output(output: Output) -> None:
-    """A piece of output where it belongs, as it comes."""
+    """Print a piece of output to standard output or standard error."""
     stream = sys.stdout if output.stream == "stdout" else sys.stderr
     _write(stream, output.text)
     stream.flush()
 
 
 def _write(stream: IO[str], text: str) -> None:
-    """Write it; to a terminal as text that cannot drive it, for values of the data are in it."""
+    """Write text; escape control sequences on a terminal, because the text may contain data."""
     if stream.isatty():
-        text = _DRIVING.sub(lambda found: found[0] if found[0].endswith("m") else printable(found[0]), text)
+        text = _CONTROL.sub(lambda found: found[0] if found[0].endswith("m") else printable(found[0]), text)
     stream.write(text)
 
 
 def print_end(cell: Cell) -> None:
-    """The value of a cell, or why there is none."""
+    """Print the value of a cell or its error, and its notes."""
     if cell.ok and cell.text:
         _write(sys.stdout, cell.text + "\n")
     if cell.error:

@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    listing = verbs.add_parser("list", help="recorded runs, newest first")
+    listing = verbs.add_parser("list", help="list recorded runs, newest first")
     listing.add_argument("--status")
     listing.add_argument("--kind")
     listing.add_argument("--source")
     listing.add_argument("--text", help="words of the run's text, or their beginnings")
     listing.add_argument("--limit", type=int, default=20)
-    listing.add_argument("--cursor", help="where the page before ended")
-    show = verbs.add_parser("show", help="one run, with its steps")
-    show.add_argument("run", help="the id, or its beginning")
-    export = verbs.add_parser("export", help="one run with events, code and results as a zip file")
-    export.add_argument("run", help="the id, or its beginning")
+    listing.add_argument("--cursor", help="the cursor that the previous page ended with")
+    show = verbs.add_parser("show", help="show a run with its steps")
+    show.add_argument("run", help="its id, or the beginning of it")
+    export = verbs.add_parser("export", help="write a run with events, code and results to a zip file")
+    export.add_argument("run", help="its id, or the beginning of it")
     export.add_argument("--output", metavar="FILE", help="RUN.zip by default")
-    repair = verbs.add_parser("repair", help="run queries again whose kept results are damaged or gone")
-    repair.add_argument("run", help="the id, or its beginning")
+    repair = verbs.add_parser("repair", help="run queries again if their stored results are damaged or lost")
+    repair.add_argument("run", help="its id, or the beginning of it")
     repair.add_argument("--source", help="where to run them, if the run's source has no registered name")
     for each in (listing, show, export, repair):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what the verb says."""
+    """Run the verb."""
     from etude.app import App
 
     with App() as app:
@@ -58,7 +58,7 @@ def _list(app: App, options: argparse.Namespace) -> None:
 
 
 def print_runs(page: Page[RunSummary], out: IO[str]) -> None:
-    """A table of runs."""
+    """Print a table of runs."""
     rows = [
         (
             r.id,
@@ -145,11 +145,11 @@ def _repair(app: App, options: argparse.Namespace) -> None:
         sys.stdout.write(repaired.model_dump_json() + "\n")
         return
     if not repaired.files:
-        sys.stdout.write(f"All {repaired.checked} files of {repaired.run_id} are whole.\n")
-    said = {
-        "repaired": "repaired: the query gave the same bytes again",
-        "changed": "lost: the query gives another result now, which is that of {}",
-        "not a query": "lost: no query made it; run again what did",
+        sys.stdout.write(f"All {repaired.checked} files of {repaired.run_id} are intact.\n")
+    outcomes = {
+        "repaired": "repaired: the query returned the same bytes again",
+        "changed": "lost: the query now returns another result; see run {}",
+        "not a query": "lost: it is not the result of a query; run the code that made it again",
     }
     for file in repaired.files:
-        sys.stdout.write(f"{file.artifact}  {said[file.outcome].format(file.new_run_id)}\n")
+        sys.stdout.write(f"{file.artifact}  {outcomes[file.outcome].format(file.new_run_id)}\n")

@@ -12,18 +12,20 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("source", nargs="*", metavar="SOURCE", help="data to serve beside the named sources")
-    parser.add_argument("--host", help="where to listen (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="the port (8520); 0 takes a free one")
-    parser.add_argument("--keys", action="store_true", help="ask for keys on the loopback as well")
-    parser.add_argument("--no-keys", action="store_true", help="ask nobody for a key, also beyond the loopback ...")
-    parser.add_argument("--open-to-everyone", action="store_true", help="... which has to be said twice")
-    parser.add_argument("--reload", action="store_true", help="start over when code or settings change; for developers")
+    """Add the arguments of the command."""
+    parser.add_argument("source", nargs="*", metavar="SOURCE", help="data to serve in addition to the named sources")
+    parser.add_argument("--host", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="the port (8520); 0 picks a free one")
+    parser.add_argument("--keys", action="store_true", help="require keys on the loopback interface as well")
+    parser.add_argument(
+        "--no-keys", action="store_true", help="require no keys, even beyond the loopback interface ..."
+    )
+    parser.add_argument("--open-to-everyone", action="store_true", help="... which must be confirmed with this option")
+    parser.add_argument("--reload", action="store_true", help="restart when code or settings change; for developers")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     import os
 
     from etude.addresses import is_loopback
@@ -38,9 +40,9 @@ def run(options: argparse.Namespace) -> None:
     from etude.sources.source import name_for
 
     if options.reload:
-        from etude.api.reload import serve_again
+        from etude.api.reload import serve_with_reload
 
-        serve_again(_arguments(options))
+        serve_with_reload(_arguments(options))
         return
     log_as_json()
     settings = load_settings()
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _arguments(options: argparse.Namespace) -> list[str]:
-    """The same options for the process that serves."""
+    """Return the same options as command-line arguments, for the child process."""
     flags = [
         f"--{name.replace('_', '-')}" for name in ("keys", "no_keys", "open_to_everyone") if getattr(options, name)
     ]
@@ -65,7 +67,7 @@ def _arguments(options: argparse.Namespace) -> list[str]:
 
 
 def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
-    """Whether keys are asked for; refuses to be open to the network by accident."""
+    """Return whether keys are required; raise if the server would be open to the network by accident."""
     from etude.addresses import is_loopback
     from etude.store.identity import Identity
 
@@ -73,11 +75,11 @@ def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
     if not keys and not is_loopback(host) and not options.open_to_everyone:
         raise Invalid(
             f"Without keys, everyone who reaches `{host}` could read all data.",
-            hint="Leave out --no-keys, or say --open-to-everyone as well.",
+            hint="Leave out --no-keys, or add --open-to-everyone.",
         )
     if keys and not Identity(app.store).any_key():
         raise Invalid(
-            f"There are no keys, so nobody could use the server on `{host}`.",
-            hint="`etude keys create NAME --role analyst` makes one.",
+            f"There are no keys, so no one could use the server on `{host}`.",
+            hint="`etude keys create NAME --role analyst` creates one.",
         )
     return keys

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
 
 PREAMBLE = "import etude\ndb = etude.connect()"
-_LEAVING = ("exit", "exit()", "quit", "quit()")
+_EXIT_WORDS = ("exit", "exit()", "quit", "quit()")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
     add_network(parser)
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
         level = session.isolation["level"]
         sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")
         with _line_editing(session, app.settings.home / "shell_history"):
-            while (code := _read_cell()) is not None and code.strip() not in _LEAVING:
+            while (code := _read_cell()) is not None and code.strip() not in _EXIT_WORDS:
                 _run_cell(session, code)
 
 
@@ -50,12 +50,12 @@ def _run_cell(session: Notebook, code: str) -> None:
     with _interrupting(session):
         print_end(session.execute(code, on_output=print_output))
         if not session.alive:
-            session.execute(PREAMBLE)  # `db` was promised
+            session.execute(PREAMBLE)  # the new session needs `db` as well
 
 
 @contextlib.contextmanager
 def _interrupting(session: Notebook) -> Iterator[None]:
-    """Have Ctrl-C stop what runs in the session, not this program."""
+    """Make Ctrl-C stop the running cell instead of this program."""
     import signal
 
     before = signal.signal(signal.SIGINT, lambda *_: session.interrupt())
@@ -66,7 +66,7 @@ def _interrupting(session: Notebook) -> Iterator[None]:
 
 
 def _read_cell() -> str | None:
-    """Lines until they make a whole statement; None at the end of input."""
+    """Read lines until they form a complete statement; None at the end of input."""
     lines: list[str] = []
     compiles = codeop.CommandCompiler()
     compiles.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as a session does
@@ -84,7 +84,7 @@ def _read_cell() -> str | None:
             if compiles(text) is not None:
                 return text
         except (SyntaxError, ValueError, OverflowError):
-            return text  # the session tells what is wrong with it
+            return text  # the session reports the error
 
 
 @contextlib.contextmanager

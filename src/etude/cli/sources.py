@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add = verbs.add_parser("add", help="register a source under a name")
     add.add_argument("name")
-    add.add_argument("url", help="a path, a glob or a URL; env:NAME or file:PATH keep a secret elsewhere")
+    add.add_argument("url", help="a path, a glob or a URL; or env:NAME or file:PATH, to keep a secret elsewhere")
     add.add_argument("--tables", help="grant only these tables, separated by commas")
-    show = verbs.add_parser("show", help="what a source holds")
+    show = verbs.add_parser("show", help="show the tables and columns of a source")
     show.add_argument("name", help="a name, a path or a URL")
-    remove = verbs.add_parser("remove", help="forget a source; its data is not touched")
+    remove = verbs.add_parser("remove", help="remove a source; its data stays")
     remove.add_argument("name")
-    listing = verbs.add_parser("list", help="all named sources")
+    listing = verbs.add_parser("list", help="list the named sources")
     for each in (add, show, remove, listing):
-        each.add_argument("--tenant", default="main", help="whose source it is (main)")
+        each.add_argument("--tenant", default="main", help="the tenant of the source (main)")
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what the verb says."""
+    """Run the verb."""
     from etude.app import App
 
     with App() as opened:
@@ -71,7 +71,7 @@ def _list(app: App, options: argparse.Namespace) -> None:
 
 
 def show_catalog(catalog: Catalog, as_json: bool) -> None:
-    """Print what a source holds."""
+    """Print the tables and columns of a source."""
     if as_json:
         sys.stdout.write(catalog.model_dump_json() + "\n")
         return

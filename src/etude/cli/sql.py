@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("query", help="the SQL, in the source's own dialect; - reads standard input")
     add_query_arguments(parser)
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def open_app(options: argparse.Namespace) -> App:
-    """An app whose first engine starts while the rest of this process loads."""
+    """Open an app; its first engine starts while this process is still loading."""
     from etude.app import App
 
     app = App(record=False if options.no_record else None)
@@ -39,13 +39,13 @@ def open_app(options: argparse.Namespace) -> App:
 
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:
-    """The settings' limits with those of the command line over them."""
+    """Return the limits of the settings, overridden by those of the command line."""
     from etude.limits import change_limits
 
     changes: dict[str, Any] = {}
     if options.limit_rows is not None:
         changes["rows"] = options.limit_rows
-        # Who asks for a number of rows means rows: the cap on bytes steps back where there is no limit at all.
+        # No limit on rows also means no limit on bytes.
         if options.limit_rows == 0:
             changes["bytes"] = 0
     if options.timeout is not None:

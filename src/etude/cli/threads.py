@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listing = commands.add_parser("list", help="the latest conversations")
+    listing = commands.add_parser("list", help="list the latest conversations")
     listing.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
-    show = commands.add_parser("show", help="what was said")
+    show = commands.add_parser("show", help="show the messages")
     show.add_argument("thread")
-    fork = commands.add_parser("fork", help="a copy that goes its own way")
+    fork = commands.add_parser("fork", help="copy a conversation to continue it differently")
     fork.add_argument("thread")
-    fork.add_argument("--at", type=int, metavar="N", help="up to message N; all by default")
-    export = commands.add_parser("export", help="messages and runs as JSON")
+    fork.add_argument("--at", type=int, metavar="N", help="copy up to message N; all by default")
+    export = commands.add_parser("export", help="print messages and runs as JSON")
     export.add_argument("thread")
     export.add_argument("--output", metavar="FILE", help="write here instead of standard output")
-    delete = commands.add_parser("delete", help="remove the messages; the runs stay")
+    delete = commands.add_parser("delete", help="delete a conversation; its runs stay")
     delete.add_argument("thread")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Do what was asked."""
+    """Run the command."""
     from etude.app import App
 
     with App() as app:

@@ -1,4 +1,4 @@
-"""`etude worker`: run the agents of the store, beside other workers."""
+"""`etude worker`: run the agents of the store, next to other workers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import threading
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("--slots", type=int, default=8, help="how many steps may run at once (8)")
     parser.add_argument(
-        "--drain", type=float, default=30.0, metavar="SECONDS", help="for steps that run at the end (30)"
+        "--drain", type=float, default=30.0, metavar="SECONDS", help="time for running steps to finish at shutdown (30)"
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Work until told to stop; then let the steps that run end."""
+    """Run agents until stopped, then let running steps finish."""
     from etude.agents.worker import Worker
     from etude.app import App
     from etude.errors import Invalid
 
     if options.slots < 1:
-        raise Invalid(f"A worker with {options.slots} slots runs nothing.", hint="Give at least 1.")
+        raise Invalid(f"`--slots {options.slots}` would run nothing.", hint="Give at least 1.")
     if not options.drain >= 0:
-        raise Invalid(f"Steps cannot have {options.drain:g} s to end.", hint="Give 0 or more with `--drain`.")
-    told = threading.Event()
+        raise Invalid(f"`--drain {options.drain:g}` is not a valid time.", hint="Give 0 or more seconds.")
+    stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stopped.set())
     with App() as app:
         worker = Worker(app, slots=options.slots).start()
-        sys.stderr.write(f"{app.store.worker_id} works, {options.slots} steps at once; Ctrl-C ends it.\n")
-        told.wait()
-        sys.stderr.write("no new steps; waiting for those that run ...\n")
+        sys.stderr.write(f"{app.store.worker_id} runs up to {options.slots} steps at once; Ctrl-C stops it.\n")
+        stopped.wait()
+        sys.stderr.write("no new steps; waiting for running steps ...\n")
         worker.stop(options.drain)
