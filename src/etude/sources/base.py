@@ -60,6 +60,10 @@ class CheckedQuery:
     tables: tuple[str, ...]
     select: bool = False
     """One SELECT and nothing else: what an engine prepared for it serves again."""
+    enums: tuple[tuple[str, str], ...] = ()
+    """For DuckDB: enumerations that the statement names, each with the checked query for its values."""
+    written: str = ""
+    """The text as it came, if `sql` names something that exists only while it runs."""
 
 
 class Driver(ABC):

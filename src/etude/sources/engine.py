@@ -85,9 +85,14 @@ class Engine:
                 self._fail(LimitExceeded("The engine ran out of memory.", hint="Ask for less.", limit="memory"))
             except EtudeError as error:
                 self._fail(error)
+                if error.details.get("fatal"):
+                    self.leave()
             except Exception as error:
-                # A defect in a driver must not end as silence: the host gets it as the source's failure.
-                self._fail(SourceError(f"{type(error).__name__}: {error}", hint="The engine failed unexpectedly."))
+                # A defect in a driver must not end as silence: the host gets it as the source's failure. Nobody knows
+                # which state it left behind, so this process serves no other query.
+                text = f"{type(error).__name__}: {error}"
+                self._fail(SourceError(text, hint="The engine failed unexpectedly.", fatal=True))
+                self.leave()
 
     def _answer(self, head: Json) -> None:
         match head["op"]:
@@ -187,7 +192,7 @@ class Engine:
         return self._running is not None and self._running <= self._cancelled
 
     def leave(self) -> NoReturn:
-        """End the process because the host is gone."""
+        """End the process because the host is gone, or because the driver cannot be trusted any more."""
         # A host that was killed removes nothing: what was spilled to disk goes with this process.
         shutil.rmtree(self._scratch, ignore_errors=True)
         # Threads of a library may still run: nothing here is worth waiting for.
@@ -218,7 +223,7 @@ class Engine:
             checked = self._check(head["sql"])
             if self._unwanted():
                 raise Cancelled("The query was cancelled.")
-            end: Json = {"ok": True, "sql": checked.sql, "tables": checked.tables}
+            end: Json = {"ok": True, "sql": checked.written or checked.sql, "tables": checked.tables}
             if head["describe"]:
                 end["estimate"] = driver.estimate(checked)
                 end["fingerprints"] = driver.fingerprints(checked.tables)
