@@ -51,6 +51,9 @@ _KEYS = f"""SELECT table_schema, table_name, constraint_name, column_name, refer
     referenced_table_name, referenced_column_name FROM information_schema.key_column_usage
     WHERE referenced_table_name IS NOT NULL AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, 3, ordinal_position"""
 _SCHEMAS = "SELECT schema_name FROM information_schema.schemata"
+# A stored function runs under a listed name if the server has no function of that name, or a blank follows the name.
+_STORED = """SELECT DISTINCT LOWER(routine_name) FROM information_schema.routines
+    WHERE routine_type = 'FUNCTION' AND routine_schema = DATABASE()"""
 
 Name = tuple[str, str]
 """Schema and table."""
@@ -145,8 +148,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
             raise self._failed(error, METADATA_S) from None
 
     def _load(self) -> _Schema:
-        tables, columns, schemas = self._ask(_TABLES, _COLUMNS, _SCHEMAS)
-        return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas)
+        tables, columns, schemas, stored = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED)
+        return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
 
     def catalog(self) -> Json:
         """All granted tables, with the row counts that the engine estimates, or knows."""
@@ -329,7 +332,13 @@ class _Schema:
     """The granted tables at one time, by schema and name."""
 
     def __init__(
-        self, mount: Mount, default: str, tables: list[Any], columns: list[Any], schemas: list[tuple[str]]
+        self,
+        mount: Mount,
+        default: str,
+        tables: list[Any],
+        columns: list[Any],
+        schemas: list[tuple[str]],
+        stored: list[tuple[str]],
     ) -> None:
         self._default = default
         self.tables: dict[Name, tuple[Any, ...]] = {}
@@ -344,6 +353,7 @@ class _Schema:
             source=mount.name,
             tables={self.shown(name): name for name in self.tables},
             schemas=frozenset(name for (name,) in schemas),
+            shadowed=frozenset(name for (name,) in stored),
             describe=lambda shown: [
                 (c, kind, nullable == "YES", key if key in ("PRI", "UNI") else "")
                 for c, kind, nullable, _, key in self.columns[self.granted.tables[shown]]

@@ -70,6 +70,33 @@ _KEYS = """
 SELECT conrelid::bigint, conkey, confrelid::bigint, confkey FROM pg_constraint
 WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY oid"""
 _NAMESPACES = "SELECT nspname FROM pg_namespace"
+# Functions that `value.name` may call; and what users made, which names and symbols that the guard allows may reach.
+# Objects that came with an extension are not of users: their names are not on the lists, or they only compute.
+_CALLABLE = """
+SELECT DISTINCT proname FROM pg_proc WHERE pronargs - pronargdefaults <= 1 AND (pronargs > 0 OR provariadic <> 0)"""
+_OF_EXTENSION = (
+    "EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = {0}::regclass AND d.objid = o.oid AND deptype = 'e')"
+)
+_DEFINED = f"""
+SELECT DISTINCT proname FROM pg_proc o JOIN pg_namespace n ON n.oid = pronamespace
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND pg_function_is_visible(o.oid)
+  AND NOT {_OF_EXTENSION.format("'pg_proc'")}"""
+_OPERATORS = f"""
+SELECT DISTINCT oprname FROM pg_operator o JOIN pg_namespace n ON n.oid = oprnamespace
+WHERE nspname <> 'pg_catalog' AND NOT {_OF_EXTENSION.format("'pg_operator'")}
+  AND oprname NOT IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)"""
+_SAFE_TYPES = f"""
+SELECT typname FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typtype IN ('e', 'b') AND typelem = 0
+GROUP BY typname HAVING bool_and(typtype = 'e' OR {_OF_EXTENSION.format("'pg_type'")})"""
+_DOMAINS = f"""
+SELECT DISTINCT lower(typname) FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
+LEFT JOIN pg_class c ON c.oid = typrelid
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typelem = 0 AND typtype <> 'e'
+  AND (c.relkind IS NULL OR c.relkind = 'c') AND NOT {_OF_EXTENSION.format("'pg_type'")}"""
+_FIELDS = """
+SELECT DISTINCT attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+WHERE relkind = 'c' AND attnum > 0 AND NOT attisdropped"""
 _TYPES = "SELECT oid::bigint, typname FROM pg_type WHERE typtype IN ('e', 'b', 'r', 'm') AND oid >= 16384"
 _CHANGES = """
 SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint,
@@ -167,8 +194,19 @@ class PostgresDriver(ServerDriver["_Schema"]):
         unique: dict[int, list[tuple[bool, list[int]]]] = defaultdict(list)
         for oid, primary, numbers in self._ask(_UNIQUE, oids):
             unique[oid].append((primary, numbers))
-        schemas = frozenset(name for (name,) in self._ask(_NAMESPACES))
-        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas)
+        schemas = self._names(_NAMESPACES)
+        guarded = {
+            "callable": frozenset(map(str.lower, self._names(_CALLABLE))),
+            "shadowed": self._names(_DEFINED),
+            "operators": self._names(_OPERATORS),
+            "types": self._names(_SAFE_TYPES),
+            "domains": self._names(_DOMAINS),
+            "fields": frozenset(map(str.lower, self._names(_FIELDS))),
+        }
+        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas, guarded)
+
+    def _names(self, query: str) -> frozenset[str]:
+        return frozenset(name for (name,) in self._ask(query))
 
     def _is_wanted(self, relation: _Relation) -> bool:
         if self._mount.tables is None:
@@ -356,6 +394,7 @@ class _Schema:
         columns: dict[int, dict[int, tuple[Any, ...]]],
         unique: dict[int, list[tuple[bool, list[int]]]],
         schemas: frozenset[str],
+        guarded: dict[str, frozenset[str]],
     ) -> None:
         self.relations, self._columns, self._unique = relations, columns, unique
         self._by_name = {r.shown: r.oid for r in relations.values()}
@@ -364,6 +403,7 @@ class _Schema:
             tables={r.shown: (r.schema, r.name) for r in relations.values()},
             schemas=schemas,
             describe=self._describe,
+            **guarded,
         )
 
     def names(self, oid: int, numbers: Sequence[int]) -> list[str]:

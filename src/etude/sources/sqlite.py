@@ -326,7 +326,11 @@ class _Schema:
         self.version = version
         rows = _list_tables(connection)
         virtual = {name for name, _, kind in rows if kind == "virtual"}
-        self._shadow = tuple(f"{name.lower()}_" for name in virtual)
+        self._shadow = {
+            name.lower(): {v.lower() for v in virtual if name.lower().startswith(f"{v.lower()}_")}
+            for name, _, kind in rows
+            if kind == "shadow"
+        }
         present = [(name, kind) for name, kind, detail in rows if detail != "shadow"]
         self.columns: dict[str, list[tuple[str, str, int, int]]] = defaultdict(list)
         for table, *column in _list_columns(connection, [name for name, _ in present]):
@@ -399,7 +403,7 @@ class _Schema:
         # Counting the rows of a common table expression reads no column of a table that is not there.
         if not column and table not in self._present and not table.startswith(("sqlite_", "pragma_", "dbstat")):
             return True
-        if any(table.startswith(prefix) and prefix[:-1] in self._readable for prefix in self._shadow):
+        if self._shadow.get(table, set()) & self._readable:
             return True
         # A granted view may read what it always reads. A common table expression of the same name gets no more.
         return (table, column.lower()) in self._through.get(context, ())
