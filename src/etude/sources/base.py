@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from etude.errors import LimitExceeded
+from etude.errors import LimitExceeded, SourceError
 
 Json = dict[str, Any]
 
@@ -50,6 +50,14 @@ class Mount:
     options: dict[str, str] = field(default_factory=dict)
     files: tuple[Json, ...] = ()
     """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether the source opens only if its role may do nothing but read what is granted."""
+        given = self.options.get("strict", "false")
+        if given.lower() not in ("true", "false"):
+            raise SourceError(f"The option `strict` of source `{self.name}` is `{given}`.", hint="Use true or false.")
+        return given.lower() == "true"
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,10 @@ class Driver(ABC):
     @abstractmethod
     def versions(self) -> dict[str, str]:
         """The engine's and the driver's versions."""
+
+    def excess_rights(self) -> list[str]:
+        """The rights of the role beyond reading the granted tables, a sentence each. A file has no roles."""
+        return []
 
     def progress(self) -> float | None:
         """How much of the running query is done, from 0 to 1; None where the engine cannot tell."""

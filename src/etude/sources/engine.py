@@ -20,7 +20,7 @@ from socket import socket
 from typing import Any, NoReturn
 
 from etude import confine, wire
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, problem
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
@@ -148,6 +148,13 @@ class Engine:
         threading.Thread(target=self._listen, name="control", daemon=True).start()
         mounts = [Mount(**m | _tuples(m)) for m in head["mounts"]]
         self._driver = load_driver(mounts, head)
+        warnings = self._driver.excess_rights()
+        if warnings and mounts[0].strict:
+            raise Refused(
+                f"The role of source `{mounts[0].name}` may do more than read what is granted. {' '.join(warnings)}",
+                hint="Give the source a role of its own that only reads, as docs/sources.md shows, or drop `strict`.",
+                reason="rights",
+            )
         wire.send(
             self._data,
             {
@@ -156,6 +163,7 @@ class Engine:
                 "versions": self._driver.versions(),
                 "schema": schema_mark(self._driver.catalog()["tables"]),
                 "isolation": self._isolation,
+                "warnings": warnings,
             },
         )
 

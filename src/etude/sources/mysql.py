@@ -24,7 +24,7 @@ from etude.errors import (
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, RowColumn, Shape, Sure, read_time, to_batches
-from etude.sources.server import ServerDriver
+from etude.sources.server import ServerDriver, shorten
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -151,6 +151,24 @@ class MysqlDriver(ServerDriver["_Schema"]):
         tables, columns, schemas, stored = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED)
         return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
 
+    def excess_rights(self) -> list[str]:
+        """What the user may do beyond reading the granted tables, by its grants."""
+        grants, tables = self._ask("SHOW GRANTS", _TABLES)
+        told, found = [], [_GRANT.match(str(row[0])) for row in grants]
+        for grant in filter(None, found):
+            rights = {re.sub(r"\s*\(.*", "", right).strip().upper() for right in _RIGHTS.split(grant.group(1))}
+            more = sorted(rights - _HARMLESS)
+            if more:
+                told.append(f"The user may {shorten(more)} on `{grant.group(2).replace('`', '')}`.")
+        roles = [str(row[0]) for row, grant in zip(grants, found, strict=True) if grant is None]
+        if any(re.match(r"GRANT .* TO ", text) and " ON " not in text for text in roles):
+            told.append("The user has roles, whose rights etude does not read.")
+        known = self._known()
+        others = [".".join(row[:2]) for row in tables if (row[0], row[1]) not in known.tables]
+        if others:
+            told.append(f"The user may also read {shorten(others)}, which the source does not grant.")
+        return told
+
     def catalog(self) -> Json:
         """All granted tables, with the row counts that the engine estimates, or knows."""
         self._schema = schema = self._load()
@@ -257,6 +275,9 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 self._connection.close()
 
 
+_GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE |FUNCTION |PROCEDURE |PACKAGE )?(\S+) TO ", re.IGNORECASE)
+_RIGHTS = re.compile(r",(?![^(]*\))")
+_HARMLESS = frozenset({"SELECT", "USAGE", "SHOW VIEW", "SHOW DATABASES"})
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})

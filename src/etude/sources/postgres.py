@@ -38,7 +38,7 @@ from etude.sources.rows import (
     read_time,
     to_batches,
 )
-from etude.sources.server import ServerDriver
+from etude.sources.server import ServerDriver, shorten
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -98,6 +98,27 @@ _FIELDS = """
 SELECT DISTINCT attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
 WHERE relkind = 'c' AND attnum > 0 AND NOT attisdropped"""
 _TYPES = "SELECT oid::bigint, typname FROM pg_type WHERE typtype IN ('e', 'b', 'r', 'm') AND oid >= 16384"
+_ROLE = """
+SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,
+       (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only') = 'on',
+       has_database_privilege(current_database(), 'CREATE'),
+       ARRAY(SELECT r.rolname::text FROM pg_roles r WHERE pg_has_role(r.oid, 'USAGE') AND r.rolname IN (
+           'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_write_all_data',
+           'pg_read_all_data', 'pg_signal_backend', 'pg_maintain', 'pg_checkpoint', 'pg_create_subscription')
+           ORDER BY 1)
+FROM pg_roles WHERE rolname = current_user"""
+_WRITABLE = """
+SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+WHERE relkind IN ('r', 'p', 'v', 'f') AND nspname <> 'information_schema' AND nspname !~ '^pg_'
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+ORDER BY 1"""
+_CREATABLE = """
+SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' AND nspname !~ '^pg_'
+  AND has_schema_privilege(oid, 'CREATE') ORDER BY 1"""
+_DEFINERS = f"""
+SELECT DISTINCT nspname || '.' || proname FROM pg_proc o JOIN pg_namespace n ON n.oid = pronamespace
+WHERE prosecdef AND nspname NOT IN ('pg_catalog', 'information_schema') AND has_function_privilege(o.oid, 'EXECUTE')
+  AND has_schema_privilege(n.oid, 'USAGE') AND NOT {_OF_EXTENSION.format("'pg_proc'")} ORDER BY 1"""
 _CHANGES = """
 SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint,
        d.stats_reset::text
@@ -213,6 +234,36 @@ class PostgresDriver(ServerDriver["_Schema"]):
             # A partition is read through its parent; it can be granted by name.
             return not relation.partition
         return is_granted(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
+
+    def excess_rights(self) -> list[str]:
+        """What the role may do beyond reading the granted tables, by the server's own catalog."""
+        ((role, superuser, *powers, read_only, creates, member),) = self._ask(_ROLE)
+        if superuser:
+            return [
+                f"The role `{role}` is a superuser: only the guard stands between a query and all data, the files of "
+                "the server and its programs. Use a role that may only read."
+            ]
+        told = []
+        words = ("create roles", "create databases", "replicate", "pass by row security")
+        may = [word for word, has in zip(words, powers, strict=True) if has]
+        if may:
+            told.append(f"The role `{role}` may {', '.join(may)}.")
+        if member:
+            told.append(f"The role `{role}` is a member of {shorten(member)}.")
+        if writable := sorted(self._names(_WRITABLE)):
+            told.append(f"The role `{role}` may change {shorten(writable)}.")
+        if places := sorted(self._names(_CREATABLE)):
+            told.append(f"The role `{role}` may create objects in the schemas {shorten(places)}.")
+        if creates:
+            told.append(f"The role `{role}` may create schemas.")
+        if definers := sorted(self._names(_DEFINERS)):
+            told.append(f"The role `{role}` may call {shorten(definers)} with the rights of their owners.")
+        others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
+        if others:
+            told.append(f"The role `{role}` may also read {shorten(others)}, which the source does not grant.")
+        if told and not read_only:
+            told.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
+        return told
 
     def catalog(self) -> Json:
         """All granted tables, with the row counts that Postgres last estimated."""
