@@ -239,7 +239,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
             hint = column_hint(text, self._known().column_names(checked.tables))
             line = re.search(r"at line (\d+)", text)
             return InvalidQuery(f"The server says: {text}.", hint=hint, line=int(line.group(1)) if line else None)
-        return SourceError(f"The server failed: {text}.", hint="See its log; try again if it was restarted.")
+        hint = "See its log; try again if it was restarted."
+        return SourceError(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
 
     def cancel(self) -> None:
         """Ask the server, over a connection of its own, to stop the query."""
@@ -278,6 +279,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
 _GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE |FUNCTION |PROCEDURE |PACKAGE )?(\S+) TO ", re.IGNORECASE)
 _RIGHTS = re.compile(r",(?![^(]*\))")
 _HARMLESS = frozenset({"SELECT", "USAGE", "SHOW VIEW", "SHOW DATABASES"})
+_BROKEN = frozenset({1030, 1105, 1815, 2006, 2013, 2014, 2055})
+"""Internal errors of the server or its storage, and lost connections."""
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})

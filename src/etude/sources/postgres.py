@@ -365,7 +365,10 @@ class PostgresDriver(ServerDriver["_Schema"]):
             return self._invalid(error, text, checked)
         if state == "55P03":
             return SourceError(f"A table was locked for more than {LOCK_S} s.", hint="Try again.")
-        return SourceError(f"Postgres failed: {text}.", hint="See the server's log; try again if it was restarted.")
+        # After an internal error, or one that ends the session, a new connection is the only state that is known.
+        fatal = state.startswith("XX") or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+        hint = "See the server's log; try again if it was restarted."
+        return SourceError(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
 
     def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)

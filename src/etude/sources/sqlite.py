@@ -276,7 +276,8 @@ class SqliteDriver(Driver):
         if name == "SQLITE_ERROR" and checked is not None:
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
             return InvalidQuery(f"SQLite says: {text}.", hint=column_hint(text, columns))
-        return SourceError(f"SQLite failed: {text}.", hint="Check that the file is whole and not locked by a writer.")
+        hint = "Check that the file is whole and not locked by a writer."
+        return SourceError(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 
     def cancel(self) -> None:
         """Interrupt SQLite's machine."""
@@ -307,6 +308,7 @@ class SqliteDriver(Driver):
             self._connection = None
 
 
+_BROKEN = ("SQLITE_INTERNAL", "SQLITE_NOMEM", "SQLITE_MISUSE", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB")
 _TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
 
 
