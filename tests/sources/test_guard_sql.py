@@ -51,7 +51,7 @@ FUNCTIONS: dict[str, dict[str, frozenset[str]]] = {
     "sqlite": {},
     "mysql": {"shadowed": frozenset({"median", "peek"})},
     "postgres": {
-        "callable": frozenset({"pg_read_file", "pg_sleep", "ts_stat", "peek", "length", "name", "total"}),
+        "callable": frozenset({"initcap", "pg_read_file", "pg_sleep", "ts_stat", "peek", "length", "name", "total"}),
         "shadowed": frozenset({"initcap", "peek"}),
         "operators": frozenset({"===", "&-", "!>"}),
         "types": frozenset({"mood"}),
@@ -196,6 +196,8 @@ def test_common_table_expressions_are_scoped() -> None:
         "SELECT o.id, o.ts_stat FROM orders o",
         "SELECT x.name, x.length FROM (SELECT 1 AS name, 2 AS length) x",
         "SELECT (o).id, (o.home).street, (ROW(1, 2)).f1 FROM orders o",
+        "SELECT email, o.email, id::text, CAST(id AS INT) FROM orders o",
+        "SELECT JSON_OBJECT('a': 1 RETURNING jsonb)",
         "SELECT x.kind FROM unnest(ARRAY[1]) AS x(kind)",
         "SELECT 1 - -2, 3 & -4, 'x'::mood, '{a}'::mood[]",
     ],
@@ -218,6 +220,8 @@ def test_columns_fields_and_known_types_pass_on_postgres(sql: str) -> None:
         ("SELECT 1 &/**/-2, 3 &- 4", "operator"),
         ("SELECT 'x'::email", "type"),
         ("SELECT 'x'::orders", "type"),
+        ("SELECT JSON_OBJECT('a': 1 RETURNING email)", "type"),
+        ("SELECT o.initcap FROM unnest(ARRAY['x']) o", "function"),
     ],
 )
 def test_what_may_call_a_function_is_refused_on_postgres(sql: str, reason: str) -> None:

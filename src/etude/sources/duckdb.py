@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from etude.errors import EtudeError, LimitExceeded, SourceError
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
-from etude.sources.guard_duckdb import Guard, GrantedNames, broken, fold, invalid_query, is_fatal
+from etude.sources.guard_duckdb import GrantedNames, Guard, broken, fold, invalid_query, is_fatal
 
 PREPARED = 256
 # Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -92,6 +92,7 @@ def _check_query(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     if dialect == "postgres":
         walk.fields()
         walk.operators()
+        walk.returned_types()
     return CheckedQuery(statement.text(walk.edits), tuple(sorted(walk.tables)))
 
 
@@ -350,6 +351,11 @@ class _Statement:
             **place,
         )
 
+    def type_words(self) -> Iterator[str]:
+        """The words that the parser knows as types of some database."""
+        types = self._dialect.parser_class.TYPE_TOKENS
+        return (_ascii_lower(token.text) for token in self.tokens if token.token_type in types)
+
     def bare_functions(self) -> set[str]:
         """The classes of functions that this dialect writes without brackets."""
         parser = self._dialect.parser_class
@@ -415,7 +421,8 @@ _TYPES = _words(
     """tsquery tsvector macaddr macaddr8 cidr inet lseg polygon path box circle line point jsonpath name char bpchar oid
     xml money bit varbit timetz timestamptz int2 int4 int8 float4 float8 bool int4range int8range numrange tsrange
     tstzrange daterange int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange uuid
-    json jsonb text bytea date time timestamp interval numeric varchar integer bigint smallint real record pg_lsn"""
+    json jsonb text bytea date time timestamp interval numeric varchar integer bigint smallint real record pg_lsn int
+    decimal dec double float boolean character"""
 )
 # Functions of Postgres that only convert a value; columns are often named as they are.
 _CONVERSIONS = _words("bool bpchar bytea char cidr float4 int2 macaddr money name oid text timetz varchar xml")
@@ -669,14 +676,26 @@ class _Walk:
             name = kind.name if isinstance(kind, exp.Expression) else str(kind or "").rpartition(".")[2].strip('"')
         else:
             # The parser has one class for many spellings, of which Postgres knows some and users may have made others.
-            spelled = (_ascii_lower(token.text) for token in self._statement.tokens)
-            name = next((word for word in spelled if word in self._granted.domains), "text")
+            name = next((word for word in self._statement.type_words() if word in self._granted.domains), "text")
+        self._check_type(name, self._placed(node))
+
+    def returned_types(self) -> None:
+        """Check the type after `RETURNING` in a function of JSON, which the tree does not hold for all of them."""
+        tokens = self._statement.tokens
+        for index, word in enumerate(tokens):
+            if self._statement.raw(word).lower() != "returning":
+                continue
+            named = [t.text for t in tokens[index + 1 : index + 4]]
+            name = named[2] if named[1:2] == ["."] and len(named) > 2 else next(iter(named), "")
+            self._check_type(name, _place(self._statement.sql, word.start))
+
+    def _check_type(self, name: str, place: Mapping[str, int]) -> None:
         if _ascii_lower(name) not in _TYPES and name not in self._granted.types:
             raise Refused(
                 f"The type `{name}` is not allowed in a query.",
                 hint="Cast to a type of Postgres itself, or to an enumeration.",
                 reason="type",
-                **self._placed(node),
+                **place,
             )
 
     def _table(self, node: Any) -> None:
@@ -779,7 +798,8 @@ class _Walk:
                 continue
             name, raw = _ascii_lower(token.text), self._statement.raw(before)
             of_table = _NAMES.match(raw) is not None
-            may_call = name in callable_ and name not in self._functions and name not in _CONVERSIONS
+            harmless = name in self._functions or name in _CONVERSIONS
+            may_call = name in callable_ and (not harmless or name in self._granted.shadowed)
             if of_table and (not may_call or self._is_column(_fold_token(before, raw), token.text)):
                 continue
             if not of_table and not may_call and self._is_field(name):
