@@ -11,6 +11,7 @@ import random
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,8 @@ def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDr
         query = "SELECT json_serialize_plan($1, optimize := false)"
         with driver._enumerations(checked):
             ((text,),) = driver._connection.execute(query, [sql]).fetchall()
-        tree = json.loads(text)
+        # A plan with a constant of bits is serialised as nothing.
+        tree = json.loads(text or '{"error": true}')
         if not tree.get("error"):
             return list(names_in_plan(tree))
         try:  # SHOW and the like have no such plan; the tables of the other one still count
@@ -356,6 +358,16 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
     denied = {1142, 1143, 1370, 1044, 1227, 1045, 1290, 1356}
     behind = {"rich": {"customers"}}
 
+    @cache
+    def may_call(name: str) -> bool:
+        """Whether a query can call a function of this name; some exist in printed queries alone."""
+        with root.cursor() as cursor:
+            try:
+                cursor.execute(f"SELECT {name}()")
+            except pymysql.Error as error:
+                return bool(error.args[0] != 1305)
+        return True
+
     def compare(checked: CheckedQuery) -> None:
         assert set(checked.tables) <= set(GRANTED)
         sql = re.sub(r"^EXPLAIN (?:FORMAT ?= ?JSON )?", "", checked.sql)
@@ -374,14 +386,14 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
         # Only names and symbols are of interest: texts, and names that are made of texts, may hold anything.
         quoted = r"'(?:[^'\\]|\\.|'')*'|`(?:[^`]|``)*`"
         plain = re.sub(quoted, lambda m: m.group() if re.fullmatch(r"`\w+`", m.group()) else "''", printed)
-        read = set(re.findall(rf"`{database}`\.`(\w+)`", plain))
+        read = set(re.findall(rf"`{database}`\.`(\w+)`(?!\.)", plain))
         seen = set(checked.tables).union(*(behind.get(t, set()) for t in checked.tables))
         assert read & {"secret", "keys_", "counter", *GRANTED} <= seen, (read, plain)
         assert not re.search(r"`\w+`\.`\w+`\(", plain), plain
         # A common table expression with a list of columns looks like a call.
         plain = re.sub(r"(?<![`\w.])\w+\((?:`[^`]*`,?)+\) as \(", "as (", plain)
         for name in re.findall(r"(?<![`\w.])(\w+)\(", plain):
-            assert name.lower() in functions | MYSQL_OWN, (name, plain)
+            assert name.lower() in functions | MYSQL_OWN or not may_call(name), (name, plain)
 
     try:
         fuzz_guard("mysql", MYSQL_PIECES, mysql_shop.driver.check, compare)

@@ -217,7 +217,10 @@ class Guard:
             ).fetchall()
         except duckdb.Error as error:
             raise failed_check(error, original) from None
-        tree = json.loads(rows[0][0])
+        try:
+            tree = json.loads(rows[0][0])
+        except ValueError:
+            tree = {"error": True, "error_message": "DuckDB wrote no tree of it"}
         if tree.get("error"):
             raise Refused(
                 f"The statement cannot be checked: {tree.get('error_message', 'it has no tree')}.",
