@@ -247,6 +247,30 @@ def test_a_comment_ends_where_the_engine_ends_it(dialect: str, sql: str) -> None
         check(sql, dialect)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "\u017fELECT 1",
+        "SELECT 1 FROM orders CRO\u00df JOIN customers",
+        "SELECT 1 UN\u0131ON SELECT 2",
+        "SELECT le\ufb00(1)",
+        "SELECT id FROM orders ORDER BY id L\u0131M\u0131T 1",
+        "SELECT \u212a FROM orders",
+    ],
+)
+def test_a_word_that_only_looks_like_another_is_refused(dialect: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_names_in_other_alphabets_pass(dialect: str) -> None:
+    quote = "`" if dialect == "mysql" else '"'
+    sql = f"SELECT gr\u00f6\u00dfe, {quote}stra\u00dfe{quote}, \u540d\u524d FROM orders"
+    assert check(sql, dialect).sql == sql
+
+
 def test_comments_nest_on_postgres() -> None:
     assert check("SELECT 1 /* a /* b */ c */ + 1 /**/ -- d\n").sql == "SELECT 1 + 1"
 

@@ -155,6 +155,7 @@ def _too_deep() -> Refused:
 _DOUBLED = r"'(?:[^']|'')*'"
 _ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
 _WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
+_WORDS_ALONE = re.compile(_WORD)
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|0[xX][0-9a-fA-F]+|0[bB][01]+|[xXbB]'[0-9a-fA-F]*'"
 _LEXEMES = {
     "postgres": re.compile(
@@ -209,6 +210,11 @@ _RESERVED = {
     "sqlite": _words(_CORE),
 }
 _STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
+
+
+def _looks_ascii(word: str) -> bool:
+    """Whether a word is ASCII to a parser that ignores case, but not to an engine: `\u017felect` is not `select`."""
+    return not word.isascii() and (word.upper().isascii() or word.lower().isascii())
 
 
 def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
@@ -291,6 +297,9 @@ class _Statement:
                 self.refuse("Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment.")
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
                 self.refuse(f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly.")
+            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
+                hint = "Write keywords in ASCII, and put such a name in quotes."
+                self.refuse(f"`{_short(raw)}` can be taken for another word.", "token", token.start, hint)
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
