@@ -8,7 +8,7 @@ RUN := .venv/bin
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: setup demo quick test check bench chaos clean
+.PHONY: setup demo quick test check bench chaos fuzz clean
 
 setup: .venv/ready
 
@@ -48,6 +48,11 @@ else
 	$(UV) sync --quiet --frozen --inexact --group bench
 endif
 	$(RUN)/python -m bench
+
+# Every fuzz target for an hour; FUZZ_CASES=100000 counts cases instead.
+fuzz: setup
+	@bash tests/install.sh
+	FUZZ_S=$(or $(FUZZ_S),3600) FUZZ_CASES=$(or $(FUZZ_CASES),0) $(RUN)/pytest tests/fuzz -s
 
 chaos: setup
 	CHAOS=long $(RUN)/pytest tests/chaos

@@ -58,6 +58,8 @@ class Catalog(Entity):
     fingerprint: str
     notes: tuple[str, ...] = ()
     """Parts that could not be read, and why."""
+    warnings: tuple[str, ...] = ()
+    """What the role of a database server may do beyond reading the granted tables."""
 
     def table(self, name: str) -> Table | None:
         """Return the table of that name, ignoring case, or None."""

@@ -9,6 +9,7 @@ import pytest
 from etude.errors import EtudeError, InvalidQuery, SourceError
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.duckdb import DuckdbDriver
+from etude.sources.guard_duckdb import is_fatal
 
 
 @pytest.fixture
@@ -151,3 +152,60 @@ def test_the_settings_hold_without_the_guard(driver: DuckdbDriver, tmp_path: Pat
         list(driver.run(CheckedQuery(sql.replace("@", str(tmp_path)), ()), 10))
     assert set(tmp_path.rglob("*")) == before
     assert secret_frame
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "PIVOT orders ON customer_id USING sum(total)",
+        "PIVOT orders -- a 'comment'\n ON customer_id % 2 /* é */, id < 5 USING count(*) GROUP BY total",
+        "WITH o AS (FROM orders WHERE id < 20) PIVOT o ON customer_id USING max(total) AS m, count(*) AS n",
+        "PIVOT (PIVOT orders ON customer_id < 3 USING sum(total)) ON id < 5 USING count(*)",
+        "SELECT (SELECT count(*) FROM (PIVOT orders ON customer_id USING count(*))) AS n",
+        "DESCRIBE PIVOT orders ON customer_id USING sum(total)",
+    ],
+)
+def test_a_pivot_gives_what_plain_duckdb_gives(driver: DuckdbDriver, shop: Path, sql: str) -> None:
+    with duckdb.connect(str(shop), read_only=True) as plain:
+        relation = plain.sql(sql)
+        names, expected = relation.columns, relation.fetchall()
+    assert driver.estimate(driver.check(sql)) is not None
+    seen = rows(driver, sql)
+    assert [list(row) for row in seen[:1]] == [names][: len(seen)]
+    assert sorted(map(repr, (tuple(map(str, r.values())) for r in seen))) == sorted(
+        map(repr, (tuple(map(str, r)) for r in expected))
+    )
+
+
+def test_a_pivot_leaves_nothing_behind(driver: DuckdbDriver) -> None:
+    sql = "PIVOT orders ON customer_id USING sum(total)"
+    assert rows(driver, sql) == rows(driver, sql)
+    with pytest.raises(EtudeError):
+        rows(driver, driver.check(sql).sql)
+
+
+@pytest.mark.parametrize("kind", [duckdb.InternalException, duckdb.FatalException])
+def test_a_fatal_error_is_told_from_a_mistake(kind: type[Exception]) -> None:
+    assert is_fatal(kind("anything"))
+    assert is_fatal(OSError("INTERNAL Error: in the middle of a stream"))
+    assert not is_fatal(duckdb.BinderException("Binder Error: INTERNAL Error is a column"))
+
+
+def test_an_error_does_not_name_the_hidden_database(shop: Path) -> None:
+    partly = DuckdbDriver(Mount("shop", "duckdb", str(shop), tables=("orders",)))
+    with pytest.raises(EtudeError) as caught:
+        list(partly.run(CheckedQuery("FROM customers", ()), 10))
+    assert "hidden_" not in f"{caught.value.message} {caught.value.hint}"
+    partly.close()
+
+
+def test_two_databases_of_which_parts_are_granted_stand_side_by_side(shop: Path, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "crm.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT 7 AS id; CREATE TABLE secret AS SELECT 1 AS a")
+    crm = Mount("crm", "duckdb", str(tmp_path / "crm.duckdb"), tables=("people",))
+    both = DuckdbDriver(Mount("shop", "duckdb", str(shop), tables=("orders",)), crm)
+    assert rows(both, "SELECT o.id FROM orders o JOIN crm.people p USING (id)") == [{"id": 7}]
+    assert {t["name"] for t in both.catalog()["tables"]} == {"orders", "crm.people"}
+    with pytest.raises(EtudeError):
+        rows(both, "FROM crm.secret")
+    both.close()

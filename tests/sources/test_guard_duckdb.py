@@ -47,6 +47,54 @@ def test_what_a_query_reads_is_known(guard: Guard, sql: str, reads: tuple[str, .
     assert guard.check(sql).tables == reads
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1 FROM orders --\n, (PIVOT (SELECT k FROM hidden) ON k)",
+        "SELECT 'a' AS x --\n UNION ALL SELECT k FROM hidden, (PIVOT (SELECT 1 AS i) ON i)",
+        "SELECT 1 AS x --\n FROM query('SELECT 1'), (PIVOT (SELECT 1 AS i) ON i)",
+        "SELECT 1 AS x --\r\n FROM duckdb_settings(), (PIVOT (SELECT 1 AS i) ON i)",
+        "PIVOT (SELECT (SELECT max(k) --\n FROM hidden) AS m) ON m USING count(*)",
+        "PIVOT orders ON status IN (SELECT k FROM hidden) USING count(*)",
+        "PIVOT (FROM hidden) ON k",
+        "WITH h AS (FROM hidden) PIVOT h ON k",
+        "EXPLAIN ANALYZE SELECT 1 --\n FROM hidden, (PIVOT (SELECT 1 AS i) ON i)",
+    ],
+)
+def test_a_comment_hides_nothing_in_a_pivot(guard: Guard, sql: str) -> None:
+    with pytest.raises((Refused, UnknownTable)):
+        guard.check(sql)
+
+
+def test_a_pivot_that_is_checked_is_the_pivot_that_runs(guard: Guard) -> None:
+    checked = guard.check("PIVOT orders -- é\n ON status /* ü */, day USING count(*) -- end")
+    assert checked.sql == (
+        'PIVOT orders -- é\n ON (status) IN "__pivot_enum_0" /* ü */, (day) IN "__pivot_enum_1" USING count(*) -- end'
+    )
+    assert guard.check(checked.sql).sql == checked.sql
+    assert [name for name, _ in checked.enums] == ["__pivot_enum_0", "__pivot_enum_1"]
+    for _, values in checked.enums:
+        assert guard.check(values).tables == ("orders",)
+
+
+def test_a_pivot_names_its_values_as_nothing_else_in_the_query(guard: Guard) -> None:
+    checked = guard.check("""PIVOT orders ON status USING count(*) AS "__PIVOT_ENUM_0" """)
+    assert checked.enums[0][0].lower() not in checked.written.lower()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'WITH "duc\u212adb_tables" AS (SELECT 1) FROM duckdb_tables',
+        'WITH RECURSIVE "duc\u212adb_views" AS (SELECT 1 AS a UNION ALL FROM duckdb_views) FROM duckdb_tables',
+        'FROM "\u212a"',
+    ],
+)
+def test_names_are_compared_as_duckdb_compares_them(guard: Guard, sql: str) -> None:
+    with pytest.raises(UnknownTable):
+        guard.check(sql)
+
+
 def test_a_query_runs_as_it_was_written(guard: Guard) -> None:
     sql = "SELECT  /* why */ a\nFROM orders -- end"
     assert guard.check(sql).sql == sql

@@ -48,12 +48,27 @@ def named(*kinds: str) -> list[Any]:
     return [pytest.param(a, id=a.id) for a in BATTERY if a.kind in kinds]
 
 
+FUNCTIONS: dict[str, dict[str, frozenset[str]]] = {
+    "sqlite": {},
+    "mysql": {"shadowed": frozenset({"median", "peek"})},
+    "postgres": {
+        "callable": frozenset({"initcap", "pg_read_file", "pg_sleep", "ts_stat", "peek", "length", "name", "total"}),
+        "shadowed": frozenset({"initcap", "peek"}),
+        "operators": frozenset({"===", "&-", "!>"}),
+        "types": frozenset({"mood"}),
+        "fields": frozenset({"street"}),
+        "domains": frozenset({"email"}),
+    },
+}
+
+
 def granted(dialect: str) -> Granted:
     schema = {"postgres": "public", "mysql": "db", "sqlite": "main"}[dialect]
     tables = {name: (schema, name) for name in ("customers", "orders")}
     if dialect == "postgres":
         tables |= {"sales.regions": ("sales", "regions"), "Mixed": ("public", "Mixed")}
-    return Granted("shop", tables, frozenset({schema, "sales"}), lambda name: [("id", "int", False, "PRI")])
+    columns = [("id", "int", False, "PRI"), ("ts_stat", "int", True, "")]
+    return Granted("shop", tables, frozenset({schema, "sales"}), lambda name: columns, **FUNCTIONS[dialect])
 
 
 def check(sql: str, dialect: str = "postgres") -> CheckedQuery:
@@ -157,7 +172,7 @@ def test_the_name_of_the_source_is_dropped_before_a_table(dialect: str) -> None:
 
 def test_a_schema_of_the_source_s_name_wins() -> None:
     tables = {"sales.regions": ("sales", "regions"), "orders": ("public", "orders")}
-    names = Granted("sales", tables, frozenset({"sales"}))
+    names = Granted("sales", tables, frozenset({"sales"}), callable=frozenset())
     assert check_sql("SELECT * FROM sales.regions", "postgres", names).tables == ("sales.regions",)
     with pytest.raises(UnknownTable):
         check_sql("SELECT * FROM sales.orders", "postgres", names)
@@ -174,6 +189,96 @@ def test_common_table_expressions_are_scoped() -> None:
     assert check("WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT * FROM t").tables == ()
     with pytest.raises(UnknownTable):
         check("SELECT * FROM (WITH secret AS (SELECT 1) SELECT * FROM secret) x JOIN secret ON true")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT o.id, o.ts_stat FROM orders o",
+        "SELECT x.name, x.length FROM (SELECT 1 AS name, 2 AS length) x",
+        "SELECT (o).id, (o.home).street, (ROW(1, 2)).f1 FROM orders o",
+        "SELECT email, o.email, id::text, CAST(id AS INT) FROM orders o",
+        "SELECT JSON_OBJECT('a': 1 RETURNING jsonb)",
+        "SELECT x.kind FROM unnest(ARRAY[1]) AS x(kind)",
+        "SELECT 1 - -2, 3 & -4, 'x'::mood, '{a}'::mood[]",
+    ],
+)
+def test_columns_fields_and_known_types_pass_on_postgres(sql: str) -> None:
+    assert check(sql).sql == sql
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT o.pg_sleep FROM orders o", "function"),
+        ("SELECT o.ts_stat FROM orders o, (SELECT o.id FROM unnest(ARRAY['x']) o) x", "function"),
+        ("SELECT ('x'::text).ts_stat FROM orders", "function"),
+        ("SELECT (id).unheard_of FROM orders", "function"),
+        ("SELECT x.total FROM (SELECT 1 AS total) x", "function"),
+        ("SELECT initcap('a')", "function"),
+        ("SELECT 1 === 2", ""),
+        ("SELECT 1 &-2", "operator"),
+        ("SELECT 1 &/**/-2, 3 &- 4", "operator"),
+        ("SELECT 'x'::email", "type"),
+        ("SELECT 'x'::orders", "type"),
+        ("SELECT JSON_OBJECT('a': 1 RETURNING email)", "type"),
+        ("SELECT o.initcap FROM unnest(ARRAY['x']) o", "function"),
+    ],
+)
+def test_what_may_call_a_function_is_refused_on_postgres(sql: str, reason: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)) as caught:
+        check(sql)
+    assert caught.value.details.get("reason", "") == reason
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("mysql", "SELECT 1 /* a /* b */ FROM secret /* */ */"),
+        ("sqlite", "SELECT 1 /* a /* b */ FROM secret /* */ */"),
+        ("postgres", "SELECT 1 -- a\r FROM secret"),
+        ("mysql", "SELECT median(id) OVER () FROM orders"),
+        ("mysql", "SELECT 1 /*!50000 FROM secret */"),
+        ("mysql", "SELECT 1 /*M!100000 FROM secret */"),
+    ],
+)
+def test_a_comment_ends_where_the_engine_ends_it(dialect: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "\u017fELECT 1",
+        "SELECT 1 FROM orders CRO\u00df JOIN customers",
+        "SELECT 1 UN\u0131ON SELECT 2",
+        "SELECT le\ufb00(1)",
+        "SELECT id FROM orders ORDER BY id L\u0131M\u0131T 1",
+        "SELECT \u212a FROM orders",
+    ],
+)
+def test_a_word_that_only_looks_like_another_is_refused(dialect: str, sql: str) -> None:
+    with pytest.raises((Refused, InvalidQuery)):
+        check(sql, dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_names_in_other_alphabets_pass(dialect: str) -> None:
+    quote = "`" if dialect == "mysql" else '"'
+    sql = f"SELECT gr\u00f6\u00dfe, {quote}stra\u00dfe{quote}, \u540d\u524d FROM orders"
+    assert check(sql, dialect).sql == sql
+
+
+def test_comments_nest_on_postgres() -> None:
+    assert check("SELECT 1 /* a /* b */ c */ + 1 /**/ -- d\n").sql == "SELECT 1 + 1"
+
+
+def test_the_guard_for_postgres_must_know_its_functions() -> None:
+    with pytest.raises(ValueError, match="functions"):
+        check_sql("SELECT 1", "postgres", Granted("shop", {}))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -10,10 +10,12 @@ from datetime import date, datetime
 from datetime import time as clock
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from tests.patience import wait_until
+from tests.sources.conftest import run_mysql
 
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, Unavailable
@@ -260,3 +262,27 @@ def test_show_and_describe_name_granted_tables_only(mysql_shop: Any) -> None:
     assert read(mysql_shop.driver, "SHOW TABLES").column("name").to_pylist() == ["big", "customers", "orders", "rich"]
     described = read(mysql_shop.driver, "DESCRIBE orders").to_pylist()
     assert described[0] == {"column_name": "id", "column_type": "int(11)", "null": "NO", "key": "PRI"}
+
+
+@pytest.mark.parametrize(
+    ("grant", "told"),
+    [
+        ("", None),
+        ("GRANT SELECT ON `{0}`.secret TO {1}", "may also read"),
+        ("GRANT INSERT, UPDATE (id) ON `{0}`.orders TO {1}", "may `INSERT`, `UPDATE` on"),
+        ("GRANT EXECUTE ON `{0}`.* TO {1}", "may `EXECUTE` on"),
+        ("GRANT FILE ON *.* TO {1}", "may `FILE` on `*.*`"),
+        ("GRANT ALL PRIVILEGES ON `{0}`.* TO {1}", "may `ALL PRIVILEGES` on"),
+    ],
+)
+def test_each_excess_right_is_named(mariadb_server: Callable[[], str], grant: str, told: str | None) -> None:
+    url = mariadb_server()
+    database, user = url.rpartition("/")[2], f"r{uuid4().hex[:12]}"
+    run_mysql(url, "CREATE TABLE orders (id INT); CREATE TABLE secret (id INT)")
+    run_mysql(url, f"CREATE USER {user} IDENTIFIED BY 'p'; GRANT SELECT ON `{database}`.orders TO {user}")
+    if grant:
+        run_mysql(url, grant.format(database, user))
+    driver = MysqlDriver(Mount("shop", "mysql", url.replace("root@", f"{user}:p@"), ("orders",)))
+    warnings = driver.excess_rights()
+    driver.close()
+    assert warnings == [] if told is None else any(told in w for w in warnings)

@@ -11,7 +11,7 @@ import pytest
 from tests.patience import wait_until
 
 from etude.entities import Limits
-from etude.errors import Cancelled, EtudeError, LimitExceeded, Unavailable
+from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable
 from etude.sources import pool as pool_module
 from etude.sources.base import Mount
 from etude.sources.pool import EngineLimits, Pool, ResultStream
@@ -49,6 +49,39 @@ def test_an_engine_is_used_again(pool: Pool, mounts: tuple[Mount, ...]) -> None:
     again, _ = ask(pool, mounts, "SELECT 1")
     assert values == [100_000]
     assert first == again
+
+
+INVALIDATES = "SELECT reservoir_quantile(i, 0.5, 2000000000) FROM t"
+
+
+def test_an_engine_that_reports_a_fatal_error_serves_nobody_else(pool: Pool, mounts: tuple[Mount, ...]) -> None:
+    first, _ = ask(pool, mounts, "SELECT 1")
+    with pytest.raises(SourceError) as caught:
+        ask(pool, mounts, INVALIDATES)
+    assert "fatal" not in caught.value.details
+    again, values = ask(pool, mounts, "SELECT count(*) FROM t")
+    assert again != first
+    assert values == [100_000]
+
+
+def test_an_engine_that_fails_after_its_reader_left_serves_nobody_else(pool: Pool, mounts: tuple[Mount, ...]) -> None:
+    with pool.lease(("shop",), mounts, False, wait_s=60) as engine:
+        first, answer = engine.pid, engine.query(INVALIDATES, Limits(), describe=False)
+        wait_until(lambda: not engine.ready)
+        engine._settle(answer)
+    again, values = ask(pool, mounts, "SELECT count(*) FROM t")
+    assert again != first
+    assert values == [100_000]
+
+
+def test_an_engine_with_an_unread_answer_serves_nobody_else(pool: Pool, mounts: tuple[Mount, ...]) -> None:
+    with pool.lease(("shop",), mounts, False, wait_s=60) as engine:
+        first = engine.pid
+        engine._send({"op": "catalog"})
+        wait_until(lambda: not engine.ready)
+    again, values = ask(pool, mounts, "SELECT 7")
+    assert again != first
+    assert values == [7]
 
 
 def test_a_large_result_comes_whole_and_in_order(pool: Pool, mounts: tuple[Mount, ...]) -> None:

@@ -9,14 +9,17 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime
 from datetime import time as clock
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pyarrow as pa
 import pytest
 from tests.patience import wait_until
 
-from etude.entities import Table
+from etude.app import App
+from etude.entities import SourceSpec, Table
 from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, SourceError, Unavailable, UnknownTable
 from etude.sources import rows as shaping
 from etude.sources.base import CheckedQuery, Mount
@@ -300,3 +303,80 @@ def test_show_and_describe_name_granted_tables_only(postgres_shop: Any) -> None:
     ]
     described = read(postgres_shop.driver, "DESCRIBE orders").to_pylist()
     assert described[0] == {"column_name": "id", "column_type": "integer", "null": "NO", "key": "PRI"}
+
+
+@pytest.fixture
+def reader() -> str:
+    return f"reader_{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def shop_url(postgres_server: Callable[[], str], reader: str) -> str:
+    url = postgres_server()
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(
+            "CREATE TABLE orders (id int); CREATE TABLE secret (id int); REVOKE ALL ON SCHEMA public FROM PUBLIC"
+        )
+        rights = "CREATE ROLE {0} LOGIN; GRANT USAGE ON SCHEMA public TO {0}; GRANT SELECT ON orders TO {0}"
+        admin.execute(rights.format(reader).encode())
+    return url
+
+
+def reader_of(url: str, reader: str, **options: str) -> Mount:
+    return Mount("shop", "postgres", url.replace("postgres:@", f"{reader}:@"), ("orders",), options)
+
+
+def excess(mount: Mount) -> list[str]:
+    driver = PostgresDriver(mount)
+    try:
+        return driver.excess_rights()
+    finally:
+        driver.close()
+
+
+def test_a_role_that_only_reads_what_is_granted_has_no_excess_rights(shop_url: str, reader: str) -> None:
+    assert excess(reader_of(shop_url, reader)) == []
+
+
+def test_a_superuser_is_warned_about(shop_url: str) -> None:
+    (warning,) = excess(Mount("shop", "postgres", shop_url, ("orders",)))
+    assert "superuser" in warning
+
+
+@pytest.mark.parametrize(
+    ("grant", "told"),
+    [
+        ("GRANT SELECT ON secret TO {}", "may also read `public.secret`"),
+        ("GRANT INSERT ON orders TO {}", "may change `public.orders`"),
+        ("GRANT CREATE ON SCHEMA public TO {}", "may create objects in the schemas `public`"),
+        ("GRANT pg_read_server_files TO {}", "is a member of `pg_read_server_files`"),
+        ("ALTER ROLE {} CREATEROLE BYPASSRLS", "may create roles, pass by row security"),
+        (
+            "CREATE FUNCTION peek() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT id FROM secret'",
+            "may call `public.peek` with the rights of their owners",
+        ),
+    ],
+)
+def test_each_excess_right_is_named(shop_url: str, reader: str, grant: str, told: str) -> None:
+    with psycopg.connect(shop_url, autocommit=True) as admin:
+        admin.execute(grant.format(reader).encode())
+    warnings = excess(reader_of(shop_url, reader))
+    assert told in warnings[0]
+    assert "default_transaction_read_only" in warnings[-1]
+
+
+def test_a_strict_source_refuses_a_role_that_may_do_more(shop_url: str, reader: str, tmp_path: Path) -> None:
+    with App(home=tmp_path) as app:
+        spec = SourceSpec(url=shop_url, tables=("orders",), options={"strict": "true"})
+        with pytest.raises(Refused, match="superuser"):
+            app.add_source("shop", spec)
+        assert "shop" not in app.sources()
+        app.add_source("shop", spec.model_copy(update={"url": reader_of(shop_url, reader).url}))
+        assert app.catalog("shop").warnings == ()
+        (warning,) = app.add_source("open", spec.model_copy(update={"options": {}})).warnings
+        assert "superuser" in warning
+
+
+def test_the_option_strict_is_true_or_false(shop_url: str, reader: str) -> None:
+    with pytest.raises(SourceError, match="`maybe`"):
+        _ = reader_of(shop_url, reader, strict="maybe").strict

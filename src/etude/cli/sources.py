@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("name")
     add.add_argument("url", help="a path, a glob or a URL; or env:NAME or file:PATH, to keep a secret elsewhere")
     add.add_argument("--tables", help="grant only these tables, separated by commas")
+    add.add_argument("--strict", action="store_true", help="refuse a server's role that may do more than read them")
     show = verbs.add_parser("show", help="show the tables and columns of a source")
     show.add_argument("name", help="a name, a path or a URL")
     remove = verbs.add_parser("remove", help="remove a source; its data stays")
@@ -55,7 +56,8 @@ def _add(app: App, options: argparse.Namespace) -> None:
 
     app.pool.warm()
     tables = tuple(t.strip() for t in options.tables.split(",")) if options.tables else None
-    catalog = app.add_source(options.name, SourceSpec(url=options.url, tables=tables))
+    given = {"strict": "true"} if options.strict else {}
+    catalog = app.add_source(options.name, SourceSpec(url=options.url, tables=tables, options=given))
     show_catalog(catalog, options.json)
 
 
@@ -72,6 +74,8 @@ def _list(app: App, options: argparse.Namespace) -> None:
 
 def show_catalog(catalog: Catalog, as_json: bool) -> None:
     """Print the tables and columns of a source."""
+    for warning in catalog.warnings:
+        sys.stderr.write(f"warning: {printable(warning)}\n")
     if as_json:
         sys.stdout.write(catalog.model_dump_json() + "\n")
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from etude.errors import LimitExceeded
+from etude.errors import LimitExceeded, SourceError
 
 Json = dict[str, Any]
 
@@ -63,6 +63,14 @@ class Mount:
     files: tuple[Json, ...] = ()
     """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
 
+    @property
+    def strict(self) -> bool:
+        """Whether the source opens only if its role may do nothing but read what is granted."""
+        given = self.options.get("strict", "false")
+        if given.lower() not in ("true", "false"):
+            raise SourceError(f"The option `strict` of source `{self.name}` is `{given}`.", hint="Use true or false.")
+        return given.lower() == "true"
+
 
 @dataclass(frozen=True)
 class CheckedQuery:
@@ -72,6 +80,10 @@ class CheckedQuery:
     tables: tuple[str, ...]
     select: bool = False
     """One SELECT and nothing else: what an engine prepared for it serves again."""
+    enums: tuple[tuple[str, str], ...] = ()
+    """For DuckDB: enumerations that the statement names, each with the checked query for its values."""
+    written: str = ""
+    """The text as it came, if `sql` names something that exists only while it runs."""
 
 
 class Driver(ABC):
@@ -115,6 +127,10 @@ class Driver(ABC):
     @abstractmethod
     def versions(self) -> dict[str, str]:
         """The engine's and the driver's versions."""
+
+    def excess_rights(self) -> list[str]:
+        """The rights of the role beyond reading the granted tables, a sentence each. A file has no roles."""
+        return []
 
     def progress(self) -> float | None:
         """How much of the running query is done, from 0 to 1; None where the engine cannot tell."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from etude.errors import LimitExceeded, SourceError
+from etude.errors import EtudeError, LimitExceeded, SourceError
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch, file_mark
-from etude.sources.guard_duckdb import GrantedNames, Guard, invalid_query
+from etude.sources.guard_duckdb import GrantedNames, Guard, broken, fold, invalid_query, is_fatal
 from etude.sources.quoting import quote_identifier, quote_literal
 
 PREPARED = 256
@@ -29,8 +30,10 @@ class DuckdbDriver(Driver):
         self._mounts = (mount, *others)
         self._connection = duckdb.connect(":memory:")
         self._relations: dict[str, tuple[Any, list[str]]] = {}
-        # Attached databases whose tables are granted in part stay behind this name, which no query can write.
-        self._hidden = f"hidden_{os.urandom(8).hex()}"
+        # Attached databases whose tables are granted in part stay behind names that the guard refuses as all others.
+        self._hidden = {
+            m.name: f"hidden_{os.urandom(8).hex()}" for m in self._mounts if m.kind == "duckdb" and m.tables is not None
+        }
         for each in self._mounts:
             self._attach(each)
         self._connection.execute(f"USE {quote_identifier(mount.name)}")
@@ -46,7 +49,7 @@ class DuckdbDriver(Driver):
             if mount.kind == "duckdb" and mount.tables is None:
                 run(f"ATTACH {quote_literal(mount.url)} AS {name} (READ_ONLY)")
             elif mount.kind == "duckdb":
-                run(f"ATTACH {quote_literal(mount.url)} AS {self._hidden} (READ_ONLY)")
+                run(f"ATTACH {quote_literal(mount.url)} AS {self._hidden[mount.name]} (READ_ONLY)")
                 run(f"ATTACH ':memory:' AS {name}")
                 self._view_granted(mount)
             else:
@@ -62,22 +65,20 @@ class DuckdbDriver(Driver):
             raise _cannot_open(mount, error) from None
 
     def _view_granted(self, mount: Mount) -> None:
-        granted = {t.lower() for t in mount.tables or ()}
+        granted, hidden = {fold(t) for t in mount.tables or ()}, self._hidden[mount.name]
         rows = self._connection.execute(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = $1 UNION ALL "
             "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = $1 AND NOT internal",
-            [self._hidden],
+            [hidden],
         ).fetchall()
         for schema, table in rows:
-            if _shown(schema, table).lower() not in granted:
+            if fold(_shown(schema, table)) not in granted:
                 continue
             inside = f"{quote_identifier(schema)}.{quote_identifier(table)}"
             self._connection.execute(
                 f"CREATE SCHEMA IF NOT EXISTS {quote_identifier(mount.name)}.{quote_identifier(schema)}"
             )
-            self._connection.execute(
-                f"CREATE VIEW {quote_identifier(mount.name)}.{inside} AS FROM {self._hidden}.{inside}"
-            )
+            self._connection.execute(f"CREATE VIEW {quote_identifier(mount.name)}.{inside} AS FROM {hidden}.{inside}")
 
     def _harden(self, memory: int, threads: int, scratch: str) -> None:
         run = self._connection.execute
@@ -140,11 +141,12 @@ class DuckdbDriver(Driver):
         if checked.sql.startswith("EXPLAIN "):
             return {}
         try:
-            rows = self._connection.execute(f"EXPLAIN (FORMAT JSON) {checked.sql}").fetchall()
+            with self._enumerations(checked):
+                rows = self._connection.execute(f"EXPLAIN (FORMAT JSON) {checked.sql}").fetchall()
         except duckdb.ParserException:
             return {}  # SHOW, DESCRIBE and the like have no plan
         except duckdb.Error as error:
-            raise _translate(error, checked.sql) from None
+            raise self._translate(error, checked.sql) from None
         plan = json.loads(rows[0][1])[0]
         total = _Scan(self._row_counts, self._mounts[0].name)
         total.add(plan, None)
@@ -155,17 +157,41 @@ class DuckdbDriver(Driver):
         import duckdb
 
         try:
-            relation, self.column_types = self._prepared(checked)
-            reader = relation.to_arrow_reader(1 << 16)
-            yield from _with_schema(reader)
+            with self._enumerations(checked):
+                try:
+                    relation, self.column_types = self._prepared(checked)
+                    reader = relation.to_arrow_reader(1 << 16)
+                    yield from _with_schema(reader)
+                finally:
+                    # A result that was not read to its end would block the connection.
+                    self._connection.abort()
         except duckdb.Error as error:
-            raise _translate(error, checked.sql) from None
+            raise self._translate(error, checked.sql) from None
         except OSError as error:
             # Errors in the middle of a stream reach Arrow's reader as its own kind.
-            raise _translate(error, checked.sql) from None
+            raise self._translate(error, checked.sql) from None
+
+    @contextlib.contextmanager
+    def _enumerations(self, checked: CheckedQuery) -> Iterator[None]:
+        """The enumerations that a statement names, as long as it needs them."""
+        made: list[str] = []
+        try:
+            for name, values in checked.enums:
+                self._connection.execute(f"CREATE TEMP TYPE {quote_identifier(name)} AS ENUM ({values})")
+                made.append(name)
+            yield
         finally:
-            # A result that was not read to its end would block the connection.
-            self._connection.abort()
+            for name in made:
+                self._connection.execute(f"DROP TYPE IF EXISTS temp.{quote_identifier(name)}")
+
+    def _translate(self, error: Exception, sql: str) -> Exception:
+        translated = _translate(error, sql)
+        if isinstance(translated, EtudeError):
+            # The names of hidden databases tell nothing to a user.
+            for hidden in self._hidden.values():
+                translated.message = translated.message.replace(f"{hidden}.", "")
+                translated.hint = translated.hint.replace(f"{hidden}.", "")
+        return translated
 
     def _prepared(self, checked: CheckedQuery) -> tuple[Any, list[str]]:
         """The statement as DuckDB bound it, to be run. Binding holds for good: what is attached cannot change."""
@@ -178,12 +204,21 @@ class DuckdbDriver(Driver):
         types = [str(t) for t in relation.types]
         if any(map(_must_change, relation.types)):
             relation = relation.project(_as_carried(relation.columns, relation.types))
+        self._check_relation(checked, relation)
         if checked.select:
             # Only a SELECT is bound and not run yet; what others gave, EXPLAIN for one, is their result already.
             self._relations[checked.sql] = relation, types
             if len(self._relations) > PREPARED:
                 del self._relations[next(iter(self._relations))]
         return relation, types
+
+    def _check_relation(self, checked: CheckedQuery, relation: Any) -> None:
+        """Check the text that a relation will run, if its library wrote it anew around the one that was checked."""
+        if checked.sql.startswith("EXPLAIN "):
+            return  # it has run already, as it was checked
+        text = relation.sql_query()
+        if text != checked.sql and not set(self._guard.check(text).tables) <= set(checked.tables):
+            raise SourceError("The statement reads more than was checked.", hint="Write it more plainly.", fatal=True)
 
     def cancel(self) -> None:
         """Interrupt the query in DuckDB."""
@@ -220,7 +255,7 @@ class DuckdbDriver(Driver):
 class _Facts:
     """The catalog of a connection, from a handful of queries however many tables there are."""
 
-    def __init__(self, connection: Any, mounts: tuple[Mount, ...], hidden: str) -> None:
+    def __init__(self, connection: Any, mounts: tuple[Mount, ...], hidden: dict[str, str]) -> None:
         self._run = connection.execute
         self._mounts = mounts
         self._hidden = hidden
@@ -243,7 +278,7 @@ class _Facts:
         return out
 
     def _tables_of(self, mount: Mount) -> list[Json]:
-        inner = self._hidden if mount.kind == "duckdb" and mount.tables is not None else mount.name
+        inner = self._hidden.get(mount.name, mount.name)
         columns: dict[tuple[str, str], list[Json]] = {}
         for schema, table, name, kind, nullable, comment in self._run(
             "SELECT schema_name, table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
@@ -263,7 +298,7 @@ class _Facts:
             [inner],
         ).fetchall():
             name = _shown(schema, table)
-            if mount.tables is not None and name.lower() not in {t.lower() for t in mount.tables}:
+            if mount.tables is not None and fold(name) not in {fold(t) for t in mount.tables}:
                 continue
             out.append(
                 {"name": name, "kind": kind, "comment": comment, "columns": columns.get((schema, table), [])}
@@ -423,6 +458,8 @@ def _translate(error: Exception, sql: str) -> Exception:
     text = str(error).split("\n")[0]
     if "INTERRUPT" in str(error) or "Interrupted" in str(error):
         return InterruptedError(text)
+    if is_fatal(error):
+        return broken(str(error))
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text or "bad_alloc" in text:
         return LimitExceeded(
             "The query needs more memory than the engine may use.",

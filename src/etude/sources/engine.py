@@ -20,7 +20,7 @@ from socket import socket
 from typing import Any, NoReturn
 
 from etude import confine, wire
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, problem
+from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
@@ -85,9 +85,14 @@ class Engine:
                 self._fail(LimitExceeded("The engine ran out of memory.", hint="Ask for less.", limit="memory"))
             except EtudeError as error:
                 self._fail(error)
+                if error.details.get("fatal"):
+                    self.leave()
             except Exception as error:
-                # A defect in a driver must not end as silence: the host gets it as the source's failure.
-                self._fail(SourceError(f"{type(error).__name__}: {error}", hint="The engine failed unexpectedly."))
+                # A defect in a driver must not end as silence: the host gets it as the source's failure. Nobody knows
+                # which state it left behind, so this process serves no other query.
+                text = f"{type(error).__name__}: {error}"
+                self._fail(SourceError(text, hint="The engine failed unexpectedly.", fatal=True))
+                self.leave()
 
     def _answer(self, head: Json) -> None:
         match head["op"]:
@@ -145,6 +150,13 @@ class Engine:
         threading.Thread(target=self._listen, name="control", daemon=True).start()
         mounts = [Mount(**m | _tuples(m)) for m in head["mounts"]]
         self._driver = load_driver(mounts, head)
+        warnings = self._driver.excess_rights()
+        if warnings and mounts[0].strict:
+            raise Refused(
+                f"The role of source `{mounts[0].name}` may do more than read what is granted. {' '.join(warnings)}",
+                hint="Give the source a role of its own that only reads, as docs/sources.md shows, or drop `strict`.",
+                reason="rights",
+            )
         wire.send(
             self._data,
             {
@@ -153,6 +165,7 @@ class Engine:
                 "versions": self._driver.versions(),
                 "schema": schema_mark(self._driver.catalog()["tables"]),
                 "isolation": self._isolation,
+                "warnings": warnings,
             },
         )
 
@@ -189,7 +202,7 @@ class Engine:
         return self._running is not None and self._running <= self._cancelled
 
     def leave(self) -> NoReturn:
-        """End the process because the host is gone."""
+        """End the process because the host is gone, or because the driver cannot be trusted any more."""
         # A host that was killed removes nothing: what was spilled to disk goes with this process.
         shutil.rmtree(self._scratch, ignore_errors=True)
         # Threads of a library may still run: nothing here is worth waiting for.
@@ -220,7 +233,7 @@ class Engine:
             checked = self._check(head["sql"])
             if self._unwanted():
                 raise Cancelled("The query was cancelled.")
-            end: Json = {"ok": True, "sql": checked.sql, "tables": checked.tables}
+            end: Json = {"ok": True, "sql": checked.written or checked.sql, "tables": checked.tables}
             if head["describe"]:
                 end["estimate"] = driver.estimate(checked)
                 end["fingerprints"] = driver.fingerprints(checked.tables)

@@ -1,7 +1,9 @@
 """The guard for DuckDB: an allow-list on the tree that DuckDB's own parser makes of the text it will run.
 
-One parser means no mismatch to exploit. What is not known is refused. The guard is one layer of three: below it
-stand the engine's hardened settings (`duckdb.py`) and the limits of its process (`engine.py`).
+The text that is checked is, byte for byte, the text that runs. A statement that DuckDB cannot turn into a tree as it is
+written (a PIVOT without a list of values) is rewritten first; the rewritten text is then both checked and run. Anything
+unknown is refused. The guard is one layer of three: below it stand the engine's hardened settings (`duckdb.py`) and the
+limits of its process (`engine.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-from etude.errors import InvalidQuery, Refused, UnknownTable
+from etude.errors import EtudeError, InvalidQuery, Refused, SourceError, UnknownTable
 from etude.sources.base import CheckedQuery, Json
 from etude.sources.functions import allowed_functions
 
@@ -34,27 +36,31 @@ _SHOWN = frozenset({"DESCRIBE", "SUMMARY", "SHOW", "SHOW_FROM", "SHOW_UNQUALIFIE
 _SPECIAL = frozenset({'"tables"'})
 _SPECIAL_WHERE_ALL_IS_GRANTED = frozenset({'"databases"', "__show_tables_expanded"})
 _FUNCTION_SCHEMAS = frozenset({"", "main", "pg_catalog"})
-_STATEMENTS = {"SELECT": "select", "EXPLAIN": "explain", "MULTI": "pivot"}
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
+
+
+def fold(name: str) -> str:
+    """The name as DuckDB compares it: only ASCII letters lose their case. A Kelvin sign is not a `k`."""
+    return "".join(c.lower() if c.isascii() else c for c in name)
 
 
 class GrantedNames:
     """The tables a query may read: by catalog and schema as DuckDB resolves them, compared without case."""
 
     def __init__(self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool) -> None:
-        self.default = default.lower()
+        self.default = fold(default)
         self.all_granted = all_granted
         self._shown: dict[tuple[str, str, str], str] = {}
         for catalog, schema, table in tables:
             shown = table if schema == "main" else f"{schema}.{table}"
-            if catalog.lower() != self.default:
+            if fold(catalog) != self.default:
                 shown = f"{catalog}.{shown}"
-            self._shown[catalog.lower(), schema.lower(), table.lower()] = shown
+            self._shown[fold(catalog), fold(schema), fold(table)] = shown
 
     def find(self, path: list[str]) -> str | None:
         """The name to show for a granted table, or None."""
-        parts = [p.lower() for p in path]
+        parts = [fold(p) for p in path]
         if len(parts) == 1:
             keys = [(self.default, "main", parts[0])]
         elif len(parts) == 2:
@@ -95,25 +101,34 @@ class Guard:
             )
         if "\0" in sql:
             raise InvalidQuery("The query holds a NUL character.", hint="Remove it.")
+        kind = self._kind(sql)
+        if kind == "SELECT":
+            return CheckedQuery(sql, self._check_select(sql, sql), select=True)
+        if found := _EXPLAIN.match(sql):
+            return self._check_explain(sql, found)
+        if kind == "MULTI":
+            return self._check_pivot(sql)
+        if kind == "EXPLAIN":
+            raise Refused(
+                "This form of `EXPLAIN` is not known.",
+                hint="Write `EXPLAIN query` or `EXPLAIN ANALYZE query`, without options or comments before the query.",
+                reason="statement",
+            )
+        raise Refused(
+            f"`{kind.replace('_', ' ')}` statements are refused: a source is read-only.",
+            hint="Write a query: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.",
+            reason="statement",
+            line=1,
+            column=1,
+        )
+
+    def _kind(self, sql: str) -> str:
+        """The kind of the one statement in a text, by DuckDB's name for it."""
         statement = self._one_statement(sql)
         try:
-            name = statement.type.name
+            return str(statement.type.name)
         except ValueError:  # a kind of statement that DuckDB's parser knows and its Python package does not
-            name = "these"
-        kind = _STATEMENTS.get(name)
-        if kind is None:
-            name = name.replace("_", " ")
-            raise Refused(
-                f"`{name}` statements are refused: a source is read-only.",
-                hint="Write a query: SELECT, WITH, FROM, VALUES, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN.",
-                reason="statement",
-                line=1,
-                column=1,
-            )
-        if kind == "explain":
-            return self._check_explain(sql)
-        text = sql if kind == "select" else self._with_static_pivots(sql)
-        return CheckedQuery(sql, self._check_select(text, sql), select=kind == "select")
+            return "these"
 
     def _one_statement(self, sql: str) -> Any:
         import duckdb
@@ -121,7 +136,7 @@ class Guard:
         try:
             statements = self._connection.extract_statements(sql)
         except duckdb.Error as error:
-            raise invalid_query(error, sql) from None
+            raise failed_check(error, sql) from None
         if len(statements) != 1:
             raise Refused(
                 f"The text holds {len(statements)} statements; exactly one is run.",
@@ -130,34 +145,69 @@ class Guard:
             )
         return statements[0]
 
-    def _check_explain(self, sql: str) -> CheckedQuery:
-        found = _EXPLAIN.match(sql)
-        inner = self.check(sql[found.end() :]) if found else None
-        if inner is None or _EXPLAIN.match(inner.sql):
+    def _check_explain(self, sql: str, found: re.Match[str]) -> CheckedQuery:
+        # The text that runs is built from the part that was checked, so that nothing hides before it.
+        inner = self.check(sql[found.end() :])
+        text = ("EXPLAIN ANALYZE " if found.group(1) else "EXPLAIN ") + inner.sql
+        if _EXPLAIN.match(inner.sql) or self._kind(text) != "EXPLAIN":
+            raise Refused("This `EXPLAIN` cannot be checked.", hint="Write `EXPLAIN query`.", reason="statement")
+        return CheckedQuery(text, inner.tables, enums=inner.enums, written=sql)
+
+    def _check_pivot(self, sql: str) -> CheckedQuery:
+        """A PIVOT without a list of values, as one statement that takes them from named enumerations.
+
+        DuckDB itself runs such a PIVOT as three statements: make an enumeration of the values, read it, drop it. Those
+        have no tree, so nobody can check them. Here the driver makes the enumerations, each by a tree that was checked,
+        and the text that names them is checked and run as any other.
+        """
+        prefix = "__pivot_enum"
+        while prefix in fold(sql):
+            prefix += "_"
+        text, count = _name_pivots(sql, prefix)
+        if not count or self._kind(text) != "SELECT":
             raise Refused(
-                "This form of `EXPLAIN` is not known.",
-                hint="Write `EXPLAIN query` or `EXPLAIN ANALYZE query`, without options or comments before the query.",
+                "This `PIVOT` cannot be checked.",
+                hint="List the values: `PIVOT t ON column IN (...)`.",
                 reason="statement",
             )
-        # What runs is built from the part that was checked, so that nothing hides before it.
-        prefix = "EXPLAIN ANALYZE " if found and found.group(1) else "EXPLAIN "
-        return CheckedQuery(prefix + inner.sql, inner.tables)
+        tree = self._tree(text, sql)
+        enums = tuple(_Enums(prefix).collect(tree))
+        if sorted(name for name, _ in enums) != sorted(f"{prefix}_{n}" for n in range(count)):
+            raise Refused("This `PIVOT` cannot be checked.", hint="List the values.", reason="statement")
+        tables = set(self._walk(tree, None))
+        queries = []
+        for name, values in enums:
+            query = self._print(values)
+            tables |= set(self._check_select(query, sql))
+            queries.append((name, query))
+        return CheckedQuery(text, tuple(sorted(tables)), enums=tuple(queries), written=sql)
 
-    def _with_static_pivots(self, sql: str) -> str:
-        """The same text with `IN (...)` after each PIVOT ON expression: DuckDB serialises only that form.
-
-        A PIVOT without it runs as several statements, which have no tree to check. All the tokens of the original
-        stay, so every table and function in it is in the tree of this one.
-        """
+    def _print(self, node: Json) -> str:
+        """The text of a tree, which DuckDB reads as this tree again."""
         import duckdb
 
-        starts = [position for position, _ in duckdb.tokenize(sql)]
-        words = [sql[a:b].strip() for a, b in zip(starts, [*starts[1:], len(sql)], strict=True)]
-        before, after = _pivot_elements(words)
-        parts = [f"{'(' if i in before else ''}{w}{') IN (NULL)' if i in after else ''}" for i, w in enumerate(words)]
-        return " ".join(parts)
+        tree = json.dumps({"error": False, "statements": [{"node": node}]})
+        try:
+            ((text,),) = self._connection.execute("SELECT json_deserialize_sql($1)", [tree]).fetchall()
+        except duckdb.Error as error:
+            raise failed_check(error, "") from None
+        if _without_places(self._tree(text, text)) != _without_places(node):
+            raise Refused(
+                "This `PIVOT` cannot be checked.",
+                hint="List the values: `PIVOT t ON column IN (...)`.",
+                reason="statement",
+            )
+        return str(text)
 
     def _check_select(self, text: str, original: str) -> tuple[str, ...]:
+        return self._walk(self._tree(text, original), original if text == original else None)
+
+    def _walk(self, node: Json, text: str | None) -> tuple[str, ...]:
+        walk = _Walk(self._names, self._functions, self._table_functions, text)
+        walk.node(node, frozenset())
+        return tuple(sorted(walk.tables))
+
+    def _tree(self, text: str, original: str) -> Json:
         import duckdb
 
         try:
@@ -166,8 +216,11 @@ class Guard:
                 [text],
             ).fetchall()
         except duckdb.Error as error:
-            raise invalid_query(error, original) from None
-        tree = json.loads(rows[0][0])
+            raise failed_check(error, original) from None
+        try:
+            tree = json.loads(rows[0][0])
+        except ValueError:
+            tree = {"error": True, "error_message": "DuckDB wrote no tree of it"}
         if tree.get("error"):
             raise Refused(
                 f"The statement cannot be checked: {tree.get('error_message', 'it has no tree')}.",
@@ -177,21 +230,108 @@ class Guard:
         statements = tree["statements"]
         if len(statements) != 1:
             raise Refused(f"The text holds {len(statements)} statements; exactly one is run.", reason="statements")
-        walk = _Walk(self._names, self._functions, self._table_functions, original if text == original else None)
-        walk.node(statements[0]["node"], frozenset())
-        return tuple(sorted(walk.tables))
+        node: Json = statements[0]["node"]
+        return node
 
 
-def _pivot_elements(words: list[str]) -> tuple[set[int], set[int]]:
-    """Where, in the list of words, the elements of ON lists without IN begin and end."""
-    begins: set[int] = set()
-    ends: set[int] = set()
-    for start, word in enumerate(words):
-        if word.lower() in ("pivot", "pivot_wider"):
-            for first, last in _on_list(words, start):
-                begins.add(first)
-                ends.add(last)
-    return begins, ends
+def _without_places(item: Any) -> Any:
+    if isinstance(item, list):
+        return [_without_places(each) for each in item]
+    if isinstance(item, dict):
+        return {k: _without_places(v) for k, v in item.items() if not k.startswith("query_location")}
+    return item
+
+
+def _name_pivots(sql: str, prefix: str) -> tuple[str, int]:
+    """The text with `IN enumeration` after each PIVOT ON expression that lists no values, and how many there are.
+
+    All else stays as it is, byte for byte: comments, blanks and line ends mean what they meant.
+    """
+    import duckdb
+
+    raw = sql.encode()
+    tokens = duckdb.tokenize(sql)
+    ends = [*(position for position, _ in tokens[1:]), len(raw)]
+    places: list[tuple[int, int]] = []
+    words: list[str] = []
+    for (start, kind), end in zip(tokens, ends, strict=True):
+        if kind != duckdb.token_type.comment:
+            word = raw[start:end].decode(errors="replace").rstrip()
+            words.append(word)
+            places.append((start, start + len(word.encode())))
+    inserted: list[tuple[int, int, bytes]] = []
+    for number, (first, last) in enumerate(_pivot_elements(words)):
+        inserted.append((places[first][0], 1, b"("))
+        inserted.append((places[last][1], 0, f') IN "{prefix}_{number}"'.encode()))
+    # From the end, so that earlier places stay; where one element ends as another begins, the end comes first.
+    for place, _, text in sorted(inserted, reverse=True):
+        raw = raw[:place] + text + raw[place:]
+    return raw.decode(), len(inserted) // 2
+
+
+class _Enums:
+    """The queries that give the values of named enumerations, inner ones first, each with the CTEs that it sees."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._found: list[tuple[str, Json]] = []
+
+    def collect(self, tree: Json) -> list[tuple[str, Json]]:
+        self._visit(tree, ())
+        return self._found
+
+    def _visit(self, item: Any, scopes: tuple[list[Json], ...]) -> None:
+        if isinstance(item, list):
+            for each in item:
+                self._visit(each, scopes)
+        elif isinstance(item, dict):
+            entries = item.get("cte_map", {}).get("map", [])
+            for position, entry in enumerate(entries):
+                self._visit(entry, (*scopes, entries[:position]) if position else scopes)
+            inner = (*scopes, entries) if entries else scopes
+            for part, value in item.items():
+                if part != "cte_map":
+                    self._visit(value, inner)
+            if item.get("type") == "PIVOT":
+                for column in item.get("pivots", []):
+                    if str(column.get("pivot_enum", "")).startswith(self._prefix):
+                        self._found.append((column["pivot_enum"], _values(item, column, scopes)))
+
+
+def _values(pivot: Json, column: Json, scopes: tuple[list[Json], ...]) -> Json:
+    """`SELECT DISTINCT CAST(expression AS VARCHAR) FROM source WHERE expression IS NOT NULL ORDER BY 1`, as a tree."""
+    (expression,) = column["pivot_expressions"]
+    kind = {"class": "TYPE", "type": "TYPE", "type_name": "VARCHAR", "qualified_name": {"path": ["VARCHAR"]}}
+    first = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": {"kind": "INTEGER", "text": "1"}}
+    order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT", "expression": first}
+    node: Json = {
+        "type": "SELECT_NODE",
+        "modifiers": [{"type": "DISTINCT_MODIFIER"}, {"type": "ORDER_MODIFIER", "orders": [order]}],
+        "cte_map": {},
+        "select_list": [{"class": "CAST", "type": "OPERATOR_CAST", "child": expression, "type_expr": kind}],
+        "from_table": pivot["source"],
+        "where_clause": {"class": "OPERATOR", "type": "OPERATOR_IS_NOT_NULL", "children": [expression]},
+        "aggregate_handling": "STANDARD_HANDLING",
+    }
+    for entries in reversed(scopes):
+        node = {
+            "type": "SELECT_NODE",
+            "cte_map": {"map": entries},
+            "select_list": [{"class": "STAR", "type": "STAR"}],
+            "from_table": {"type": "SUBQUERY", "subquery": {"node": node}},
+            "aggregate_handling": "STANDARD_HANDLING",
+        }
+    return node
+
+
+def _pivot_elements(words: list[str]) -> list[tuple[int, int]]:
+    """The first and the last word of each element of ON lists that has no IN."""
+    return [
+        element
+        for start, word in enumerate(words)
+        if word.lower() in ("pivot", "pivot_wider")
+        for element in _on_list(words, start)
+    ]
 
 
 def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
@@ -236,8 +376,8 @@ class _Walk:
                 else:
                     self.anything(value, scope)
             # Only now: a common table expression does not see itself, unless it is recursive, nor those after it.
-            scope = scope | {entry["key"].lower()}
-        own = scope | {str(node.get("cte_name", "")).lower()} if kind == "RECURSIVE_CTE_NODE" else scope
+            scope = scope | {fold(entry["key"])}
+        own = scope | {fold(str(node.get("cte_name", "")))} if kind == "RECURSIVE_CTE_NODE" else scope
         for part, value in node.items():
             if part == "cte_map":
                 continue
@@ -292,9 +432,9 @@ class _Walk:
             self._show(item, scope)
 
     def _table(self, item: Json, path: list[str], scope: frozenset[str]) -> None:
-        if len(path) == 1 and path[0].lower() in scope:
+        if len(path) == 1 and fold(path[0]) in scope:
             return
-        if len(path) == 2 and path[0].lower() == "recurring" and path[1].lower() in scope:
+        if len(path) == 2 and fold(path[0]) == "recurring" and fold(path[1]) in scope:
             return
         found = self._names.find(path)
         if found is None:
@@ -310,7 +450,7 @@ class _Walk:
     def _function(self, item: Json, allowed: frozenset[str], noun: str, at: Json | None = None) -> None:
         if item.get("class") not in ("FUNCTION", "WINDOW"):
             self._refuse(at or item, f"this {noun}", "function")
-        path = [p.lower() for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])]
+        path = [fold(p) for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])]
         if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
@@ -356,6 +496,31 @@ def line_and_column(text: str, offset: int) -> dict[str, int]:
     """The place of a byte offset in a text, counted from 1."""
     before = text.encode()[:offset].decode(errors="ignore")
     return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether DuckDB says that it cannot be used any more, or that it found a defect of its own."""
+    import duckdb
+
+    fatal = isinstance(error, duckdb.InternalException | duckdb.FatalException)
+    return fatal or _FATAL.search(str(error)) is not None
+
+
+_FATAL = re.compile(r"^(?:INTERNAL|FATAL) Error|database has been invalidated")
+
+
+def failed_check(error: Exception, sql: str) -> EtudeError:
+    """DuckDB's complaint about a text that it should parse."""
+    return broken(str(error)) if is_fatal(error) else invalid_query(error, sql)
+
+
+def broken(text: str) -> SourceError:
+    """The error that ends the engine: see `engine.py`."""
+    return SourceError(
+        f"DuckDB failed: {text.splitlines()[0] if text else 'no reason given'}",
+        hint="This query meets a defect of DuckDB: write it another way. Other queries get a new engine.",
+        fatal=True,
+    )
 
 
 _MARKED = re.compile(r"LINE (\d+): (.*)\n( *)\^", re.MULTILINE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -42,6 +42,18 @@ class Granted:
     tables: Mapping[str, tuple[str, str]]
     schemas: frozenset[str] = frozenset()
     describe: Callable[[str], Described] = field(default=lambda name: ())
+    callable: frozenset[str] | None = None
+    """For Postgres: the names of all functions that take one argument, because `value.name` calls such a function."""
+    shadowed: frozenset[str] = frozenset()
+    """Functions that somebody defined in the database, which a listed name might call instead of the engine's own."""
+    operators: frozenset[str] = frozenset()
+    """For Postgres: operators that somebody defined in the database; each calls a function."""
+    types: frozenset[str] = frozenset()
+    """For Postgres: types beside the engine's own whose input runs no code of users, such as enumerations."""
+    domains: frozenset[str] = frozenset()
+    """For Postgres: types whose input may run code of users."""
+    fields: frozenset[str] = frozenset()
+    """For Postgres: the names of the fields of composite types."""
 
     @cached_property
     def exact(self) -> Mapping[str, list[str]]:
@@ -62,6 +74,8 @@ class Granted:
 
 def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     """The statement as it will run and the tables it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
+    if dialect == "postgres" and granted.callable is None:
+        raise ValueError("The guard for Postgres must know the functions of the database.")
     if len(sql) > MAX_TEXT:
         raise Refused(
             f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.",
@@ -127,6 +141,10 @@ def _check_query(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     walk = _Walk(statement, granted)
     walk.tree(statement.parse())
     walk.calls()
+    if dialect == "postgres":
+        walk.fields()
+        walk.operators()
+        walk.returned_types()
     return CheckedQuery(statement.text(walk.edits), tuple(sorted(walk.tables)))
 
 
@@ -185,6 +203,7 @@ def _too_deep() -> Refused:
 _DOUBLED = r"'(?:[^']|'')*'"
 _ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
 _WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
+_WORDS_ALONE = re.compile(_WORD)
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|0[xX][0-9a-fA-F]+|0[bB][01]+|[xXbB]'[0-9a-fA-F]*'"
 _LEXEMES = {
     "postgres": re.compile(
@@ -198,11 +217,14 @@ _LEXEMES = {
     "sqlite": re.compile(rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL),
 }
 _SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
-_COMMENT = {
-    "postgres": re.compile(r"(?:[ \t\r\n\f\v]|--|/\*)"),
-    "mysql": re.compile(r"(?:[ \t\r\n\f\v]|--|#|/\*)"),
-    "sqlite": re.compile(r"(?:[ \t\r\n\f\v]|--|/\*)"),
+# What may stand between two tokens: blanks and comments, each with the end that the engine sees. Where the parser saw
+# another end, the text meant something else to the engine than to the guard, and is refused.
+_GAPS = {
+    "postgres": re.compile(r"(?:\s|--[^\r\n]*)+"),
+    "mysql": re.compile(r"(?:\s|--(?=[\s\x00-\x1f]|$)[^\n]*|#[^\n]*|/\*(?!M?!)(?:(?!\*/).)*\*/)+", re.DOTALL),
+    "sqlite": re.compile(r"(?:\s|--[^\n]*|/\*(?:(?!\*/).)*(?:\*/|$))+", re.DOTALL),
 }
+_NESTED = re.compile(r"/\*|\*/")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _WORDLIKE = re.compile(r"""[\w$'"`]""")
 
@@ -236,6 +258,27 @@ _RESERVED = {
     "sqlite": _words(_CORE),
 }
 _STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
+
+
+def _looks_ascii(word: str) -> bool:
+    """Whether a word is ASCII to a parser that ignores case, but not to an engine: `\u017felect` is not `select`."""
+    return not word.isascii() and (word.upper().isascii() or word.lower().isascii())
+
+
+def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
+    """Where blanks and comments that begin at `start` end by the engine's own rules; `start` if there are none."""
+    found = _GAPS[dialect].match(sql, start, end)
+    if found:
+        return found.end()
+    if dialect != "postgres" or not sql.startswith("/*", start):
+        return start
+    # On Postgres comments nest.
+    depth = 0
+    for mark in _NESTED.finditer(sql, start, end):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return start
 
 
 class _Statement:
@@ -302,18 +345,28 @@ class _Statement:
                 self.refuse("Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment.")
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
                 self.refuse(f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly.")
+            if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
+                hint = "Write keywords in ASCII, and put such a name in quotes."
+                self.refuse(f"`{_short(raw)}` can be taken for another word.", "token", token.start, hint)
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
 
     def _check_gap(self, start: int, end: int) -> None:
-        gap = self.sql[start:end].strip().lstrip(";").strip()
-        if not gap:
-            return
-        if self.dialect == "mysql" and re.search(r"/\*M?!", gap):
-            self.refuse("Comments that run (`/*! ... */`) are refused.", "comment", start, "Remove the comment.")
-        if not _COMMENT[self.dialect].match(gap):
-            self.refuse(f"`{_short(gap)}` cannot be read safely.", "token", start, "Remove it.")
+        place, last = start, end == len(self.sql)
+        while place < end:
+            if last and self.sql[place] == ";":
+                place += 1
+                continue
+            after = _skip_gap(self.sql, place, end, self.dialect)
+            if after > place:
+                place = after
+                continue
+            gap = self.sql[place:end]
+            if self.dialect == "mysql" and re.match(r"/\*M?!", gap):
+                self.refuse("Comments that run (`/*! ... */`) are refused.", "comment", place, "Remove the comment.")
+            hint = "Write a blank after `--`, or remove it." if gap.startswith("--") else "Remove it."
+            self.refuse(f"`{_short(gap)}` cannot be read safely.", "token", place, hint)
 
     def _check_word(self, token: Any, raw: str) -> None:
         word = token.text.lower()
@@ -354,6 +407,11 @@ class _Statement:
             hint="Check the spelling near the place named.",
             **place,
         )
+
+    def type_words(self) -> Iterator[str]:
+        """The words that the parser knows as types of some database."""
+        types = self._dialect.parser_class.TYPE_TOKENS
+        return (_ascii_lower(token.text) for token in self.tokens if token.token_type in types)
 
     def bare_functions(self) -> set[str]:
         """The classes of functions that this dialect writes without brackets."""
@@ -415,6 +473,32 @@ _NODES = _words(
 )
 # Functions that are written without brackets; the others of their kind tell about the session or change a sequence.
 _BARE = _words("CurrentDate CurrentTime CurrentTimestamp Localtime Localtimestamp Case Any If")
+# Types of Postgres itself that the parser does not know by name. Their input only reads the text.
+_TYPES = _words(
+    """tsquery tsvector macaddr macaddr8 cidr inet lseg polygon path box circle line point jsonpath name char bpchar oid
+    xml money bit varbit timetz timestamptz int2 int4 int8 float4 float8 bool int4range int8range numrange tsrange
+    tstzrange daterange int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange uuid
+    json jsonb text bytea date time timestamp interval numeric varchar integer bigint smallint real record pg_lsn int
+    decimal dec double float boolean character"""
+)
+# Functions of Postgres that only convert a value; columns are often named as they are.
+_CONVERSIONS = _words("bool bpchar bytea char cidr float4 int2 macaddr money name oid text timetz varchar xml")
+_RECORD_FIELDS = _words("key value ordinality")
+_OPERATOR_CHARACTERS = frozenset("+-*/<>=~!@#%^&|`?")
+_NAMES = re.compile(r'[^\W\d]|"')
+
+
+def _operator(run: str) -> str:
+    """The operator that Postgres reads at the start of a run of symbols."""
+    while len(run) > 1 and run[-1] in "+-" and not set(run[:-1]) & set("~!@#%^&|`?"):
+        run = run[:-1]
+    return run
+
+
+def _fold_token(token: Any, raw: str) -> str:
+    return str(token.text) if raw.startswith('"') else _ascii_lower(token.text)
+
+
 # Clauses by class: where a key is not listed, a value in it is refused.
 _QUERY = ("joins", "laterals", "where", "group", "having", "windows", "order", "limit", "offset")
 _CLAUSES: dict[str, frozenset[str]] = {
@@ -549,6 +633,9 @@ class _Walk:
         self._table_functions_plain = {name.replace("_", "") for name in self._table_functions}
         self._bare = statement.bare_functions()
         self._declared: set[int] = set()
+        self._in_tables: set[int] = set()
+        self._named: set[str] = set()
+        self._sources: dict[str, list[str | None]] = {}
 
     def tree(self, root: Any) -> None:
         from sqlglot import exp
@@ -568,10 +655,14 @@ class _Walk:
                 self._from_call(node, node.this)
             elif isinstance(node, exp.TableAlias):
                 self._declare(node)
+            elif isinstance(node, exp.DataType):
+                self._type(node)
             elif isinstance(node, exp.Column):
                 self._column(node)
             elif isinstance(node, exp.Identifier):
                 self._identifier(node)
+                if isinstance(node.parent, (exp.Alias, exp.TableAlias, exp.ColumnDef)):
+                    self._named.add(_ascii_lower(node.this))
             elif isinstance(node, exp.In) and node.args.get("field") is not None:
                 raise Refused(
                     "`IN` takes a list or a query in brackets.",
@@ -631,6 +722,39 @@ class _Walk:
             offset = _offset(node)
         return {} if offset is None else _place(self._statement.sql, offset)
 
+    def _type(self, node: Any) -> None:
+        """Refuse types of users on Postgres: reading a text as one may run a function or a check of theirs."""
+        from sqlglot import exp
+
+        if self._dialect != "postgres" or isinstance(node.this, exp.Expression):
+            return
+        if node.this == exp.DataType.Type.USERDEFINED:
+            kind = node.args.get("kind")
+            name = kind.name if isinstance(kind, exp.Expression) else str(kind or "").rpartition(".")[2].strip('"')
+        else:
+            # The parser has one class for many spellings, of which Postgres knows some and users may have made others.
+            name = next((word for word in self._statement.type_words() if word in self._granted.domains), "text")
+        self._check_type(name, self._placed(node))
+
+    def returned_types(self) -> None:
+        """Check the type after `RETURNING` in a function of JSON, which the tree does not hold for all of them."""
+        tokens = self._statement.tokens
+        for index, word in enumerate(tokens):
+            if self._statement.raw(word).lower() != "returning":
+                continue
+            named = [t.text for t in tokens[index + 1 : index + 4]]
+            name = named[2] if named[1:2] == ["."] and len(named) > 2 else next(iter(named), "")
+            self._check_type(name, _place(self._statement.sql, word.start))
+
+    def _check_type(self, name: str, place: Mapping[str, int]) -> None:
+        if _ascii_lower(name) not in _TYPES and name not in self._granted.types:
+            raise Refused(
+                f"The type `{name}` is not allowed in a query.",
+                hint="Cast to a type of Postgres itself, or to an enumeration.",
+                reason="type",
+                **place,
+            )
+
     def _table(self, node: Any) -> None:
         from sqlglot import exp
 
@@ -648,6 +772,9 @@ class _Walk:
             raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
         name, rewritten = _resolve(parts, self._dialect, self._granted, _place(self._statement.sql, start))
         self.tables.add(name)
+        self._in_tables |= {i.meta["start"] for i in identifiers}
+        if not node.alias:
+            self._sources.setdefault(_fold(parts[-1], self._dialect), []).append(name)
         if rewritten is not None:
             self._rewrite(node, name, rewritten, start, last["end"])
 
@@ -697,8 +824,76 @@ class _Walk:
         return str(call.name if type(call).__name__ == "Anonymous" else call.sql_name()).lower()
 
     def _declare(self, node: Any) -> None:
+        from sqlglot import exp
+
+        if isinstance(node.this, exp.Identifier):
+            # The table that an alias stands for; None for a query, a function or a common table expression.
+            source = node.parent if isinstance(node.parent, exp.Table) else None
+            alias = _fold(_Part(node.this.this, bool(node.this.quoted)), self._dialect)
+            self._sources.setdefault(alias, []).append(self._real_table(source))
         if node.this is not None and node.args.get("columns") and (offset := _offset(node.this)) is not None:
             self._declared.add(offset)
+
+    def _real_table(self, node: Any) -> str | None:
+        from sqlglot import exp
+
+        if node is None or not isinstance(node.this, exp.Identifier):
+            return None
+        identifiers = [i for i in (node.args.get("catalog"), node.args.get("db"), node.this) if i is not None]
+        parts = [_Part(i.this, bool(i.quoted)) for i in identifiers if isinstance(i, exp.Identifier)]
+        if len(parts) == 1 and self._is_cte(node, parts[0]):
+            return None
+        return _resolve(parts, self._dialect, self._granted, {})[0]
+
+    def fields(self) -> None:
+        """Refuse `value.name` where it may call the function `name`, as Postgres does if there is no such column."""
+        tokens, callable_ = self._statement.tokens, self._granted.callable or frozenset()
+        for before, dot, token in zip(tokens, tokens[1:], tokens[2:]):
+            if self._statement.raw(dot) != "." or token.start in self._in_tables or token.text == "*":
+                continue
+            name, raw = _ascii_lower(token.text), self._statement.raw(before)
+            of_table = _NAMES.match(raw) is not None
+            harmless = name in self._functions or name in _CONVERSIONS
+            may_call = name in callable_ and (not harmless or name in self._granted.shadowed)
+            if of_table and (not may_call or self._is_column(_fold_token(before, raw), token.text)):
+                continue
+            if not of_table and not may_call and self._is_field(name):
+                continue
+            what = f"`.{token.text}` may call a function" if may_call else f"`{token.text}` is not a known field"
+            self._statement.refuse(
+                f"{what}; only columns and fields are read this way.",
+                "function",
+                token.start,
+                "Name the column otherwise in an inner query, or call a listed function as `name(value)`.",
+            )
+
+    def _is_column(self, qualifier: str, name: str) -> bool:
+        """Whether everything that the qualifier may mean is a table with such a column."""
+        sources = self._sources.get(qualifier, [])
+        return bool(sources) and all(
+            source is not None and any(name == column for column, *_ in self._granted.describe(source))
+            for source in sources
+        )
+
+    def _is_field(self, name: str) -> bool:
+        if name in self._granted.fields or name in _RECORD_FIELDS or re.fullmatch(r"f\d+|column\d+", name):
+            return True
+        columns = {_ascii_lower(column) for table in self.tables for column, *_ in self._granted.describe(table)}
+        return name in columns or name in self._named
+
+    def operators(self) -> None:
+        """Refuse operators that somebody defined: they call functions that are on no list."""
+        run, end = "", -1
+        for token in [*self._statement.tokens, None]:
+            raw = "" if token is None else self._statement.raw(token)
+            if token is not None and raw and set(raw) <= _OPERATOR_CHARACTERS and (not run or token.start == end):
+                run, end = run + raw, token.end + 1
+                continue
+            if _operator(run) in self._granted.operators:
+                self._statement.refuse(
+                    f"The operator `{_operator(run)}` is not one of Postgres itself.", "operator", end - len(run)
+                )
+            run, end = (raw, token.end + 1) if token and raw and set(raw) <= _OPERATOR_CHARACTERS else ("", -1)
 
     def _column(self, node: Any) -> None:
         """Drop the source's name before a column: `source.table.column` means `table.column`."""
@@ -735,6 +930,11 @@ class _Walk:
             self._refuse_call(name.lower(), place, hint="Call it by its plain name, if it is a listed function.")
         if word not in _BEFORE_BRACKET and word not in self._functions and word not in self._table_functions:
             self._refuse_call(word, _place(self._statement.sql, token.start))
+        if word in self._granted.shadowed:
+            hint = (
+                f"Somebody defined a function `{word}` in this database, and it might run instead of the engine's own."
+            )
+            self._refuse_call(word, _place(self._statement.sql, token.start), hint=hint)
 
     def _qualifier(self, token: Any) -> str:
         found = re.search(r"([\w$]+)[\"`\]]?\s*\.\s*$", self._statement.sql[: token.start])

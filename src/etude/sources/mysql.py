@@ -24,7 +24,7 @@ from etude.errors import (
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import CHUNK_ROWS, Digits, Plain, Printed, RowColumn, Shape, Sure, read_time, to_batches
-from etude.sources.server import ServerDriver
+from etude.sources.server import ServerDriver, shorten
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -51,6 +51,9 @@ _KEYS = f"""SELECT table_schema, table_name, constraint_name, column_name, refer
     referenced_table_name, referenced_column_name FROM information_schema.key_column_usage
     WHERE referenced_table_name IS NOT NULL AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, 3, ordinal_position"""
 _SCHEMAS = "SELECT schema_name FROM information_schema.schemata"
+# A stored function runs under a listed name if the server has no function of that name, or a blank follows the name.
+_STORED = """SELECT DISTINCT LOWER(routine_name) FROM information_schema.routines
+    WHERE routine_type = 'FUNCTION' AND routine_schema = DATABASE()"""
 
 Name = tuple[str, str]
 """Schema and table."""
@@ -145,8 +148,26 @@ class MysqlDriver(ServerDriver["_Schema"]):
             raise self._failed(error, METADATA_S) from None
 
     def _load(self) -> _Schema:
-        tables, columns, schemas = self._ask(_TABLES, _COLUMNS, _SCHEMAS)
-        return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas)
+        tables, columns, schemas, stored = self._ask(_TABLES, _COLUMNS, _SCHEMAS, _STORED)
+        return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
+
+    def excess_rights(self) -> list[str]:
+        """What the user may do beyond reading the granted tables, by its grants."""
+        grants, tables = self._ask("SHOW GRANTS", _TABLES)
+        told, found = [], [_GRANT.match(str(row[0])) for row in grants]
+        for grant in filter(None, found):
+            rights = {re.sub(r"\s*\(.*", "", right).strip().upper() for right in _RIGHTS.split(grant.group(1))}
+            more = sorted(rights - _HARMLESS)
+            if more:
+                told.append(f"The user may {shorten(more)} on `{grant.group(2).replace('`', '')}`.")
+        roles = [str(row[0]) for row, grant in zip(grants, found, strict=True) if grant is None]
+        if any(re.match(r"GRANT .* TO ", text) and " ON " not in text for text in roles):
+            told.append("The user has roles, whose rights etude does not read.")
+        known = self._known()
+        others = [".".join(row[:2]) for row in tables if (row[0], row[1]) not in known.tables]
+        if others:
+            told.append(f"The user may also read {shorten(others)}, which the source does not grant.")
+        return told
 
     def catalog(self) -> Json:
         """All granted tables, with the row counts that the engine estimates, or knows."""
@@ -218,7 +239,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
             hint = column_hint(text, self._known().column_names(checked.tables))
             line = re.search(r"at line (\d+)", text)
             return InvalidQuery(f"The server says: {text}.", hint=hint, line=int(line.group(1)) if line else None)
-        return SourceError(f"The server failed: {text}.", hint="See its log; try again if it was restarted.")
+        hint = "See its log; try again if it was restarted."
+        return SourceError(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
 
     def cancel(self) -> None:
         """Ask the server, over a connection of its own, to stop the query."""
@@ -254,6 +276,11 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 self._connection.close()
 
 
+_GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE |FUNCTION |PROCEDURE |PACKAGE )?(\S+) TO ", re.IGNORECASE)
+_RIGHTS = re.compile(r",(?![^(]*\))")
+_HARMLESS = frozenset({"SELECT", "USAGE", "SHOW VIEW", "SHOW DATABASES"})
+_BROKEN = frozenset({1030, 1105, 1815, 2006, 2013, 2014, 2055})
+"""Internal errors of the server or its storage, and lost connections."""
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
@@ -329,7 +356,13 @@ class _Schema:
     """The granted tables at one time, by schema and name."""
 
     def __init__(
-        self, mount: Mount, default: str, tables: list[Any], columns: list[Any], schemas: list[tuple[str]]
+        self,
+        mount: Mount,
+        default: str,
+        tables: list[Any],
+        columns: list[Any],
+        schemas: list[tuple[str]],
+        stored: list[tuple[str]],
     ) -> None:
         self._default = default
         self.tables: dict[Name, tuple[Any, ...]] = {}
@@ -344,6 +377,7 @@ class _Schema:
             source=mount.name,
             tables={self.shown(name): name for name in self.tables},
             schemas=frozenset(name for (name,) in schemas),
+            shadowed=frozenset(name for (name,) in stored),
             describe=lambda shown: [
                 (c, kind, nullable == "YES", key if key in ("PRI", "UNI") else "")
                 for c, kind, nullable, _, key in self.columns[self.granted.tables[shown]]

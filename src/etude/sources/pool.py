@@ -117,6 +117,11 @@ class EngineClient:
         """Whether the process still runs."""
         return self._process.poll() is None
 
+    @property
+    def ready(self) -> bool:
+        """Whether it may serve a next query: it runs, and nothing unread of an earlier one waits in its socket."""
+        return self.alive and not any(fd == self._data.fileno() for fd, _ in self._poll.poll(0))
+
     def open(self, mounts: tuple[Mount, ...]) -> None:
         """Open the sources; the process is confined to them from here on."""
         readable = [p for m in mounts for p in _paths(m)]
@@ -295,7 +300,10 @@ class EngineClient:
                 left = deadline - time.monotonic()
                 ready = [fd for fd, _ in self._poll.poll(max(left, 0) * 1000)]
                 if data in ready:
-                    return wire.receive(self._data, keep)
+                    frame = wire.receive(self._data, keep)
+                    if frame.head.get("error", {}).pop("fatal", False):
+                        self.kill()  # its database is unusable, and would fail the queries of others
+                    return frame
                 if ready:
                     done = wire.receive(self._control).head.get("progress")
                     if on_progress is not None and done is not None:
@@ -483,10 +491,13 @@ class Pool:
         # The one used last, whose memory is still near the processor.
         for position in range(len(self._idle) - 1, -1, -1):
             known, engine, _ = self._idle[position]
-            if known == key and engine.alive:
-                del self._idle[position]
+            if known != key:
+                continue
+            del self._idle[position]
+            if engine.ready:
                 self._busy += 1
                 return engine
+            engine.kill()
         return None
 
     def give_back(self, key: Key, engine: EngineClient | None) -> None:

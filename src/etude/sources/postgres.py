@@ -38,7 +38,7 @@ from etude.sources.rows import (
     read_time,
     to_batches,
 )
-from etude.sources.server import ServerDriver
+from etude.sources.server import ServerDriver, shorten
 
 CONNECT_S = 10
 METADATA_S = 30
@@ -70,7 +70,55 @@ _KEYS = """
 SELECT conrelid::bigint, conkey, confrelid::bigint, confkey FROM pg_constraint
 WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY oid"""
 _NAMESPACES = "SELECT nspname FROM pg_namespace"
+# Functions that `value.name` may call; and what users made, which names and symbols that the guard allows may reach.
+# Objects that came with an extension are not of users: their names are not on the lists, or they only compute.
+_CALLABLE = """
+SELECT DISTINCT proname FROM pg_proc WHERE pronargs - pronargdefaults <= 1 AND (pronargs > 0 OR provariadic <> 0)"""
+_OF_EXTENSION = (
+    "EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = {0}::regclass AND d.objid = o.oid AND deptype = 'e')"
+)
+_DEFINED = f"""
+SELECT DISTINCT proname FROM pg_proc o JOIN pg_namespace n ON n.oid = pronamespace
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND pg_function_is_visible(o.oid)
+  AND NOT {_OF_EXTENSION.format("'pg_proc'")}"""
+_OPERATORS = f"""
+SELECT DISTINCT oprname FROM pg_operator o JOIN pg_namespace n ON n.oid = oprnamespace
+WHERE nspname <> 'pg_catalog' AND NOT {_OF_EXTENSION.format("'pg_operator'")}
+  AND oprname NOT IN (SELECT oprname FROM pg_operator WHERE oprnamespace = 'pg_catalog'::regnamespace)"""
+_SAFE_TYPES = f"""
+SELECT typname FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typtype IN ('e', 'b') AND typelem = 0
+GROUP BY typname HAVING bool_and(typtype = 'e' OR {_OF_EXTENSION.format("'pg_type'")})"""
+_DOMAINS = f"""
+SELECT DISTINCT lower(typname) FROM pg_type o JOIN pg_namespace n ON n.oid = typnamespace
+LEFT JOIN pg_class c ON c.oid = typrelid
+WHERE nspname NOT IN ('pg_catalog', 'information_schema') AND typelem = 0 AND typtype <> 'e'
+  AND (c.relkind IS NULL OR c.relkind = 'c') AND NOT {_OF_EXTENSION.format("'pg_type'")}"""
+_FIELDS = """
+SELECT DISTINCT attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+WHERE relkind = 'c' AND attnum > 0 AND NOT attisdropped"""
 _TYPES = "SELECT oid::bigint, typname FROM pg_type WHERE typtype IN ('e', 'b', 'r', 'm') AND oid >= 16384"
+_ROLE = """
+SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,
+       (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_read_only') = 'on',
+       has_database_privilege(current_database(), 'CREATE'),
+       ARRAY(SELECT r.rolname::text FROM pg_roles r WHERE pg_has_role(r.oid, 'USAGE') AND r.rolname IN (
+           'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_write_all_data',
+           'pg_read_all_data', 'pg_signal_backend', 'pg_maintain', 'pg_checkpoint', 'pg_create_subscription')
+           ORDER BY 1)
+FROM pg_roles WHERE rolname = current_user"""
+_WRITABLE = """
+SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+WHERE relkind IN ('r', 'p', 'v', 'f') AND nspname <> 'information_schema' AND nspname !~ '^pg_'
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+ORDER BY 1"""
+_CREATABLE = """
+SELECT nspname FROM pg_namespace WHERE nspname <> 'information_schema' AND nspname !~ '^pg_'
+  AND has_schema_privilege(oid, 'CREATE') ORDER BY 1"""
+_DEFINERS = f"""
+SELECT DISTINCT nspname || '.' || proname FROM pg_proc o JOIN pg_namespace n ON n.oid = pronamespace
+WHERE prosecdef AND nspname NOT IN ('pg_catalog', 'information_schema') AND has_function_privilege(o.oid, 'EXECUTE')
+  AND has_schema_privilege(n.oid, 'USAGE') AND NOT {_OF_EXTENSION.format("'pg_proc'")} ORDER BY 1"""
 _CHANGES = """
 SELECT s.relid::bigint, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, pg_relation_filenode(s.relid)::bigint,
        d.stats_reset::text
@@ -167,14 +215,55 @@ class PostgresDriver(ServerDriver["_Schema"]):
         unique: dict[int, list[tuple[bool, list[int]]]] = defaultdict(list)
         for oid, primary, numbers in self._ask(_UNIQUE, oids):
             unique[oid].append((primary, numbers))
-        schemas = frozenset(name for (name,) in self._ask(_NAMESPACES))
-        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas)
+        schemas = self._names(_NAMESPACES)
+        guarded = {
+            "callable": frozenset(map(str.lower, self._names(_CALLABLE))),
+            "shadowed": self._names(_DEFINED),
+            "operators": self._names(_OPERATORS),
+            "types": self._names(_SAFE_TYPES),
+            "domains": self._names(_DOMAINS),
+            "fields": frozenset(map(str.lower, self._names(_FIELDS))),
+        }
+        return _Schema(self._mount.name, {r.oid: r for r in wanted}, columns, unique, schemas, guarded)
+
+    def _names(self, query: str) -> frozenset[str]:
+        return frozenset(name for (name,) in self._ask(query))
 
     def _is_wanted(self, relation: _Relation) -> bool:
         if self._mount.tables is None:
             # A partition is read through its parent; it can be granted by name.
             return not relation.partition
         return is_granted(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
+
+    def excess_rights(self) -> list[str]:
+        """What the role may do beyond reading the granted tables, by the server's own catalog."""
+        ((role, superuser, *powers, read_only, creates, member),) = self._ask(_ROLE)
+        if superuser:
+            return [
+                f"The role `{role}` is a superuser: only the guard stands between a query and all data, the files of "
+                "the server and its programs. Use a role that may only read."
+            ]
+        told = []
+        words = ("create roles", "create databases", "replicate", "pass by row security")
+        may = [word for word, has in zip(words, powers, strict=True) if has]
+        if may:
+            told.append(f"The role `{role}` may {', '.join(may)}.")
+        if member:
+            told.append(f"The role `{role}` is a member of {shorten(member)}.")
+        if writable := sorted(self._names(_WRITABLE)):
+            told.append(f"The role `{role}` may change {shorten(writable)}.")
+        if places := sorted(self._names(_CREATABLE)):
+            told.append(f"The role `{role}` may create objects in the schemas {shorten(places)}.")
+        if creates:
+            told.append(f"The role `{role}` may create schemas.")
+        if definers := sorted(self._names(_DEFINERS)):
+            told.append(f"The role `{role}` may call {shorten(definers)} with the rights of their owners.")
+        others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
+        if others:
+            told.append(f"The role `{role}` may also read {shorten(others)}, which the source does not grant.")
+        if told and not read_only:
+            told.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
+        return told
 
     def catalog(self) -> Json:
         """All granted tables, with the row counts that Postgres last estimated."""
@@ -276,7 +365,10 @@ class PostgresDriver(ServerDriver["_Schema"]):
             return self._invalid(error, text, checked)
         if state == "55P03":
             return SourceError(f"A table was locked for more than {LOCK_S} s.", hint="Try again.")
-        return SourceError(f"Postgres failed: {text}.", hint="See the server's log; try again if it was restarted.")
+        # After an internal error, or one that ends the session, a new connection is the only state that is known.
+        fatal = state.startswith("XX") or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
+        hint = "See the server's log; try again if it was restarted."
+        return SourceError(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
 
     def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)
@@ -356,6 +448,7 @@ class _Schema:
         columns: dict[int, dict[int, tuple[Any, ...]]],
         unique: dict[int, list[tuple[bool, list[int]]]],
         schemas: frozenset[str],
+        guarded: dict[str, frozenset[str]],
     ) -> None:
         self.relations, self._columns, self._unique = relations, columns, unique
         self._by_name = {r.shown: r.oid for r in relations.values()}
@@ -364,6 +457,7 @@ class _Schema:
             tables={r.shown: (r.schema, r.name) for r in relations.values()},
             schemas=schemas,
             describe=self._describe,
+            **guarded,
         )
 
     def names(self, oid: int, numbers: Sequence[int]) -> list[str]:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from etude.errors import UnknownTable
 from etude.sources.base import CheckedQuery, Driver
 from etude.sources.guard_sql import Granted, check_sql
+
+
+def shorten(names: Sequence[str], most: int = 5) -> str:
+    """Some names in backticks, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f"`{name}`" for name in names[:most]) + more
 
 
 class KnownSchema(Protocol):

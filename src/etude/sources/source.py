@@ -115,7 +115,8 @@ class Source:
             with self._pool.lease(key, (mount,), self.network, timeout) as engine:
                 tables = engine.catalog(timeout)
                 made = make_catalog(self.name, self.kind, engine.info["dialect"], tables)
-                self._catalog = (seen, made.model_copy(update={"notes": self._notes}))
+                told = {"notes": self._notes, "warnings": tuple(engine.info["warnings"])}
+                self._catalog = (seen, made.model_copy(update=told))
         return self._catalog[1]
 
     def query(

@@ -277,7 +277,8 @@ class SqliteDriver(Driver):
         if name == "SQLITE_ERROR" and checked is not None:
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
             return InvalidQuery(f"SQLite says: {text}.", hint=column_hint(text, columns))
-        return SourceError(f"SQLite failed: {text}.", hint="Check that the file is whole and not locked by a writer.")
+        hint = "Check that the file is whole and not locked by a writer."
+        return SourceError(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 
     def cancel(self) -> None:
         """Interrupt SQLite's machine."""
@@ -308,6 +309,7 @@ class SqliteDriver(Driver):
             self._connection = None
 
 
+_BROKEN = ("SQLITE_INTERNAL", "SQLITE_NOMEM", "SQLITE_MISUSE", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB")
 _TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
 
 
@@ -323,7 +325,11 @@ class _Schema:
         self.version = version
         rows = _list_tables(connection)
         virtual = {name for name, _, kind in rows if kind == "virtual"}
-        self._shadow = tuple(f"{name.lower()}_" for name in virtual)
+        self._shadow = {
+            name.lower(): {v.lower() for v in virtual if name.lower().startswith(f"{v.lower()}_")}
+            for name, _, kind in rows
+            if kind == "shadow"
+        }
         present = [(name, kind) for name, kind, detail in rows if detail != "shadow"]
         self.columns: dict[str, list[tuple[str, str, int, int]]] = defaultdict(list)
         for table, *column in _list_columns(connection, [name for name, _ in present]):
@@ -398,7 +404,7 @@ class _Schema:
         # Counting the rows of a common table expression reads no column of a table that is not there.
         if not column and table not in self._present and not table.startswith(("sqlite_", "pragma_", "dbstat")):
             return True
-        if any(table.startswith(prefix) and prefix[:-1] in self._readable for prefix in self._shadow):
+        if self._shadow.get(table, set()) & self._readable:
             return True
         # A granted view may read what it always reads. A common table expression of the same name gets no more.
         return (table, column.lower()) in self._through.get(context, ())
