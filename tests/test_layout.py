@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "etude"
 
 
 def listed() -> list[str]:
-    table = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Commands")[0]
+    table = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## To add something")[0]
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ") and "`" in line]
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
 

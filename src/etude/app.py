@@ -233,9 +233,9 @@ class App:
 
     def profile(self, source: str | Source) -> SourceProfile:
         """Return the profile of a source: from a catalog or an earlier call, or measured now."""
-        from etude.catalog.storage.profiles import get_profile
+        from etude.catalog.storage.profiles import load_or_measure_profile
 
-        return get_profile(self, self.source(source))
+        return load_or_measure_profile(self, self.source(source))
 
     def known_profile(self, source: str | Source) -> SourceProfile | None:
         """Return the profile of a source if it is known already; measure nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.app import App, require_source
-from etude.database import Database, check_file_name
+from etude.db import Database, check_file_name
 from etude.entities import Catalog, Limits
 from etude.errors import Invalid, NotFound
 from etude.limits import change_limits

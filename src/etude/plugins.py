@@ -44,11 +44,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ask_user": "etude.tools.ask_user:AskUser",
     },
     "source": {
-        "duckdb": "etude.sources.duckdb:DuckdbDriver",
-        "files": "etude.sources.duckdb:DuckdbDriver",
-        "sqlite": "etude.sources.sqlite:SqliteDriver",
-        "postgres": "etude.sources.postgres:PostgresDriver",
-        "mysql": "etude.sources.mysql:MysqlDriver",
+        "duckdb": "etude.sources.drivers.duckdb:DuckdbDriver",
+        "files": "etude.sources.drivers.duckdb:DuckdbDriver",
+        "sqlite": "etude.sources.drivers.sqlite:SqliteDriver",
+        "postgres": "etude.sources.drivers.postgres:PostgresDriver",
+        "mysql": "etude.sources.drivers.mysql:MysqlDriver",
     },
 }
 

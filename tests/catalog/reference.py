@@ -17,7 +17,7 @@ from typing import Any
 import etude
 from etude.app import App
 from etude.catalog.measure.profile import profile_source
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Catalog, Limits
 from etude.result import Result
 

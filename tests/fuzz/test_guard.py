@@ -23,10 +23,10 @@ from tests.sources.conftest import GRANTED, Shop, connect_mysql, run_mysql
 
 from etude.errors import EtudeError
 from etude.sources.base import CheckedQuery, Mount
-from etude.sources.duckdb import DuckdbDriver
+from etude.sources.drivers.duckdb import DuckdbDriver
+from etude.sources.drivers.sqlite import SqliteDriver
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import check_sql
-from etude.sources.sqlite import SqliteDriver
 
 from .loop import fuzz
 from .sql import make_mutator

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
 
-from etude.runtime.numbers import Evidence
+from etude.runtime.number_check.check import Evidence
 
 REGIONS = [
     "North",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 
-from etude.runtime.numbers import Evidence
+from etude.runtime.number_check.check import Evidence
 
 REGIONS = Evidence(
     name="sales_by_region",

@@ -23,9 +23,9 @@ from psycopg.types.string import TextLoader
 from pymysql.constants import CLIENT
 
 from etude.sources.base import Driver, Mount
-from etude.sources.mysql import MysqlDriver
-from etude.sources.postgres import PostgresDriver
-from etude.sources.sqlite import SqliteDriver
+from etude.sources.drivers.mysql import MysqlDriver
+from etude.sources.drivers.postgres import PostgresDriver
+from etude.sources.drivers.sqlite import SqliteDriver
 
 SECRET = "TOPSECRET"
 GRANTED = ("customers", "orders", "rich", "big", "docs")

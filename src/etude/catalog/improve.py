@@ -18,7 +18,7 @@ from etude.runtime.loop import RunSetup, work
 from etude.runtime.prompt import describe_catalog
 from etude.runtime.query import RunLog, RunStorage
 from etude.runtime.tool_context import RunResources
-from etude.tools.shown import cut
+from etude.tools.result_text import cut
 
 if TYPE_CHECKING:
     from etude.app import App

@@ -13,7 +13,7 @@ from etude.errors import Cancelled, EtudeError, from_problem
 from etude.events import Guided, RunFinished
 from etude.result import first_page
 from etude.runtime.chart import choose_chart, read_chart
-from etude.runtime.numbers import Evidence, check_numbers, explain, mark_unverified
+from etude.runtime.number_check.check import Evidence, check_numbers, explain, mark_unverified
 from etude.runtime.query import CELL
 from etude.runtime.script import PREAMBLE
 from etude.runtime.tool_context import VEGA

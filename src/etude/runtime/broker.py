@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude import wire
-from etude.database import check_file_name
+from etude.db import check_file_name
 from etude.entities import Artifact, Catalog, Limits, ResultInfo
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, problem
 from etude.events import ArtifactCreated

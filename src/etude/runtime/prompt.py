@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from etude.entities import Catalog, Entity, Message, Run
 from etude.models.base import ConversationMessage, SystemMessage, UserMessage
 from etude.runtime.tool_context import RunResources
-from etude.tools.relevance import rank_tables
-from etude.tools.shown import cut, show_table
+from etude.tools.result_text import cut, show_table
+from etude.tools.table_ranking import rank_tables
 
 OPENING = "application/vnd.etude.opening+json"
 HISTORY = 12

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import Tool, ToolContext
-from etude.tools.shown import show_cell
+from etude.tools.result_text import show_cell
 
 
 class Arguments(Entity):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import Tool, ToolContext
-from etude.tools.shown import show_result
+from etude.tools.result_text import show_result
 
 # The full JSON schema is ten times as long and would be sent with every turn; a wrong plan fails with an error anyway.
 SHAPE = """{"from": table, "joins": [table along its foreign key, or {"table": t, "on": [["a.x", "t.y"]]}],

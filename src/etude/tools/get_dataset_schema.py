@@ -8,8 +8,8 @@ from pydantic import Field
 
 from etude.entities import Entity
 from etude.tools.base import Tool, ToolContext
-from etude.tools.relevance import rank_tables
-from etude.tools.shown import CHARS, show_table
+from etude.tools.result_text import CHARS, show_table
+from etude.tools.table_ranking import rank_tables
 
 
 class Arguments(Entity):

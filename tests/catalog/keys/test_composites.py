@@ -16,7 +16,7 @@ from etude.catalog.drift.compare import compare
 from etude.catalog.measure.profile import profile_source
 from etude.catalog.model import ForeignKeyEvidence, SourceProfile, from_json, to_json
 from etude.catalog.page.report import render_catalog
-from etude.tools.shown import show_table
+from etude.tools.result_text import show_table
 
 from ..conftest import run_mysql
 

@@ -19,7 +19,7 @@ import etude
 from etude.app import App
 from etude.catalog.measure.profile import profile_source
 from etude.catalog.model import TableProfile, from_json, to_json
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Catalog, Limits
 from etude.errors import LimitExceeded, NotFound
 from etude.result import Result

@@ -59,7 +59,7 @@ class WebhookAgent(Delivery[WebhookConfig]):
             "User-Agent": "etude",
             "X-Etude-Event": str(event.id),
             "X-Etude-Topic": event.topic,
-            "X-Etude-Signature": sign(read_reference(self.config.secret, "The agent"), body, int(time.time())),
+            "X-Etude-Signature": sign_body(read_reference(self.config.secret, "The agent"), body, int(time.time())),
         }
         try:
             status = post(self.config.url, body, headers, ctx.app.settings.agents.reach, ctx.cancel)
@@ -113,17 +113,17 @@ def _bounded(connection: socket.socket, cancel: Cancellation) -> Iterator[None]:
             raise TimeoutError("the connection was closed")  # a truncated response does not show it
 
 
-def sign(secret: str, body: bytes, at: int) -> str:
+def sign_body(secret: str, body: bytes, at: int) -> str:
     """Return the signature of a delivery: the time, and the HMAC of time and body."""
     digest = hmac.new(secret.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={at},v1={digest}"
 
 
-def verify(secret: str, body: bytes, signature: str, tolerance_s: float = 300.0) -> bool:
+def verify_signature(secret: str, body: bytes, signature: str, tolerance_s: float = 300.0) -> bool:
     """Return True if a delivery was signed with the secret at most `tolerance_s` seconds ago; for receivers."""
     fields = dict(part.partition("=")[::2] for part in signature.split(","))
     at = fields.get("t", "")
     # Limit the digits: the header is untrusted, and `int` refuses very long numbers.
     if not re.fullmatch("[0-9]{1,12}", at) or abs(time.time() - int(at)) > tolerance_s:
         return False
-    return hmac.compare_digest(sign(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))
+    return hmac.compare_digest(sign_body(secret, body, int(at)).encode(), signature.encode("utf-8", "replace"))

@@ -22,7 +22,7 @@ from etude.catalog.measure.families import family_of
 from etude.catalog.measure.plans import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, Interrupted, NotFound, UnknownTable
 from etude.sources.quoting import quote_identifier, quote_table

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from etude.catalog.measure.distribution import Stats
 from etude.catalog.measure.statements import Expression
 from etude.catalog.model import ColumnProvenance
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Table
 from etude.errors import EtudeError
 from etude.result import Result

@@ -18,7 +18,7 @@ from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.storage.annotations import annotate
 from etude.catalog.storage.catalog_store import CATALOG
-from etude.database import Database
+from etude.db import Database
 from etude.errors import NotFound
 
 EARLIER = "earlier.jsonl"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from etude.catalog.model import SourceProfile, from_json, to_line
 from etude.catalog.storage.annotations import SUFFIX, Annotations, annotate, merge, parse_annotations, read_annotations
 from etude.catalog.storage.catalog_store import CATALOG, JSON, TENANTS, CatalogStore
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Catalog, Limits
 from etude.errors import EtudeError, NotFound
 from etude.limits import change_limits
@@ -55,7 +55,7 @@ def folder_of(app: App, source: Source) -> str:
     return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
-def get_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
+def load_or_measure_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
     """Return the profile of a source with annotations: the stored one if the data is unchanged, else a new one."""
     from etude.catalog.measure.profile import profile_source
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from etude.errors import Invalid
 from etude.sources.files.column_types import refine
 from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
-from etude.sources.files.parquet import differing, read_parquet, reraise_limit, write
+from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, merge
 from etude.sources.files.text import CHUNK, Survey, open_text, survey
 from etude.sources.quoting import quote_identifier, quote_literal
@@ -79,7 +79,9 @@ def join(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[i
         types = _common_types(parts)
         joined = scratch / "joined.parquet"
         write(con, " UNION ALL BY NAME ".join(f"({p.scan(types)})" for p in parts), joined)
-        report = replace(report, notes=report.notes + differing([(p.source, names_of(p)) for p in parts]))
+        report = replace(
+            report, notes=report.notes + describe_differing_columns([(p.source, names_of(p)) for p in parts])
+        )
     count, notes = refine(con, joined, target, leave=EXTRA)
     return count, replace(report, types=report.types + notes)
 

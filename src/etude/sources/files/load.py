@@ -92,7 +92,7 @@ def _in_place(file: FileTable) -> list[LoadedTable]:
     tables = []
     for table, members in zip(_names(file, groups), groups):
         inside = [found[m] for m in members]
-        report = LoadReport(notes=parquet.differing([(path, names) for path, _, names in inside]))
+        report = LoadReport(notes=parquet.describe_differing_columns([(path, names) for path, _, names in inside]))
         paths = tuple(path for path, _, _ in inside)
         tables.append(LoadedTable(table, paths, sum(rows for _, rows, _ in inside), report))
     return tables

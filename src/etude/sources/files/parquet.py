@@ -56,7 +56,7 @@ def by_shape(files: list[tuple[str, list[str]]]) -> list[list[int]]:
     return [members for _, members in groups]
 
 
-def differing(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
+def describe_differing_columns(files: list[tuple[str, list[str]]]) -> tuple[str, ...]:
     """Return a sentence for each column that some of the files lack."""
     lacking: dict[str, int] = {}
     every = list(dict.fromkeys(n for _, names in files for n in names))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from etude.runtime.numbers import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
+from etude.runtime.number_check.check import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
 
-from .answers import Answer, make_answers
-from .written import ANSWERS, LAST, LATER
+from ..answers import Answer, make_answers
+from ..written import ANSWERS, LAST, LATER
 
 SALES = Evidence(
     "sales",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.entities import Catalog, Column, ForeignKey, Table
-from etude.tools.relevance import rank_tables, words
+from etude.tools.table_ranking import rank_tables, words
 
 
 def table(name: str, *columns: str, to: str = "") -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, time
 from decimal import Decimal
 
-from etude.runtime.gate.evidence import (
+from etude.runtime.number_check.evidence import (
     COUNT_WORDS,
     EXACT,
     FALLING_WORDS,
@@ -17,8 +17,8 @@ from etude.runtime.gate.evidence import (
     name_words,
     singular,
 )
-from etude.runtime.gate.mentions import TIME_UNITS, Mention, Period, Reading
-from etude.runtime.gate.surroundings import (
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period, Reading
+from etude.runtime.number_check.surroundings import (
     CONVENTIONAL,
     DOWN_AFTER,
     DOWN_BEFORE,

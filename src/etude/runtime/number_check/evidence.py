@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Context, Decimal
 from functools import cached_property
 
-from etude.runtime.gate.mentions import TIME_UNITS, Period, find_numbers, word_set
+from etude.runtime.number_check.mentions import TIME_UNITS, Period, find_numbers, word_set
 
 
 @dataclass(frozen=True)

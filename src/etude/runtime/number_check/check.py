@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from etude.runtime.gate.derived import find_derived, find_thresholds
-from etude.runtime.gate.evidence import Evidence, tables_of
-from etude.runtime.gate.mentions import MARK, Mention, find_numbers, resolve_readings
-from etude.runtime.gate.stated import find_given, find_stated, record_cells
-from etude.runtime.gate.surroundings import GateContext
+from etude.runtime.number_check.derived import find_derived, find_thresholds
+from etude.runtime.number_check.evidence import Evidence, tables_of
+from etude.runtime.number_check.mentions import MARK, Mention, find_numbers, resolve_readings
+from etude.runtime.number_check.stated import find_given, find_stated, record_cells
+from etude.runtime.number_check.surroundings import GateContext
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
 

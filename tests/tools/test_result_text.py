@@ -7,7 +7,7 @@ import pyarrow as pa
 from etude.entities import Column, ForeignKey, ResultInfo, Table
 from etude.result import Result, describe
 from etude.sessions.base import Cell, Display
-from etude.tools.shown import CHARS, ROWS, cut, show_cell, show_result, show_table
+from etude.tools.result_text import CHARS, ROWS, cut, show_cell, show_result, show_table
 
 
 class Marks:

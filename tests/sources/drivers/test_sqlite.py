@@ -16,7 +16,7 @@ from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
 from etude.sources import rows as shaping
 from etude.sources.base import CheckedQuery, Mount
-from etude.sources.sqlite import SqliteDriver
+from etude.sources.drivers.sqlite import SqliteDriver
 
 ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
 

@@ -21,6 +21,7 @@ from etude.errors import (
     Unavailable,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
+from etude.sources.drivers.server_driver import ServerDriver, shorten
 from etude.sources.guard_sql import Granted, column_hint, is_granted
 from etude.sources.rows import (
     CHUNK_ROWS,
@@ -38,7 +39,6 @@ from etude.sources.rows import (
     read_time,
     to_batches,
 )
-from etude.sources.server import ServerDriver, shorten
 
 CONNECT_S = 10
 METADATA_S = 30

@@ -11,8 +11,8 @@ from datetime import date
 from decimal import Decimal
 from typing import NamedTuple
 
-from etude.runtime.gate.evidence import HUGE, EvidenceColumn, EvidenceTable, singular
-from etude.runtime.gate.mentions import MONTHS, Mention, Period, find_numbers, month_number, word_set
+from etude.runtime.number_check.evidence import HUGE, EvidenceColumn, EvidenceTable, singular
+from etude.runtime.number_check.mentions import MONTHS, Mention, Period, find_numbers, month_number, word_set
 
 _SENTENCE_END = re.compile(
     r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|(?<=[.!?])(?<!\bvs\.)(?<!\bapprox\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)(?<!\bNo\.)[\"')*_]*\s+(?=\S)"

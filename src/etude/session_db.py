@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from etude.database import Database
+from etude.db import Database
 from etude.entities import Catalog, Limits, ResultInfo
 from etude.errors import Unavailable, from_problem
 from etude.result import Result

@@ -9,10 +9,10 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from etude.runtime.gate.evidence import EvidenceColumn, EvidenceTable, singular
-from etude.runtime.gate.mentions import TIME_UNITS, Mention, Period
-from etude.runtime.gate.stated import direction_of, intervals_of, is_whole, noun_words, speaks_of
-from etude.runtime.gate.surroundings import (
+from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period
+from etude.runtime.number_check.stated import direction_of, intervals_of, is_whole, noun_words, speaks_of
+from etude.runtime.number_check.surroundings import (
     ADJACENT,
     AVERAGE,
     CHANGE,

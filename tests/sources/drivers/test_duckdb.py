@@ -8,7 +8,7 @@ import pytest
 
 from etude.errors import EtudeError, InvalidQuery, SourceError
 from etude.sources.base import CheckedQuery, Mount
-from etude.sources.duckdb import DuckdbDriver
+from etude.sources.drivers.duckdb import DuckdbDriver
 from etude.sources.guard_duckdb import is_fatal
 
 

@@ -23,7 +23,7 @@ from etude.entities import SourceSpec, Table
 from etude.errors import Cancelled, InvalidQuery, LimitExceeded, Refused, SourceError, Unavailable, UnknownTable
 from etude.sources import rows as shaping
 from etude.sources.base import CheckedQuery, Mount
-from etude.sources.postgres import PostgresDriver
+from etude.sources.drivers.postgres import PostgresDriver
 
 HEAVY = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 1000000) b"
 

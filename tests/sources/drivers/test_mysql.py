@@ -20,7 +20,7 @@ from tests.sources.conftest import run_mysql
 from etude.entities import Table
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, SourceError, Unavailable
 from etude.sources.base import CheckedQuery, Mount
-from etude.sources.mysql import MysqlDriver
+from etude.sources.drivers.mysql import MysqlDriver
 
 HEAVY = "SELECT count(*) FROM big a, big b, big c WHERE a.n + b.n + c.n = -1"
 

@@ -1,1 +1,0 @@
-"""Find, parse and look up the numbers of an answer; `etude.runtime.numbers` is the entry point."""

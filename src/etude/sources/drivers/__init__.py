@@ -1,0 +1,1 @@
+"""The drivers of databases, one file each. They run in engine processes."""
