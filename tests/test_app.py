@@ -149,7 +149,7 @@ def test_failures_of_one_kind_have_one_key(fresh: App, shop: Path) -> None:
 
 
 def test_a_query_past_its_time_is_stopped_and_recorded(app: App, shop: Path) -> None:
-    with pytest.raises(LimitExceeded, match=r"passed its limit of 0\.5 s"):
+    with pytest.raises(LimitExceeded, match=r"exceeded its limit of 0\.5 s"):
         app.sql(str(shop), ENDLESS, limits=Limits(timeout_s=0.5))
     run = last_run(app)
     assert run.status == "failed" and run.steps[0].outcome == "limit"

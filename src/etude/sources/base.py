@@ -1,4 +1,4 @@
-"""What every database driver gives. Drivers live in engine processes: no query runs in the host."""
+"""The interface of database drivers. Drivers live in engine processes: no query runs in the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def schema_mark(tables: list[Json]) -> str:
-    """The fingerprint of a schema: it changes with names and types, not with statistics or comments."""
+    """Return the fingerprint of a schema: it changes with names and types, not with statistics or comments."""
     shape = [(t["name"], [(c["name"], c["type"], c.get("nullable", True)) for c in t["columns"]]) for t in tables]
     return hashlib.sha256(json.dumps(sorted(shape)).encode()).hexdigest()[:16]
 
@@ -33,17 +33,17 @@ def file_mark(path: str) -> str:
 
 
 def empty_batch(schema: Any) -> Any:
-    """A record batch without rows."""
+    """Return a record batch without rows."""
     import pyarrow as pa
 
-    # Not `pa.array([])`: the first call of that imports pandas, where there is one, for a second.
+    # Not `pa.array([])`: its first call takes a second to import pandas, if it is installed.
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
 def out_of_time(timeout_s: float) -> LimitExceeded:
-    """What a query is told that its time limit has stopped."""
+    """Return the error of a query that its time limit stopped."""
     return LimitExceeded(
-        f"The query passed its time limit of {timeout_s:g} s.",
+        f"The query exceeded its time limit of {timeout_s:g} s.",
         hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
         limit="timeout_s",
         value=timeout_s,
@@ -79,42 +79,42 @@ class CheckedQuery:
     sql: str
     tables: tuple[str, ...]
     select: bool = False
-    """One SELECT and nothing else: what an engine prepared for it serves again."""
+    """Whether it is one plain SELECT, so that the engine can reuse what it prepared for it."""
     enums: tuple[tuple[str, str], ...] = ()
     """For DuckDB: enumerations that the statement names, each with the checked query for its values."""
     written: str = ""
-    """The text as it came, if `sql` names something that exists only while it runs."""
+    """The original text, if `sql` names something that exists only while it runs."""
 
 
 class Driver(ABC):
     """One database engine. A driver runs one query at a time; only `cancel` is called from another thread."""
 
     dialect: ClassVar[str]
-    """The sqlglot name of the dialect."""
+    """The name of the dialect in sqlglot."""
     needs_network: ClassVar[bool] = False
 
     column_types: Sequence[str] = ()
-    """The engine's own names of the result's column types, known once `run` has begun."""
+    """The engine's own names of the result's column types, known after `run` has started."""
 
     @abstractmethod
     def __init__(self, mount: Mount) -> None:
-        """Open the source read-only; raise `SourceError` that says why and what to do where it cannot be."""
+        """Open the source read-only; if it fails, raise `SourceError` that says why and what to do."""
 
     @abstractmethod
     def catalog(self) -> Json:
-        """Tables in the shape of `entities.Table`, as `{"tables": [...]}`; only granted ones."""
+        """Return the granted tables as `{"tables": [...]}`, in the shape of `entities.Table`."""
 
     @abstractmethod
     def check(self, sql: str) -> CheckedQuery:
-        """The statement as it will run, or `Refused`, `UnknownTable` or `InvalidQuery`, with line and column."""
+        """Return the statement as it will run; raise `Refused`, `UnknownTable` or `InvalidQuery`, with the position."""
 
     @abstractmethod
     def estimate(self, checked: CheckedQuery) -> Json:
-        """What the engine expects, in the shape of `entities.Estimate`; it must not run the query."""
+        """Return the engine's estimate, in the shape of `entities.Estimate`, without running the query."""
 
     @abstractmethod
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
-        """Arrow record batches of the result, at least one (it may be empty) so that the schema is known."""
+        """Yield the result as Arrow record batches: at least one, maybe empty, so that the schema is known."""
 
     @abstractmethod
     def cancel(self) -> None:
@@ -122,20 +122,20 @@ class Driver(ABC):
 
     @abstractmethod
     def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
-        """A cheap fingerprint of each table's data where the engine has one; a missing table has none."""
+        """Return a cheap fingerprint of each table's data, for tables that have one."""
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """The engine's and the driver's versions."""
+        """Return the engine's and the driver's versions."""
 
     def excess_rights(self) -> list[str]:
-        """The rights of the role beyond reading the granted tables, a sentence each. A file has no roles."""
+        """Return the rights of the role beyond reading the granted tables, a sentence each. A file has no roles."""
         return []
 
     def progress(self) -> float | None:
-        """How much of the running query is done, from 0 to 1; None where the engine cannot tell."""
+        """Return how much of the running query is done, from 0 to 1; None if the engine does not know."""
         return None
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""

@@ -1,4 +1,4 @@
-"""The conformance suite of sources: what `etude check source` runs. It reads, and tries in vain to write."""
+"""The conformance suite of sources: what `etude check source` runs. It reads, and checks that writes are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGITS = "(" + " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10)) + ")"
 _MILLION = f"SELECT a.d AS x FROM {', '.join(f'{_DIGITS} {n}' for n in 'abcefg')}"
 _ENDLESS = f"SELECT count(*) FROM {', '.join(f'{_DIGITS} t{n}' for n in range(13))} WHERE t0.d + t12.d = 7"
 LATE_S = 3.0
-"""How much later than it should a query may end."""
+"""How late a query may end."""
 
 
 def check_source(source: Source) -> Iterator[CheckResult]:
@@ -48,7 +48,7 @@ def _refused(source: Source, sql: str, *kinds: type[EtudeError]) -> None:
 def _values_and_nulls(source: Source) -> str:
     rows, _ = _query(source, "SELECT 1 AS a, NULL AS b, 'x' AS c UNION ALL SELECT 2, NULL, 'y' ORDER BY 1")
     _expect([(int(a), b, c) for a, b, c in rows], [(1, None, "x"), (2, None, "y")], "two rows")
-    return "integers, text and nulls come back as they are"
+    return "integers, text and nulls come back unchanged"
 
 
 def _no_rows(source: Source) -> str:
@@ -95,8 +95,8 @@ def _caps(source: Source) -> str:
     _expect((len(rows), end["row_count"], end["truncated"]), (1000, 1000, True), "the row cap")
     rows, end = _query(source, _MILLION, bytes=100_000)
     if not end["truncated"] or end["bytes"] > 100_000 or not rows:
-        raise Failed(f"the byte cap gave {end['bytes']:,} bytes, truncated {end['truncated']}")
-    return "rows and bytes are capped, and it is said"
+        raise Failed(f"the byte limit returned {end['bytes']:,} bytes, truncated {end['truncated']}")
+    return "results are cut at the limits of rows and bytes, and marked as truncated"
 
 
 def _timeout(source: Source) -> str:
@@ -152,7 +152,7 @@ def _unknown_names(source: Source) -> str:
     _refused(source, "SELECT * FROM etude_check_no_such_table", UnknownTable)
     _refused(source, "SELECT etude_check_no_such_function(1)", Refused)
     _refused(source, "SELEC 1", InvalidQuery, Refused)
-    return "unknown tables, functions and words are refused with a reason"
+    return "unknown tables, functions and syntax are refused with a reason"
 
 
 def _estimate(source: Source) -> str:

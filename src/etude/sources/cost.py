@@ -1,4 +1,4 @@
-"""What a query will read, told better than its engine can: by what a profile counted in the tables."""
+"""Correct an engine's estimate of what a query reads, with the sizes that a profile counted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from etude.sources.base import Json
 
 WHOLE = frozenset({"sqlite"})
-"""Kinds of sources whose engine has no statistics, and counts every table that is read as read once."""
+"""Kinds of sources whose engine has no statistics: each table of a query counts as read once, in full."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Rows and bytes of a table, as they were counted."""
+    """The counted rows and bytes of a table."""
 
     rows: int
     bytes: int | None = None
 
 
 def correct_estimate(estimate: Json, kind: str, tables: Sequence[str], sizes: Mapping[str, Size]) -> Json:
-    """The estimate with what is known of all tables that are read; as it is where one of them is not known.
+    """Return the estimate corrected by the sizes of the tables; unchanged if one of them is not known.
 
-    An engine with a planner knows better which part of a table it reads, but may believe anything of its rows: the
-    bytes that it will read hold as many as they did when they were counted.
+    An engine with a planner knows better which part of a table it reads, but its number of rows may be far off. So
+    the rows are computed from the bytes it will read, with the counted rows per byte.
     """
     known = [sizes[table] for table in tables if table in sizes]
     if not known or len(known) < len(tables) or estimate.get("scan_rows") == 0:

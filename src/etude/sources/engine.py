@@ -1,4 +1,4 @@
-"""Inside an engine process: opens one set of sources, then answers queries until the host goes away.
+"""The inside of an engine process: open one set of sources, then answer queries until the host goes away.
 
 The process is the boundary that keeps a query from taking the host down: its memory, files and network are limited
 by the operating system, and the host may kill it at any moment. Two sockets reach it: `data` carries requests and
@@ -25,11 +25,11 @@ from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
 WINDOW = 3
-"""Chunks of a result that may be on their way before the host has taken one: it bounds memory on both sides."""
+"""At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
 VERDICTS = 512
 PROGRESS_S = 0.2
 AGAIN_S = 0.02
-"""How often a query that was cancelled is told so."""
+"""How often the cancel of a query is repeated until it ends."""
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--network", action="store_true")
     args = parser.parse_args()
-    # A user namespace can be entered only while there is one thread, so before the libraries come.
+    # A user namespace can be entered only while there is one thread, so before the libraries are imported.
     isolation = {"network": not args.network and confine.leave_network()}
     confine.prefer_as_victim()
     if not args.network:
@@ -59,7 +59,7 @@ class Engine:
     def __init__(self, data: socket, control: socket, isolation: dict[str, bool]) -> None:
         import pyarrow as pa
 
-        # Made once: without them, every small result would look for defaults again.
+        # Created once: otherwise every small result would look up the defaults again.
         self._options = pa.ipc.IpcWriteOptions()
         self._data = data
         self._control = control
@@ -76,20 +76,21 @@ class Engine:
         while True:
             head = wire.receive(self._data).head
             if head["op"] == "took":
-                continue  # of the last chunks of a result, which nobody had to wait for
+                continue  # for the last chunks of a result: nothing waits for these
             try:
                 self._answer(head)
             except wire.Closed:
                 raise
             except MemoryError:
-                self._fail(LimitExceeded("The engine ran out of memory.", hint="Ask for less.", limit="memory"))
+                hint = "Filter or aggregate earlier, or raise `engine.memory`."
+                self._fail(LimitExceeded("The engine ran out of memory.", hint=hint, limit="memory"))
             except EtudeError as error:
                 self._fail(error)
                 if error.details.get("fatal"):
                     self.leave()
             except Exception as error:
-                # A defect in a driver must not end as silence: the host gets it as the source's failure. Nobody knows
-                # which state it left behind, so this process serves no other query.
+                # Report a bug in a driver to the host as a failure of the source, rather than die silently. It may have
+                # left an unknown state behind, so this process serves no other query.
                 text = f"{type(error).__name__}: {error}"
                 self._fail(SourceError(text, hint="The engine failed unexpectedly.", fatal=True))
                 self.leave()
@@ -120,7 +121,7 @@ class Engine:
         self._scratch = head["scratch"]
         confine.limit_resources(head["memory"], head["file_bytes"])
         confine.refuse_new_privileges()
-        # The last two because DuckDB reads its memory limit there, and aborts where it may not.
+        # The last two because DuckDB reads its memory limit there, and aborts if it cannot.
         system = [
             "/etc/localtime",
             "/usr/share/zoneinfo",
@@ -170,7 +171,7 @@ class Engine:
         )
 
     def _load(self, head: Json) -> None:
-        """Convert files to Parquet; each has its answer, so that one bad file does not hide the others."""
+        """Convert files to Parquet; answer for each, so that one bad file does not hide the others."""
         self._confine(head)
         threading.Thread(target=self._listen, name="control", daemon=True).start()
         config = {"memory_limit": f"{head['engine_memory'] >> 20}MiB", "threads": str(head["threads"])}
@@ -183,9 +184,9 @@ class Engine:
                 self._fail(error)
 
     def _listen(self) -> None:
-        """Stop the running query when told to; end the process when the host is gone, whatever runs."""
+        """Stop the running query on request; end the process when the host is gone, whatever runs."""
         while True:
-            # A query that was not yet at work when it was cancelled would miss it: it is told until it has ended.
+            # A query that had not started when it was cancelled would miss that, so repeat it until the query ends.
             self._control.settimeout(AGAIN_S if self._unwanted() else PROGRESS_S)
             try:
                 self._cancelled = max(self._cancelled, wire.receive(self._control).head["id"])
@@ -198,14 +199,14 @@ class Engine:
                     self._driver.cancel()
 
     def _unwanted(self) -> bool:
-        """Whether the running query was cancelled; ids grow, and one that is cancelled ends all before it."""
+        """Return whether the running query was cancelled; ids grow, and a cancel also ends all earlier queries."""
         return self._running is not None and self._running <= self._cancelled
 
     def leave(self) -> NoReturn:
-        """End the process because the host is gone, or because the driver cannot be trusted any more."""
-        # A host that was killed removes nothing: what was spilled to disk goes with this process.
+        """End the process because the host is gone, or because the driver can no longer be trusted."""
+        # A killed host removes nothing, so this process removes what it spilled to disk.
         shutil.rmtree(self._scratch, ignore_errors=True)
-        # Threads of a library may still run: nothing here is worth waiting for.
+        # Do not wait for threads of libraries that may still run.
         os._exit(0)
 
     def _report_progress(self) -> None:
@@ -245,7 +246,7 @@ class Engine:
                 with contextlib.suppress(Exception):
                     batches.close()  # type: ignore[attr-defined]
         except (InterruptedError, InvalidQuery, SourceError) as error:
-            # Interrupted while it was looked at, a query seems to be wrong.
+            # A query interrupted while it is checked looks invalid.
             if self._unwanted() or isinstance(error, InterruptedError):
                 raise Cancelled("The query was cancelled.") from None
             raise
@@ -366,7 +367,7 @@ def _tuples(mount: Json) -> Json:
 
 
 def load_driver(mounts: list[Mount], head: Json) -> Driver:
-    """The driver for what is mounted; DuckDB alone can hold several at once."""
+    """Return the driver for the mounts; only DuckDB can open several at once."""
     from etude import plugins
 
     first = mounts[0]

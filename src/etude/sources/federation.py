@@ -1,4 +1,4 @@
-"""Two or more sources in one query: those DuckDB reads in place are attached; of the others the tables that the
+"""Several sources in one query. Sources that DuckDB can read in place are attached; of the others, the tables that the
 query names are copied, with only the columns it mentions, each through its own engine and guard."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COPY_ROWS = 5_000_000
 
 
 def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
-    """The other sources that the text may qualify a table with; a cheap look, the engine decides what they mean."""
+    """Return the other sources that the text may use as qualifiers: a cheap guess, the engine decides."""
     lowered = sql.lower()
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
@@ -35,7 +35,7 @@ def query_together(
     scratch: Path,
     on_progress: Callable[[float], None] | None = None,
 ) -> ResultStream:
-    """Run a statement over several sources; the first is the one that unqualified names mean."""
+    """Run a statement over several sources; unqualified names belong to the first."""
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="etude-join-", dir=scratch))
     answer = ResultStream()
@@ -58,7 +58,7 @@ def query_together(
 
 
 def _copy(source: Source, sources: list[Source], sql: str, folder: Path) -> tuple[Any, Mount]:
-    """The tables of a source that the query names, as Parquet files that DuckDB can mount."""
+    """Copy the tables of a source that the query names to Parquet files that DuckDB can mount."""
     files: list[Json] = []
     for table in _named_tables(source, sources, sql):
         path = folder / f"{source.name}.{len(files)}.parquet"
@@ -86,7 +86,7 @@ def _named_tables(source: Source, sources: list[Source], sql: str) -> list[Table
 
 
 def _named_columns(table: Table, sql: str) -> list[str]:
-    """The columns whose names the text mentions anywhere; all of them where it says `*` outside `count(*)`."""
+    """Return the columns whose names the text mentions anywhere; all of them if it has a `*` outside `count(*)`."""
     if re.search(r"(?<!count\()\*(?!\s*\d)", re.sub(r"\s+", "", sql.lower())) or re.search(r"columns\s*\(", sql, re.I):
         return [c.name for c in table.columns]
     words = set(re.findall(r"\w+", sql.lower()))
@@ -105,7 +105,7 @@ def _copy_table(source: Source, table: Table, columns: list[str], path: Path) ->
     write_parquet(path, first.schema, _chain(first, answer.batches))
     if answer.end["truncated"]:
         raise LimitExceeded(
-            f"`{source.name}.{table.name}` has more than {COPY_ROWS:,} rows; so many are not copied for a join.",
+            f"`{source.name}.{table.name}` has more than {COPY_ROWS:,} rows; larger tables are not copied for a join.",
             hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
             limit="copy_rows",
             value=COPY_ROWS,

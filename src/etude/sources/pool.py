@@ -1,4 +1,4 @@
-"""Warm engine processes, seen from the host: started ahead, leased to one query at a time, killed when stuck."""
+"""The host's side of engine processes: started ahead of time, leased to one query each, killed if stuck."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ class EngineLimits:
 
 
 class ResultStream:
-    """A result on its way: iterate over `batches`, then `end` says how it went."""
+    """A result as it arrives: iterate over `batches`; then `end` holds the outcome."""
 
     def __init__(self) -> None:
         self.batches: Iterator[Any] = iter(())
         self.types: list[str] = []
-        """The engine's names of the column types, known from the first batch on."""
+        """The engine's names of the column types, known after the first batch."""
         self.info: Json = {}
-        """What the engine said of itself: dialect, versions, isolation."""
+        """What the engine reported about itself: dialect, versions, isolation."""
         self.end: Json = {}
         self.parts: list[int | bytes] | None = None
-        """Set to a list before the batches are read, it collects them as they came: each part is an Arrow stream, a
-        descriptor of sealed shared memory (which the reader closes) or, where it is small, its bytes."""
+        """Set to a list before the batches are read, it collects them as received: each part is an Arrow stream, a
+        descriptor of sealed shared memory (which the reader closes) or, if it is small, its bytes."""
         self._stop: Callable[[], None] | None = None
         self._cancelled = False
         self._lock = threading.Lock()
 
     def cancel(self) -> None:
-        """Stop the query in the engine; from any thread, also before it started."""
+        """Stop the query in the engine; may be called from any thread, even before the query started."""
         with self._lock:
             self._cancelled = True
             stop = self._stop
@@ -68,7 +68,7 @@ class ResultStream:
             stop()
 
     def started(self, stop: Callable[[], None]) -> None:
-        """From now on `stop` cancels it; at once, where it was cancelled meanwhile."""
+        """Let `cancel` call `stop`; call it now if the query was already cancelled."""
         with self._lock:
             self._stop = stop
             cancelled = self._cancelled
@@ -77,7 +77,7 @@ class ResultStream:
 
 
 class EngineClient:
-    """One engine process. Not thread-safe but for `cancel`."""
+    """One engine process. Not thread-safe, except for `cancel`."""
 
     def __init__(self, network: bool, limits: EngineLimits) -> None:
         self.network = network
@@ -104,7 +104,7 @@ class EngineClient:
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
                 env=_clean_environment(self._scratch.name),
-                start_new_session=True,  # Ctrl-C reaches the host alone, which cancels in order
+                start_new_session=True,  # Ctrl-C reaches only the host, which then cancels properly
             )
 
     @property
@@ -123,7 +123,7 @@ class EngineClient:
         return self.alive and not any(fd == self._data.fileno() for fd, _ in self._poll.poll(0))
 
     def open(self, mounts: tuple[Mount, ...]) -> None:
-        """Open the sources; the process is confined to them from here on."""
+        """Open the sources; from then on the process is confined to them."""
         readable = [p for m in mounts for p in _paths(m)]
         files = [p for m in mounts for f in m.files for p in f["paths"]]
         head = self._confinement(readable, files, []) | {
@@ -133,9 +133,9 @@ class EngineClient:
         self.info = self._ask(head, START_S)
 
     def load(self, jobs: list[Json], timeout_s: float) -> Iterator[list[Json] | EtudeError]:
-        """Convert files to Parquet in this process, which then serves nothing else: tables or an error for each.
+        """Convert files to Parquet in this process, which then serves nothing else; yield tables or an error for each.
 
-        A job holds a `file` and the `out_dir` for its tables. What ends the process ends the list early.
+        A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early.
         """
         files = [p for job in jobs for p in job["file"]["paths"]]
         head = self._confinement([], files, [job["out_dir"] for job in jobs])
@@ -162,15 +162,15 @@ class EngineClient:
         }
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when an answer comes."""
+        """Return the descriptor that becomes readable when an answer arrives."""
         return self._data.fileno()
 
     def has_small_answer(self) -> bool:
-        """Whether a whole, small frame waits to be read, so that reading it does not wait."""
+        """Return whether a whole small frame has arrived, so that reading it does not block."""
         return wire.has_small_frame(self._data)
 
     def catalog(self, timeout_s: float) -> list[Json]:
-        """The tables of what is open."""
+        """Return the tables of the open sources."""
         tables: list[Json] = self._ask({"op": "catalog"}, timeout_s)["tables"]
         return tables
 
@@ -184,7 +184,7 @@ class EngineClient:
             self.kill()
             raise LimitExceeded(
                 f"The source did not answer `{asked}` within {timeout_s:g} s.",
-                hint="Raise `limits.timeout_s`, or look at the source's load.",
+                hint="Raise `limits.timeout_s`, or check the load of the source.",
                 limit="timeout_s",
             )
         return _checked(frame.head)
@@ -192,7 +192,7 @@ class EngineClient:
     def query(
         self, sql: str, limits: Limits, describe: bool, on_progress: Callable[[float], None] | None = None
     ) -> ResultStream:
-        """Run one statement. With `describe`, the end tells the estimate and the fingerprints of what was read."""
+        """Run one statement. With `describe`, the end holds the estimate and the fingerprints of the tables read."""
         self._query_id += 1
         query_id = self._query_id
         budget = bool(limits.scan_rows or limits.scan_bytes)
@@ -213,7 +213,7 @@ class EngineClient:
                 took: Json = {"op": "took"}
                 if answer.parts is not None:
                     answer.parts.append(bytes(frame.blob) if frame.fd is None else frame.fd)
-                    took["chunk"] = PART  # few large parts instead of many: each is an open file
+                    took["chunk"] = PART  # few large parts instead of many small ones: each is an open file
                 yield from self._decoded(frame.blob)
                 if not frame.head.get("more"):
                     answer.end = frame.head
@@ -229,7 +229,7 @@ class EngineClient:
         try:
             return _decode(blob)
         except pa.ArrowException as error:
-            self.kill()  # one that sends such a thing is not to be trusted with the next query
+            self.kill()  # an engine that sends this cannot be trusted with the next query
             raise SourceError(f"The engine sent a result that cannot be read: {error}.", hint="Try again.") from None
 
     def _wait(
@@ -241,7 +241,7 @@ class EngineClient:
             raise Cancelled("The query was cancelled.") from None
         if frame is None:
             raise LimitExceeded(
-                f"The query passed its limit of {timeout_s:g} s and was stopped.",
+                f"The query exceeded its limit of {timeout_s:g} s and was stopped.",
                 hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
                 limit="timeout_s",
                 value=timeout_s,
@@ -251,11 +251,11 @@ class EngineClient:
             if frame.fd is not None:
                 os.close(frame.fd)
             if frame.head.get("error", {}).get("limit") == "memory" or self._bloated():
-                self.kill()  # what it holds by now would be missing to the next query
+                self.kill()  # the memory it holds would be missing for the next query
         return wire.Frame(_checked(frame.head), frame.blob, frame.fd)
 
     def _bloated(self) -> bool:
-        """Whether a query that failed made it take so much memory that the next one would feel it."""
+        """Return whether a failed query left it with so much memory that the next one would suffer."""
         try:
             with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:
                 resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -264,7 +264,7 @@ class EngineClient:
         return resident > self._limits.memory // 4
 
     def _settle(self, answer: ResultStream) -> None:
-        """Bring the engine back to rest after a query was left: cancel, wait a little, else kill."""
+        """Make the engine idle after an abandoned query: cancel it, wait briefly, then kill."""
         if not self.alive:
             return
         if self._bloated():
@@ -293,7 +293,7 @@ class EngineClient:
     def _receive(
         self, deadline: float, on_progress: Callable[[float], None] | None, keep: bool = False
     ) -> wire.Frame | None:
-        """The next frame of the answer, or None once the deadline has passed."""
+        """Return the next frame of the answer, or None if the deadline has passed."""
         data = self._data.fileno()
         try:
             while True:
@@ -318,7 +318,7 @@ class EngineClient:
         code = self._process.returncode
         if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
             return LimitExceeded(
-                f"The engine ended by signal {-code} while it worked on this: it most likely passed its memory limit "
+                f"The engine ended by signal {-code} while it worked on this: it most likely exceeded its memory limit "
                 f"of {self._limits.memory >> 20:,} MiB. It was replaced.",
                 hint="Filter or aggregate earlier, or raise `engine.memory`.",
                 limit="memory",
@@ -326,7 +326,7 @@ class EngineClient:
         return SourceError(f"The engine ended unexpectedly (exit {code}). It was replaced.", hint="Try again.")
 
     def kill(self) -> None:
-        """End the process now, whatever it does, and remove its scratch folder."""
+        """Kill the process now, and remove its scratch folder."""
         self.killed = True
         if self.alive:
             self._process.kill()
@@ -340,10 +340,10 @@ class EngineClient:
 
 
 def _new_scratch() -> tuple[tempfile.TemporaryDirectory[str], int | None]:
-    """A folder for one engine, and a lock on it that lasts as long as this process: see `remove_orphans`."""
+    """Return a folder for one engine, and a lock on it that this process holds; see `remove_orphans`."""
     while True:
         folder = tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True)
-        # Another process may have taken the new, not yet locked folder for a dead one's.
+        # Another process may have removed the new folder as an orphan before it was locked.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -353,9 +353,9 @@ def _new_scratch() -> tuple[tempfile.TemporaryDirectory[str], int | None]:
 
 
 def remove_orphans() -> None:
-    """Remove the scratch folders of hosts that were killed: those that nobody has locked."""
+    """Remove the scratch folders of hosts that were killed: those without a lock."""
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        # Folders of other users stay; a folder that another process removes now is as good as removed.
+        # Folders of other users stay; another process may be removing the same folder now.
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
@@ -383,16 +383,16 @@ def _checked(head: Json) -> Json:
 
 def _paths(mount: Mount) -> list[str]:
     if mount.kind == "files":
-        return []  # each file is named by itself
+        return []  # each file is listed individually
     if "://" in mount.url:
         return []
-    # The folder, because a database file has companions (a log, a shared index) beside it.
+    # The folder, because a database file has others beside it (a log, a shared index).
     return [str(Path(mount.url).parent)]
 
 
 def _clean_environment(home: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ", "ETUDE_DEBUG")}
-    # One thread for the array library: its pool would only stand idle beside the engine's own.
+    # One thread for Arrow: its pool would only idle beside the engine's own.
     return kept | {"HOME": home, "TMPDIR": home, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
@@ -414,14 +414,14 @@ class Pool:
         self._sweeper: threading.Thread | None = None
 
     def warm(self) -> None:
-        """Start an engine ahead of the first query; returns at once, the process loads its libraries by itself."""
+        """Start an engine before the first query; return at once while the process loads its libraries."""
         with self._free:
             if self._spare is None and not self._closed:
                 self._spare = self._new(network=False)
 
     @contextlib.contextmanager
     def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[EngineClient]:
-        """An engine that has `mounts` open, for one caller; it goes back to the pool if it is still alive."""
+        """An engine that has `mounts` open, for one caller; it is returned to the pool if it is still alive."""
         engine = self._take(key, wait_s)
         try:
             if engine is None:
@@ -429,7 +429,7 @@ class Pool:
                 engine.open(mounts)
             yield engine
         except BaseException:
-            # An engine that never opened its source is of no use to the next caller.
+            # An engine that failed to open its source is useless to the next caller.
             if engine is not None and not engine.info:
                 engine.kill()
             raise
@@ -437,13 +437,13 @@ class Pool:
             self.give_back(key, engine)
 
     def take_idle(self, key: Key) -> EngineClient | None:
-        """An engine that has the key's mounts open and is idle, for one caller, who gives it back."""
+        """Return an idle engine that has the key's mounts open; the caller must give it back."""
         with self._free:
             return self._take_known(key)
 
     @contextlib.contextmanager
     def borrow(self, network: bool, wait_s: float) -> Iterator[EngineClient]:
-        """A blank engine for one job; it ends afterwards."""
+        """Lend a blank engine for one job; it ends afterwards."""
         self._take(None, wait_s)
         engine = None
         try:
@@ -464,7 +464,7 @@ class Pool:
     def _new(self, network: bool) -> EngineClient:
         engine = EngineClient(network, self._limits)
         if not self._tidied:
-            # Once, and while the process loads its libraries: it costs the caller nothing then.
+            # Only once, and while the process loads its libraries, so that the caller does not wait for it.
             self._tidied = True
             remove_orphans()
         return engine
@@ -488,7 +488,7 @@ class Pool:
         raise Unavailable("The engines are shut down.", hint="Open a new connection.")
 
     def _take_known(self, key: Key | None) -> EngineClient | None:
-        # The one used last, whose memory is still near the processor.
+        # The most recently used one, whose memory is still in the processor's cache.
         for position in range(len(self._idle) - 1, -1, -1):
             known, engine, _ = self._idle[position]
             if known != key:
@@ -501,22 +501,22 @@ class Pool:
         return None
 
     def give_back(self, key: Key, engine: EngineClient | None) -> None:
-        """End a lease; an engine that is still fit serves the next caller."""
+        """End a lease; an engine that still works serves the next caller."""
         with self._free:
             self._busy -= 1
-            # One that died by itself meanwhile is found out when the next query wants it.
+            # An engine that died in the meantime is noticed when the next query takes it.
             if engine is not None and not engine.killed:
                 if self._closed:
                     engine.kill()
                 else:
-                    # A source that changed has a new key: what was open on its old state goes.
+                    # A source that changed has a new key: close the engines that have its old state open.
                     self.forget(lambda known: known[0] == key[0] and known != key)
                     self._idle.append((key, engine, time.monotonic()))
                     self._start_sweeper()
             self._free.notify()
 
     def forget(self, unwanted: Callable[[Key], bool]) -> None:
-        """End the idle engines whose key is unwanted, so that what they hold open is free."""
+        """End the idle engines whose key is unwanted, so that the files they hold open are free."""
         for item in [i for i in self._idle if unwanted(i[0])]:
             self._idle.remove(item)
             item[1].kill()
@@ -531,7 +531,7 @@ class Pool:
             self._sweeper.start()
 
     def _sweep(self) -> None:
-        """End engines that nobody used for a while: one with a database file open keeps others from writing it."""
+        """End engines that were idle for a while: an open database file keeps others from writing to it."""
         while True:
             with self._free:
                 if self._closed or not self._idle:
@@ -544,7 +544,7 @@ class Pool:
             time.sleep(IDLE_S / 6)
 
     def close(self) -> None:
-        """End all engines that are not in use; the others end when they are given back."""
+        """End all engines that are not in use; the others end when they are returned."""
         with self._free:
             self._closed = True
             self._drop_surplus(keep=0)

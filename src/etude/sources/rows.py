@@ -1,4 +1,4 @@
-"""Rows as databases give them, shaped into Arrow record batches."""
+"""Turn rows from database clients into Arrow record batches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from etude.errors import SourceError
 
 BUFFER = 64 << 20
-"""Bytes of rows that are looked at, at most, before the types of loose columns are settled."""
+"""At most this many bytes of rows are read before the types of loose columns are decided."""
 CHUNK_ROWS = 10_000
 EXACT_FLOAT = 1 << 53
-"""Whole numbers up to this size are the same as floats."""
+"""Floats represent whole numbers up to this size exactly."""
 
 Row = Sequence[Any]
 
@@ -28,15 +28,15 @@ class Shape(ABC):
     """How the values of one column become an Arrow array."""
 
     loose = False
-    """Whether the type depends on the values, so that as many as may be are looked at first."""
+    """Whether the type depends on the values, so that as many as possible are read first."""
 
     @abstractmethod
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """The Arrow type for these values; `complete` says that no others follow."""
+        """Return the Arrow type for these values; `complete` means that no others follow."""
 
     @abstractmethod
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The values as an array of that type; raises ValueError where one does not fit."""
+        """Return the values as an array of that type; raise ValueError if one does not fit."""
 
 
 class Plain(Shape):
@@ -46,16 +46,16 @@ class Plain(Shape):
         self._kind = kind
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """The known type."""
+        """Return the known type."""
         return self._kind
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The values as they are."""
+        """Return the values as they are."""
         return pa.array(values, kind)
 
 
 class Printed(Shape):
-    """Values as the engine prints them, read as `kind`; as text where one cannot be (an infinite date, say)."""
+    """Values as the engine prints them, read as `kind`, or as text if one cannot be (an infinite date, for example)."""
 
     loose = True
 
@@ -64,7 +64,7 @@ class Printed(Shape):
         self._read = read or cast_text
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """The wanted type if all values can be read as it, else text."""
+        """Return the wanted type if all values can be read as it, else text."""
         try:
             self._read(pa.array(values, pa.string()), self._kind)
         except (ValueError, NotImplementedError):
@@ -72,7 +72,7 @@ class Printed(Shape):
         return self._kind
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The values read as the settled type."""
+        """Return the values read as the settled type."""
         text = pa.array(values, pa.string())
         return text if pa.types.is_string(kind) else self._read(text, kind)
 
@@ -83,7 +83,7 @@ class Sure(Printed):
     loose = False
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """The known type."""
+        """Return the known type."""
         return self._kind
 
 
@@ -96,7 +96,7 @@ class Digits(Shape):
         self.loose = precision is None
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """A decimal that holds all values, or text where there are NaN, infinity or too many digits."""
+        """Return a decimal that holds all values, or text if there are NaN, infinity or too many digits."""
         text = pa.array(values, pa.string())
         if pc.any(pc.match_substring_regex(text, "[^0-9.-]")).as_py():
             return pa.string()
@@ -104,13 +104,13 @@ class Digits(Shape):
             return decimal_type(self._precision, self._scale)
         whole, scale = _digits(text)
         if not complete and whole + scale <= 38:
-            # Values to come may be larger or finer than those seen: leave room on both sides.
+            # Later values may have more digits on either side of the point: leave room for both.
             scale += (38 - whole - scale) // 2
             return pa.decimal128(38, scale)
         return decimal_type(max(whole + scale, 1), scale)
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The values as decimals, none of them rounded."""
+        """Return the values as decimals, none of them rounded."""
         text = pa.array(values, pa.string())
         return text if pa.types.is_string(kind) else cast_text(text, kind)
 
@@ -124,7 +124,7 @@ class Dynamic(Shape):
         self._declared = declared.upper()
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
-        """The narrowest type that keeps every value."""
+        """Return the narrowest type that keeps every value."""
         found = {type(v) for v in values} - {type(None)}
         if not found:
             return self._declared_type()
@@ -144,7 +144,7 @@ class Dynamic(Shape):
         return pa.binary() if "BLOB" in self._declared else pa.string()
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The values in the settled type, converted only where nothing is lost."""
+        """Return the values in the settled type, converted only if nothing is lost."""
         exact, convert = _LOSSLESS[str(kind)]
         if set(map(type, values)) <= {exact, type(None)}:
             return pa.array(values, kind)
@@ -186,7 +186,7 @@ _LOSSLESS: dict[str, tuple[type, Callable[[Any], Any]]] = {
 
 
 def decimal_type(precision: int, scale: int) -> Any:
-    """The smallest Arrow decimal of that size; text beyond 76 digits, where there is none."""
+    """Return the smallest Arrow decimal of that size; text beyond 76 digits, the limit of Arrow."""
     precision = max(precision, scale)
     if precision <= 38:
         return pa.decimal128(precision, scale)
@@ -194,7 +194,7 @@ def decimal_type(precision: int, scale: int) -> Any:
 
 
 def _digits(text: Any) -> tuple[int, int]:
-    """The most digits before and after the point."""
+    """Return the most digits before and after the point."""
     plain = pc.replace_substring(text, "-", "")
     length, point = pc.utf8_length(plain), pc.find_substring(plain, ".")
     has_point = pc.greater_equal(point, 0)
@@ -204,18 +204,18 @@ def _digits(text: Any) -> tuple[int, int]:
 
 
 def cast_text(text: Any, kind: Any) -> Any:
-    """Text read as a type by Arrow's own parser."""
+    """Parse text as a type with Arrow's own parser."""
     return text.cast(kind)
 
 
 def read_time(text: Any, kind: Any) -> Any:
-    """Times of day: Arrow reads them only as part of a timestamp."""
+    """Parse times of day, which Arrow reads only as part of a timestamp."""
     stamps = pc.binary_join_element_wise(pa.scalar("1970-01-01"), text, " ")
     return stamps.cast(pa.timestamp("us")).cast(kind)
 
 
 def read_bool(text: Any, kind: Any) -> Any:
-    """Booleans printed as `t` and `f`."""
+    """Parse booleans printed as `t` and `f`."""
     if pc.any(pc.invert(pc.is_in(text, pa.array(["t", "f", None])))).as_py():
         raise ValueError("not a boolean")
     return pc.equal(text, "t")
@@ -225,7 +225,7 @@ _OFFSET_SECONDS = re.compile(r"^(.*)([+-])(\d\d):(\d\d):(\d\d)$")
 
 
 def read_instant(text: Any, kind: Any) -> Any:
-    """Timestamps with an offset; those of old local mean times have seconds in it, which Arrow does not read."""
+    """Parse timestamps with an offset; old local mean times have seconds in it, which Arrow does not read."""
     if not pc.any(pc.match_substring_regex(text, r"[+-]\d\d:\d\d:\d\d$")).as_py():
         return text.cast(kind)
     micros = [None if t is None else _instant(t) for t in text.to_pylist()]
@@ -247,7 +247,7 @@ _INTERVAL = re.compile(
 
 
 def read_interval(text: Any, kind: Any) -> Any:
-    """Intervals as Postgres prints them, kept as months, days and nanoseconds."""
+    """Parse intervals as Postgres prints them into months, days and nanoseconds."""
     return pa.array([None if t is None else _interval(t) for t in text.to_pylist()], kind)
 
 
@@ -266,7 +266,7 @@ _ARRAY_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^",{}\\]+)', re.DOTALL)
 
 
 def read_list(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A reader of arrays of one dimension as Postgres prints them, by the reader of their items."""
+    """Return a parser of one-dimensional arrays as Postgres prints them, given the parser of their items."""
 
     def read_items(text: Any, kind: Any) -> Any:
         lists = [None if t is None else _items(t) for t in text.to_pylist()]
@@ -310,7 +310,7 @@ class RowColumn:
 
 
 def to_batches(chunks: Iterable[Sequence[Row]], columns: Sequence[RowColumn]) -> Iterator[Any]:
-    """Record batches of the rows, at least one; memory is bounded by `BUFFER` and the size of a chunk."""
+    """Yield the rows as record batches, at least one; `BUFFER` and the size of a chunk bound the memory."""
     source = iter(chunks)
     first, complete = _look_ahead(source, any(c.shape.loose for c in columns))
     values = [[row[i] for chunk in first for row in chunk] for i in range(len(columns))]
@@ -322,7 +322,7 @@ def to_batches(chunks: Iterable[Sequence[Row]], columns: Sequence[RowColumn]) ->
 
 
 def _drain(chunks: list[Sequence[Row]]) -> Iterator[Sequence[Row]] | None:
-    """The chunks, each let go of once it is taken."""
+    """Return the chunks one by one, and drop each from the list."""
     if not chunks:
         return None
     chunks.reverse()
@@ -343,7 +343,7 @@ def _look_ahead(source: Iterator[Sequence[Row]], loose: bool) -> tuple[list[Sequ
 
 
 def _size(chunk: Sequence[Row]) -> int:
-    """About how many bytes a chunk's objects take, from a sample of its rows."""
+    """Estimate the bytes of a chunk's objects from a sample of its rows."""
     sample = chunk[:: max(len(chunk) // 50, 1)]
     return sum(sys.getsizeof(row) + sum(map(sys.getsizeof, row)) for row in sample) * len(chunk) // len(sample)
 
@@ -364,7 +364,7 @@ def _misfit(column: RowColumn, kind: Any, values: Sequence[Any]) -> SourceError:
     shown = repr(culprit) if len(repr(culprit)) <= 60 else repr(culprit)[:57] + "..."
     return SourceError(
         f"Column `{column.name}` holds {shown}, which does not fit `{kind}`, the type of the rows before it.",
-        hint=f"CAST the column `{column.name}` to one type in the query, text for example.",
+        hint=f"CAST the column `{column.name}` to one type in the query, such as text.",
         column_name=column.name,
     )
 

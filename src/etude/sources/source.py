@@ -26,14 +26,14 @@ _PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _NETWORK = frozenset({"postgres", "mysql"})
 _RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
 SIZES_S = 60.0
-"""How long the sizes of tables, of which only estimates are made, are not looked for again."""
+"""How long the sizes of tables are cached; they serve only estimates."""
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
 FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
 @dataclass(frozen=True)
 class StartedQuery:
-    """A query that was sent to an engine; reading its answer waits only until the engine has one."""
+    """A query that was sent to an engine; reading its answer waits for the engine only."""
 
     engine: EngineClient
     answer: ResultStream
@@ -62,7 +62,7 @@ class Source:
 
     @property
     def network(self) -> bool:
-        """Whether its engine must reach a server."""
+        """Whether the engine must connect to a server."""
         return self.kind in _NETWORK or self.kind not in ("duckdb", "files", "sqlite")
 
     @property
@@ -71,7 +71,7 @@ class Source:
         return self.kind in ("duckdb", "files")
 
     def mount(self) -> tuple[Key, Mount]:
-        """How an engine opens it now, and a key that changes when the files behind it do."""
+        """Return a key that changes with the files behind the source, and how an engine opens it now."""
         if self.kind == "files":
             return self._mount_files()
         mark = ""
@@ -90,13 +90,13 @@ class Source:
         mark = hashlib.sha256("|".join(f.fingerprint for f in found.tables).encode()).hexdigest()
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
-                # Without links, as the paths of the files are: an engine follows none on its way to them.
+                # Resolved like the paths of the files, because an engine follows no symbolic links to them.
                 entries, notes = load_files(found.tables, (self._cache / "files").resolve(), self._pool)
                 if found.ignored:
-                    notes.append(f"Ignored, for their kind is not read: {', '.join(found.ignored[:20])}.")
+                    notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
                 if found.links:
                     names = ", ".join(f"`{name}`" for name in found.links[:20])
-                    notes.append(f"Not read, because they are links out of the folder: {names}.")
+                    notes.append(f"Not read, because they link to files outside the folder: {names}.")
                 granted = self.spec.tables
                 if granted is not None:
                     wanted = {t.lower() for t in granted}
@@ -106,9 +106,9 @@ class Source:
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
 
     def catalog(self, limits: Limits | None = None) -> Catalog:
-        """Tables, columns, types, keys, comments and row counts; read again when the source's files change."""
+        """Tables, columns, types, keys, comments and row counts; read again if the source's files changed."""
         key, mount = self.mount()
-        # An engine of SQLite sees what is written by itself, so its key stays; what is known here does not.
+        # A SQLite engine sees new data by itself, so its key stays the same; the catalog cached here does not.
         seen = (key, self._written())
         if self._catalog is None or self._catalog[0] != seen or self.network:
             timeout = (limits or Limits()).timeout_s
@@ -134,14 +134,14 @@ class Source:
         return answer
 
     def _corrected(self, answer: ResultStream, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches; the estimate at their end takes what is known of the tables into account."""
+        """Yield the batches; the estimate at their end uses the known sizes of the tables."""
         yield from batches
         estimate, tables = answer.end.get("estimate"), answer.end.get("tables", ())
         if estimate:
             answer.end["estimate"] = correct_estimate(estimate, self.kind, tables, self.sizes())
 
     def sizes(self) -> Mapping[str, Size]:
-        """Rows and bytes of the tables, where they were counted; looked for once in a while."""
+        """Return the rows and bytes of tables that were counted; cached for a while."""
         now, written, known = time.monotonic(), self._written(), self._sizes
         if known is None or known[1] != written or now - known[0] > SIZES_S:
             known = (now, written, self._find_sizes(self) if self._find_sizes is not None else {})
@@ -149,17 +149,17 @@ class Source:
         return known[2]
 
     def forget_sizes(self) -> None:
-        """Look for them again: they were counted anew."""
+        """Drop the cached sizes, because the tables were counted again."""
         self._sizes = None
 
     def _written(self) -> str:
-        """Changes with what is written to a file that keeps its key."""
+        """Return a text that changes with each write to a file whose key stays the same."""
         return sqlite_mark(self.url) if self.kind == "sqlite" else ""
 
     def begin(self, sql: str, limits: Limits) -> StartedQuery | None:
         """Send a statement to an engine that is idle now, without waiting for anything.
 
-        None where an engine must be opened or waited for, or where a look at the source itself takes time. The engine
+        Return None if an engine must be opened or waited for, or if checking the source itself takes time. The engine
         is held until the batches are read or closed.
         """
         if self.kind == "files":
@@ -176,7 +176,7 @@ class Source:
                 try:
                     yield
                 except GeneratorExit:
-                    engine.kill()  # its answer, which nobody wants, would be taken for the next one's
+                    engine.kill()  # its unread answer would be taken for that of the next query
                     raise
                 yield from relay(inner, answer)
             finally:
@@ -190,7 +190,7 @@ class Source:
 def _is_set(spec: SourceSpec, option: str) -> bool:
     value = spec.options.get(option, "false").lower()
     if value not in ("true", "false"):
-        raise Invalid(f"`{option}` is `{value}`.", hint="Give `true` or `false`.")
+        raise Invalid(f"`{option}` cannot be `{value}`.", hint="Use `true` or `false`.")
     return value == "true"
 
 
@@ -204,7 +204,7 @@ def stream(
     describe: bool,
     on_progress: Callable[[float], None] | None,
 ) -> ResultStream:
-    """Lease an engine for one query; it goes back when the answer's batches end or are closed."""
+    """Lease an engine for one query; it is returned when the answer's batches end or are closed."""
     answer = ResultStream()
 
     def batches() -> Iterator[Any]:
@@ -216,7 +216,7 @@ def stream(
 
 
 def relay(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
-    """The batches of `inner`; `outer` learns all that it does, and cancels it."""
+    """Yield the batches of `inner`; copy its state to `outer`, whose `cancel` cancels it."""
     outer.started(inner.cancel)
     inner.parts = outer.parts
     try:
@@ -229,31 +229,31 @@ def relay(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
 
 
 def sqlite_mark(path: str) -> str:
-    """A fingerprint of a SQLite file and its log: other after every write, whichever of the two takes it."""
+    """Return a fingerprint of a SQLite file and its log, which changes with every write to either."""
     marks = [file_mark(path), file_mark(f"{path}-wal")]
     with suppress(OSError), open(path, "rb") as file:
-        # Two writes within one tick of the file system's clock differ only in the count of changes.
+        # Two writes within one tick of the file system's clock differ only in the change counter.
         marks.append(file.read(28)[24:].hex())
     return "|".join(marks)
 
 
 def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
-    """A catalog from what a driver said of its tables."""
+    """Return a catalog of the tables that a driver described."""
     keys = {t["name"]: t.get("primary_key", ()) for t in tables}
     for key in (k for t in tables for k in t.get("foreign_keys", ())):
-        # A reference that names no columns is to the key.
+        # A reference without column names refers to the key.
         key["to_columns"] = key.get("to_columns") or keys.get(key["to_table"], ())
     entries = tuple(Table.model_validate(t) for t in tables)
     return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=schema_mark(tables))
 
 
 def resolve_url(url: str) -> str:
-    """The URL itself, or what `env:NAME` or `file:PATH` refers to."""
+    """Return the URL itself, or the one that `env:NAME` or `file:PATH` refers to."""
     return read_reference(url, "The source")
 
 
 def find_kind(url: str) -> str:
-    """The kind of source behind a URL or path; a file's content decides, not its name alone."""
+    """Return the kind of source behind a URL or path; a file's content decides, not its name alone."""
     scheme, separator, _ = url.partition("://")
     if separator and scheme in _SCHEMES:
         return _SCHEMES[scheme]
@@ -280,7 +280,7 @@ def find_kind(url: str) -> str:
 
 
 def local_path(url: str) -> str:
-    """The absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
+    """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
     scheme, separator, rest = url.partition("://")
     path = rest if separator and scheme in _PATH_SCHEMES else url
     if separator and scheme in ("sqlite", "duckdb") and path.startswith("/"):
@@ -290,7 +290,7 @@ def local_path(url: str) -> str:
 
 
 def name_for(url: str) -> str:
-    """A name for a source that was given by URL alone: from its last part, fit for SQL."""
+    """Return a name for a source that has only a URL: its last part, made valid for SQL."""
     tail = re.sub(r"[?#].*$", "", url).rstrip("/").rsplit("/", 1)[-1]
     stem = tail.split(".")[0] or tail
     name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
@@ -300,7 +300,7 @@ def name_for(url: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """The name, or `Invalid`: it must be usable before a dot in a query, without quotes."""
+    """Return the name; raise `Invalid` if it needs quotes before a dot in a query."""
     if not NAME.fullmatch(name) or name in _RESERVED:
         raise Invalid(
             f"`{name}` cannot name a source.",

@@ -1,7 +1,7 @@
-"""What every store gives: the event logs of runs, threads with their messages, and registered sources.
+"""The base of every store: event logs of runs, threads with their messages, and registered sources.
 
-All behaviour lives here, over SQL that SQLite and Postgres read alike; a child class adds connections,
-transactions and the lock that shows that a worker lives.
+All behaviour is here, in SQL that both SQLite and Postgres accept; a subclass adds connections, transactions and
+the lock that shows that a worker is alive.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ HAS_WORD = "(' ' || search) LIKE ? ESCAPE '!'"
 TEXTS = "SELECT id, text FROM runs WHERE id > ? ORDER BY id LIMIT ?"
 PUT_SEARCH = """WITH found (id, words) AS (VALUES {rows})
     UPDATE runs SET search = (SELECT words FROM found WHERE found.id = runs.id) WHERE id IN (SELECT id FROM found)"""
-# The tenant as an expression, so that no index by tenant is taken for this: ids are of all tenants.
+# The tenant is an expression, so that the database uses the index of ids and not one by tenant.
 RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? AND tenant || '' = ? ORDER BY id LIMIT 3"
 OPEN = "SELECT status, count(*) FROM runs WHERE status IN ('queued', 'running', 'paused', 'waiting') GROUP BY status"
 RUNNING = "SELECT id, worker, tenant FROM runs WHERE status = 'running' ORDER BY created_at, id"
@@ -97,57 +97,57 @@ SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources WHERE tenant = ? ORDER B
 REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? AND tenant = ? RETURNING name"
 
 MAIN = "main"
-"""The tenant of those who never heard of tenants."""
+"""The default tenant."""
 TENANT = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 ALL = 1 << 31
-"""More rows than any list has: the limit of a list without one."""
+"""The limit of a list without one: more rows than any list has."""
 KEPT = 64
-"""How many folded runs stay in memory, so that an append need not read the log again."""
+"""How many folded runs stay in memory, so that an append does not read the log again."""
 BATCH = 1000
 """Events per INSERT: databases limit the number of values of a statement."""
 ROOM = 1 << 20
-"""Bytes that must be free on a disk for it not to count as full."""
+"""A disk with fewer free bytes counts as full."""
 LOOKED_AT = 2000
-"""Runs whose words are looked at, newest first, before the index of words is asked: a common word is found there."""
+"""This many of the newest runs are searched before the index of words: a common word is found among them."""
 SEARCHED = 100_000
-"""Characters of a text whose words can be searched for."""
+"""Only words in this many first characters of a text can be found."""
 WORD = 64
-"""Characters of a word that count."""
+"""Only this many first characters of a word are compared."""
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(f"[{_SINGLE}]|[^\\W{_SINGLE}]+")
-"""A word: letters, digits and `_`. Chinese and Japanese put no spaces between words: each character is one."""
+"""A word: letters, digits and `_`. Chinese and Japanese have no spaces between words, so each character is one."""
 
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some items of a list; `next` is the cursor of those after them, None at the end."""
+    """A page of a list; `next` is the cursor of the next page, None at the end."""
 
     items: list[T]
     next: str | None
 
 
 class Execute(Protocol):
-    """Runs one statement, with `?` for each value, and gives its rows."""
+    """Runs one statement, with `?` for each value, and returns its rows."""
 
     def __call__(self, sql: str, *values: object) -> Rows:
-        """The rows that the statement returned, if any."""
+        """Return the rows of the statement, if any."""
         ...
 
 
 class Store(ABC):
     """Keeps runs, threads and sources. Every method may be called from any thread.
 
-    What is read and written is one tenant's alone; `scoped` gives the same store as another tenant sees it.
+    It reads and writes data of one tenant only; `scoped` returns the same store for another tenant.
     """
 
     tenant: str = MAIN
     dialect: ClassVar[str]
     """The part of a migration's file name that says which database it is for."""
     has_schema: ClassVar[str]
-    """A statement that returns a row where the `schema_version` table is there."""
+    """A statement that returns a row if the `schema_version` table exists."""
     by_words: ClassVar[str]
-    """A statement that finds runs by the index of words: `{where}` stands for the other conditions."""
+    """A statement that finds runs by the index of words; `{where}` holds the other conditions."""
 
     def __init__(self) -> None:
         self._folded: OrderedDict[str, Run] = OrderedDict()
@@ -158,15 +158,15 @@ class Store(ABC):
         self._views: dict[str, Store] = {}
         _open.add(self)
 
-    # What a child adds.
+    # Subclasses implement these.
 
     @abstractmethod
     def _read(self, sql: str, *values: object) -> Rows:
-        """The rows of one SELECT."""
+        """Return the rows of one SELECT."""
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Execute]:
-        """All statements are committed together when the block ends, or none where it raises."""
+        """Commit all statements together when the block ends, or none if it raises."""
 
     @abstractmethod
     def _lock_schema(self, execute: Execute) -> None:
@@ -178,7 +178,7 @@ class Store(ABC):
 
     @abstractmethod
     def _enlist(self) -> str:
-        """The id of a new worker, whose lock this process now holds."""
+        """Return the id of a new worker, whose lock this process now holds."""
 
     @abstractmethod
     def _hold(self) -> None:
@@ -186,23 +186,23 @@ class Store(ABC):
 
     @abstractmethod
     def _dead(self, workers: set[str]) -> set[str]:
-        """Those of the workers whose lock nobody holds."""
+        """Return the workers whose locks no process holds."""
 
     @abstractmethod
     def _bury(self) -> None:
-        """Remove what dead workers left behind."""
+        """Remove files of dead workers."""
 
     @abstractmethod
     def check(self) -> dict[str, Any]:
-        """Ask the database for a sign of life; its kind, version, place and schema version."""
+        """Check that the database answers; return its kind, version, location and schema version."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of connections and of the worker's lock; twice does no harm."""
+        """Close connections and release the worker's lock; may be called twice."""
 
     @abstractmethod
     def _words_value(self, words: Sequence[str]) -> str:
-        """The value of `by_words` that asks for runs with words that begin with all of these."""
+        """Return the value for `by_words` that finds runs with words that begin with each of these."""
 
     def _forked(self) -> None:
         """Drop, in a forked child, what belongs to the parent."""
@@ -217,7 +217,7 @@ class Store(ABC):
         self.close()
 
     def scoped(self, tenant: str) -> Store:
-        """The same database as a tenant sees it: only what is its own; anything else is not there."""
+        """Return the same database for one tenant, which sees only its own data."""
         if not TENANT.fullmatch(tenant):
             raise Invalid(
                 f"`{tenant}` cannot name a tenant.",
@@ -241,7 +241,7 @@ class Store(ABC):
         while found < known:
             with self._transaction() as execute:
                 self._lock_schema(execute)
-                # Asked again under the lock: another process may have come first.
+                # Check again under the lock: another process may have been faster.
                 found = self._schema(execute)
                 if found < known:
                     self._run_script(execute, steps[found].read_text("utf-8"))
@@ -261,7 +261,7 @@ class Store(ABC):
         """Add events to a run that is at `expect` (0 creates it) and return its new seq; all or none."""
         if not events:
             raise Invalid("An append needs at least one event.")
-        # The log keeps what JSON keeps. Folding what was read back makes memory and disk agree.
+        # The log keeps only what JSON keeps, so fold the events as they would be read back.
         bodies = [_to_json(event) for event in events]
         read_back = [_from_json(body, run_id) for body in bodies]
         self._check_workers(read_back)
@@ -281,14 +281,14 @@ class Store(ABC):
             tell(run_id, seq)
 
     def subscribe(self, tell: Callable[[str, int], None]) -> Callable[[], None]:
-        """Have `tell(run_id, seq)` called after each append of this process; call what it returns to stop that."""
+        """Call `tell(run_id, seq)` after each append of this process; return a function that stops it."""
         self._subscribers.append(tell)
         return lambda: self._subscribers.remove(tell)
 
     def _check_workers(self, events: Sequence[Event]) -> None:
         started = [event for event in events if isinstance(event, RunStarted | RunResumed)]
         for event in started:
-            # A run of a worker without a lock would be taken for an orphan while it runs.
+            # While it runs, a run of a worker without a lock would look like an orphan.
             if event.worker != self.worker_id:
                 raise Invalid(
                     f"{event.type} names worker `{event.worker}`; this store's is `{self.worker_id}`.",
@@ -303,12 +303,12 @@ class Store(ABC):
         if seq != expect:
             raise Conflict(
                 f"Run `{run_id}` is at {seq}, not at {expect}.",
-                hint="It changed meanwhile: read it again and decide anew.",
+                hint="It changed in the meantime: read it again, then decide.",
             )
         return (self._load(execute, run_id), _utc(head[0][1])) if head else (None, None)
 
     def _load(self, execute: Execute, run_id: str) -> Run | None:
-        # A log only grows, so a run folded before is a true prefix of it.
+        # A log only grows, so a run that was folded before is a prefix of it.
         with self._folded_lock:
             run = self._folded.get(run_id)
         rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
@@ -324,7 +324,7 @@ class Store(ABC):
                 self._folded.popitem(last=False)
 
     def run(self, run_id: str) -> Run:
-        """The run, folded from its log."""
+        """Return the run, folded from its log."""
         run = self._load(self._read, run_id)
         if run is None:
             raise _no_run(run_id)
@@ -332,7 +332,7 @@ class Store(ABC):
         return run
 
     def resolve_run(self, prefix: str) -> str:
-        """The id of the only run whose id starts so; `run_` may be left out."""
+        """Return the id of the only run whose id starts with the prefix; `run_` may be omitted."""
         for start in (prefix, f"run_{prefix}"):
             end = start + chr(0x10FFFF)
             found = [row[0] for row in self._read(RUN_IDS, start, end, self.tenant)] if prefix else []
@@ -340,17 +340,17 @@ class Store(ABC):
                 return str(found[0])
             if found:
                 raise Invalid(
-                    f"`{prefix}` starts the ids of more than one run, such as `{found[0]}` and `{found[1]}`.",
+                    f"`{prefix}` matches more than one run, such as `{found[0]}` and `{found[1]}`.",
                     hint="Give more characters of the id.",
                 )
         raise _no_run(prefix)
 
     def count_open(self) -> dict[str, int]:
-        """How many runs of all tenants have not ended, by status."""
+        """Return how many runs of all tenants have not ended, by status."""
         return {"queued": 0, "running": 0, "paused": 0, "waiting": 0} | dict(self._read(OPEN))
 
     def heads(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """How far the logs of these runs have come; those that are not there are left out."""
+        """Return the last seq of each of these runs; unknown runs are left out."""
         found: dict[str, int] = {}
         for start in range(0, len(run_ids), BATCH):
             some = run_ids[start : start + BATCH]
@@ -358,14 +358,14 @@ class Store(ABC):
         return found
 
     def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
-        """The entries of a run's log with a seq above `after`, in order."""
+        """Return the entries of a run's log with a seq above `after`, in order."""
         rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise _no_run(run_id)
         return [_entry(row) for row in rows]
 
     def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
-        """Runs that pass the filter, newest first. `since` is included, `until` is not.
+        """Return the runs that pass the filter, newest first. `since` is included, `until` is not.
 
         A run passes a filter by text if each word of the filter begins a word of the run's text.
         """
@@ -382,13 +382,13 @@ class Store(ABC):
     def _search(
         self, words: list[str], where: list[str], values: list[object], limit: int, cursor: str | None
     ) -> tuple[Rows, bool]:
-        """A page of runs with these words: from the newest runs if they have enough, else by the index of words.
+        """Return a page of runs with these words: from the newest runs if they have enough, else by the index of words.
 
-        The index has no order in time, so that a word that every run has would cost a sort of all runs.
+        The index is not ordered by time, so a word that every run has would need a sort of all runs.
         """
         asked = check_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
-        # Found first, so that runs that come meanwhile are in neither part twice.
+        # Found first, so that no run created in the meantime is in both parts.
         oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, LOOKED_AT - 1)
         edge = (_utc(oldest[0][0]), oldest[0][1]) if oldest else ()
         newest = [*where, *(["(created_at, id) >= (?, ?)"] if edge else []), *([HAS_WORD] * len(words))]
@@ -412,7 +412,7 @@ class Store(ABC):
         self, select: str, by: str, where: list[str], values: list[object], limit: int, cursor: str | None
     ) -> tuple[Rows, bool]:
         where, values = self._conditions(by, where, values, cursor)
-        # One row more than asked tells whether there is another page.
+        # One extra row shows whether there is another page.
         asked = check_limit(limit)
         sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
         rows = self._read(sql, *values, asked + 1)
@@ -422,14 +422,14 @@ class Store(ABC):
 
     @property
     def worker_id(self) -> str:
-        """The name under which this process runs runs; asking for it takes the lock that shows it lives."""
+        """The id of this process as a worker; the first use takes the lock that shows that it is alive."""
         with self._worker_lock:
             if self._worker is None:
                 self._worker = self._enlist()
             return self._worker
 
     def recover(self) -> list[str]:
-        """Close the running runs of processes that are gone, and return their ids: an agent's can be resumed."""
+        """Close the running runs of processes that are gone, and return the ids; runs of agents can be resumed."""
         running = [row for row in self._read(RUNNING) if row[1] != self._worker]
         dead = self._dead({worker for _, worker, _ in running})
         closed = [
@@ -455,20 +455,20 @@ class Store(ABC):
             for step in run.steps
             if step.ended_at is None and not (step.id == run.call and run.reply is not None)
         ]
-        # What an agent did so far is on record, and it can go on from there; a query has to be run again.
+        # The steps of an agent are recorded, so it can continue from there; a query must be run again.
         ended = RunCancelled(by="user") if run.requested == "cancel" else RunFailed(error=error)
         end = RunPaused(by="recovery") if run.kind == "ask" and run.requested != "cancel" else ended
         try:
             self.append(run_id, *steps, end, expect=run.seq)
         except Conflict:
-            # Another process recovers too and was first.
+            # Another process recovered this run first.
             return False
         return True
 
     # Threads.
 
     def create_thread(self, title: str, source: str | None = None) -> Thread:
-        """A new thread, without messages."""
+        """Return a new thread, without messages."""
         now = _now()
         thread = Thread(id=new_id("thread"), title=title, source=source, created_at=now, updated_at=now)
         with self._transaction() as execute:
@@ -476,7 +476,7 @@ class Store(ABC):
         return thread
 
     def thread(self, thread_id: str) -> Thread:
-        """The thread."""
+        """Return the thread."""
         rows = self._read(f"{THREADS} WHERE id = ? AND tenant = ?", thread_id, self.tenant)
         if not rows:
             raise _no_thread(thread_id)
@@ -499,7 +499,7 @@ class Store(ABC):
         """Add a message at the end of the thread."""
         with self._transaction() as execute:
             now = _now()
-            # The update locks the thread, so that two messages cannot take the same place.
+            # The update locks the thread, so that two messages cannot get the same seq.
             if not execute(TOUCH_THREAD, now, thread_id, self.tenant):
                 raise _no_thread(thread_id)
             message = Message(
@@ -515,7 +515,7 @@ class Store(ABC):
         return message
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
-        """The messages of a thread with a seq above `after`, in order."""
+        """Return the messages of a thread with a seq above `after`, in order."""
         rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
         if not rows:
             self.thread(thread_id)
@@ -524,16 +524,16 @@ class Store(ABC):
     # Sources.
 
     def put_source(self, name: str, spec: SourceSpec) -> None:
-        """Register a source, or change how it is reached."""
+        """Register a source, or replace it."""
         with self._transaction() as execute:
             execute(PUT_SOURCE, name, spec.model_dump_json(), self.tenant)
 
     def sources(self) -> dict[str, SourceSpec]:
-        """The registered sources by name."""
+        """Return the registered sources by name."""
         return {name: SourceSpec.model_validate_json(spec) for name, spec in self._read(SOURCES, self.tenant)}
 
     def remove_source(self, name: str) -> None:
-        """Forget a registered source."""
+        """Remove a registered source."""
         with self._transaction() as execute:
             if not execute(REMOVE_SOURCE, name, self.tenant):
                 known = ", ".join(f"`{row[0]}`" for row in execute(SOURCES, self.tenant)) or "none"
@@ -541,7 +541,7 @@ class Store(ABC):
 
 
 class _View(Store):
-    """A store as one tenant sees it: connections, worker and subscribers are those of the store itself."""
+    """A store for one tenant; connections, worker and subscribers are those of the store itself."""
 
     def __init__(self, owner: Store, tenant: str) -> None:
         super().__init__()
@@ -567,7 +567,7 @@ class _View(Store):
         return self._owner.check()
 
     def close(self) -> None:
-        """Do nothing: the store itself is closed by whoever opened it."""
+        """Do nothing: the owner of the store closes it."""
 
     def _hold(self) -> None:
         self._owner._hold()
@@ -597,8 +597,8 @@ class _View(Store):
         self._owner._bury()
 
 
-# A forked child must let go of locks at once, even if it never uses the store: a lock that it shares would
-# make a dead parent look alive. Forks are known per process, so this one set is global.
+# A forked child must release locks at once, even if it never uses the store: a shared lock would make a dead parent
+# look alive. Fork hooks are per process, so this set is global.
 _open: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -618,18 +618,18 @@ def is_full(error: BaseException) -> bool:
 
 
 def disk_full(what: str) -> Unavailable:
-    """The error of a write that found no room; `what` begins it."""
-    return Unavailable(f"{what}: the disk is full.", hint="Free some room on it; then try again.", reason="disk_full")
+    """Return the error of a write to a full disk; `what` is the start of its message."""
+    return Unavailable(f"{what}: the disk is full.", hint="Free some space on it, then try again.", reason="disk_full")
 
 
 def room_left(folder: Path) -> int:
-    """Bytes that the file system of a folder still takes."""
+    """Return the free bytes on the file system of a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 def check_values(values: Sequence[object]) -> None:
-    """Refuse text that not every database can keep, so that all refuse the same."""
+    """Refuse text that not every database can store, so that all refuse the same."""
     for value in values:
         if isinstance(value, str):
             if "\0" in value:
@@ -653,19 +653,19 @@ def _now() -> datetime:
 @lru_cache(256)
 def _utc(value: str | datetime) -> datetime:
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    # All times of a store are UTC; one without a zone is taken to be, too.
+    # All times of a store are UTC, including those without a zone.
     try:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except OverflowError:
-        raise Invalid(f"The time `{moment}` is outside the calendar.") from None
+        raise Invalid(f"The time `{moment}` is out of range.") from None
 
 
 def check_limit(limit: int | None) -> int:
-    """How many rows to read: no more than a database can count, and all where nothing is asked."""
+    """Return how many rows to read: all if no limit is given, but no more than a database can count."""
     if limit is None:
         return ALL
     if limit < 1:
-        raise Invalid(f"A limit is at least 1, not {limit}.")
+        raise Invalid(f"A limit must be at least 1, not {limit}.")
     return min(limit, ALL)
 
 
@@ -694,7 +694,7 @@ def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
 
 def _run_row(run: Run, at: datetime, new: bool = True) -> tuple[object, ...]:
     s = summarise(run)
-    # The log keeps the text exactly; the projection is what databases can hold and search.
+    # The log keeps the exact text; this row holds what databases can store and search.
     text = s.text.replace("\0", "\ufffd")
     return (
         *(
@@ -763,13 +763,13 @@ def _where(filter: RunFilter) -> tuple[list[str], list[object]]:
 
 
 def split_words(text: str) -> list[str]:
-    """The different words of a text, as they are searched for: without case, marks and punctuation."""
+    """Return the distinct words of a text as they are searched: without case, accents and punctuation."""
     plain = unicodedata.normalize("NFKC", text[:SEARCHED].casefold())
     return list(dict.fromkeys(word[:WORD] for word in _WORD.findall(plain)))
 
 
 def split_query(text: str) -> list[str]:
-    """The words of a filter; `Invalid` if there are none."""
+    """Return the words of a filter; raise `Invalid` if there are none."""
     words = split_words(text)
     if not words:
         raise Invalid(f"`{text[:200]}` has no word to search for.", hint="Use letters or digits.")
@@ -782,7 +782,7 @@ def _pattern(word: str) -> str:
 
 
 def _write_words(execute: Execute) -> None:
-    """Write the words of all runs; databases would split texts each in its own way."""
+    """Write the words of all runs, because each database would split texts in its own way."""
     last = ""
     while rows := execute(TEXTS, last, 200):
         values = [value for run_id, text in rows for value in (run_id, " ".join(split_words(text)))]

@@ -1,6 +1,6 @@
-"""The conformance suite of stores: what `etude check store` runs, through the public interface alone.
+"""The conformance suite of stores: what `etude check store` runs, through the public interface only.
 
-It leaves behind a few ended runs whose text starts with `etude check`, for runs are never deleted.
+It leaves a few ended runs whose text starts with `etude check`, because runs are never deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_store(store: Store) -> Iterator[CheckResult]:
 
 
 def check_objects(open_objects: Callable[[], Objects]) -> Iterator[CheckResult]:
-    """Run every check of an object store, one result each; that it cannot be opened is one, too."""
+    """Run every check of an object store, one result each; failing to open it is a result, too."""
     yield from run_checks(OBJECT_CHECKS, open_objects)
 
 

@@ -1,9 +1,9 @@
-"""Files that are checked as they are read: the name tells the SHA-256 of all bytes, sums tell the CRC-32 of each chunk.
+"""Files that are checked as they are read, by the SHA-256 in their names and the CRC-32 of each chunk.
 
-To hash a large file before its first page is shown would cost more than the page. So each large file has another one
-with the CRC-32 of its chunks, and a reader checks only the chunks it touches. CRC-32 finds every flip of one bit and
-every run of damage up to 32 bits; the sums themselves are under a SHA-256. If they are missing or damaged, the whole
-file is hashed and they are made again.
+Hashing a large file before its first page is shown would cost more than the page. So a second file holds the CRC-32 of
+each chunk, and a reader checks only the chunks it touches. CRC-32 detects every single flipped bit and every burst of
+up to 32 damaged bits; a SHA-256 protects the sums themselves. If they are missing or damaged, the whole file is hashed
+and they are computed again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 CHUNK = 1 << 17
-"""Bytes under one sum."""
+"""Bytes per sum."""
 LARGE = 1 << 16
 """Files above this size have sums; a smaller one is hashed whole."""
 PIECE = CHUNK
-"""Bytes that are read at once to be checked: few enough to stay in the processor's cache."""
+"""Bytes that are read and checked at once: few enough to stay in the processor's cache."""
 PART = ".part-"
-"""How the name of a file begins that is still being written."""
+"""Prefix of the names of files that are still being written."""
 _HEAD = struct.Struct("<Q")
 
 
@@ -41,7 +41,7 @@ class Summing:
         self.size = 0
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Add the next bytes."""
         self._digest.update(data)
         rest = memoryview(data)
         while rest:
@@ -59,7 +59,7 @@ class Summing:
         return self._digest.hexdigest()
 
     def sums(self) -> Sums:
-        """The sums so far."""
+        """Return the sums so far."""
         crcs = [*self._crcs, self._crc] if self.size % CHUNK else self._crcs
         return Sums(self.size, tuple(crcs))
 
@@ -72,7 +72,7 @@ class Sums:
     crcs: tuple[int, ...]
 
     def write(self, path: Path, hash: str) -> None:
-        """Keep them; without a sync, because they can be made again."""
+        """Write the sums, without a sync, because they can be computed again."""
         body = _HEAD.pack(self.size) + struct.pack(f"<{len(self.crcs)}I", *self.crcs)
         target = sums_path(path)
         part = target.parents[1] / f"{PART}{target.name}-{os.getpid()}-{threading.get_ident()}"
@@ -83,7 +83,7 @@ class Sums:
 
     @staticmethod
     def read(path: Path, hash: str) -> Sums | None:
-        """The sums that are kept of a file; None if there are none or they are damaged."""
+        """Return the stored sums of a file; None if there are none or they are damaged."""
         try:
             data = sums_path(path).read_bytes()
         except OSError:
@@ -96,7 +96,7 @@ class Sums:
 
 
 def sums_path(path: Path) -> Path:
-    """Where the sums of `FOLDER/artifacts/ab/NAME` are: `FOLDER/sums/ab/NAME`."""
+    """Return the path of the sums of `FOLDER/artifacts/ab/NAME`: `FOLDER/sums/ab/NAME`."""
     return path.parents[2] / "sums" / path.parent.name / path.name
 
 
@@ -105,7 +105,7 @@ def _seal(hash: str, body: bytes) -> bytes:
 
 
 def make_sums(path: Path, hash: str) -> Sums | None:
-    """Hash the whole file and keep its sums; None if its bytes do not have that hash."""
+    """Hash the whole file and store its sums; return None if its bytes do not have that hash."""
     summing = Summing()
     with path.open("rb") as file:
         while data := file.read(PIECE):
@@ -118,7 +118,7 @@ def make_sums(path: Path, hash: str) -> Sums | None:
 
 
 class CheckedFile(io.RawIOBase):
-    """A file open for reading that raises `damaged()` before it gives a byte that is not as it was written."""
+    """A file open for reading that raises `damaged()` before it returns a byte that differs from what was written."""
 
     def __init__(self, path: Path, sums: Sums, damaged: Callable[[], Exception]) -> None:
         self.path = path
@@ -127,16 +127,16 @@ class CheckedFile(io.RawIOBase):
         self._position = 0
         self._buffer: memoryview | None = None
         self._checked: set[int] = set()
-        """Chunks that were found whole."""
+        """Chunks that were checked."""
         self._kept: tuple[int, bytes] = (-1, b"")
-        """The last chunk and its number: the next read often begins in it."""
+        """The last chunk and its number: the next read often starts in it."""
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if os.fstat(self._fd).st_size != sums.size:
             self.close()
             raise damaged()
 
     def read(self, size: int | None = -1) -> bytes:
-        """The next bytes, checked."""
+        """Return the next bytes, checked."""
         end = self._sums.size if size is None or size < 0 else min(self._position + size, self._sums.size)
         start, self._position = self._position, max(end, self._position)
         if start >= end:
@@ -161,9 +161,9 @@ class CheckedFile(io.RawIOBase):
         return data
 
     def check_range(self, start: int, end: int) -> None:
-        """Check the chunks of a part of the file that were not checked yet; so a faster reader may read it after."""
+        """Check the unchecked chunks in a range, so that a faster reader may read it afterwards."""
         if self._buffer is None:
-            # Once: fresh memory costs more than the check.
+            # Allocated once: fresh memory costs more than the check.
             self._buffer = memoryview(bytearray(min(PIECE, self._sums.size)))
         end = min(end, self._sums.size)
         for piece in range(start // CHUNK * CHUNK, end, PIECE):
@@ -194,25 +194,25 @@ class CheckedFile(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
+        """Move to a position."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._sums.size}[whence]
         self._position = max(base + offset, 0)
         return self._position
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Return the position of the next read."""
         return self._position
 
     def readable(self) -> bool:
-        """Whether it can be read."""
+        """Return whether it can be read."""
         return True
 
     def seekable(self) -> bool:
-        """Whether `seek` works."""
+        """Return whether `seek` works."""
         return True
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the file; may be called twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

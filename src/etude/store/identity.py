@@ -1,6 +1,6 @@
-"""Who may call, with what role and for which tenant; what they used, what they did, and what they were answered.
+"""API keys with roles and tenants, what they used, the audit log, and stored responses.
 
-Keys are random, so that their hash needs no salt and no slowness: nobody can try them all.
+Keys are random, so their hash needs no salt and need not be slow: there are too many to try.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 Role = Literal["reader", "analyst", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "analyst", "admin")
-"""Each may do what those before it may: look; ask and run; manage keys."""
+"""Each role includes those before it: look; ask and run; manage keys."""
 LOGIN_S = 12 * 3600
 REPLY_S = 24 * 3600
 PREFIX = "etude"
 OTHERS = "other addresses"
 DAILY = ("daily_tokens", "daily_cost_usd", "daily_seconds")
 STRANGERS = 100
-"""Addresses of callers without a key that are told apart in a minute."""
+"""At most this many addresses without a key are counted separately in a minute."""
 DETAILED = 20
-"""Refused requests of such an address that are written one by one in a minute; of further ones, how many."""
+"""At most this many refused requests of such an address are listed per minute; further ones are only counted."""
 BATCH = 100
 """Acts per INSERT: databases limit the number of values of a statement."""
 
@@ -67,18 +67,18 @@ REPORTS = "SELECT id, at, CAST(body AS TEXT) FROM reports WHERE tenant = ?"
 
 
 class KeyLimits(Entity):
-    """What a key may use; None leaves it to the settings of the server, zero means no limit."""
+    """What a key may use; None means the server's setting, zero means no limit."""
 
     model_config = ConfigDict(strict=True)
 
     per_minute: int | None = Field(default=None, ge=0)
     """Requests."""
     at_once: int | None = Field(default=None, ge=0)
-    """Requests at the same time."""
+    """Concurrent requests."""
     daily_tokens: int | None = Field(default=None, ge=0)
     daily_cost_usd: float | None = Field(default=None, ge=0)
     daily_seconds: float | None = Field(default=None, ge=0)
-    """Seconds that runs took."""
+    """Seconds of runs."""
 
 
 class ApiKey(Entity):
@@ -94,7 +94,7 @@ class ApiKey(Entity):
     revoked_at: datetime | None = None
 
     def allows(self, role: Role) -> bool:
-        """Whether the key may do what the role may."""
+        """Return whether the key's role includes this one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -106,12 +106,12 @@ class Spent(Entity):
     seconds: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        """The sum of both."""
+        """Return the sum of both."""
         return Spent(**{name: getattr(self, name) + getattr(other, name) for name in Spent.model_fields})
 
 
 class AuditEntry(Entity):
-    """Something that was done: the method and path, by which key, and how it went."""
+    """One recorded request: the method and path, the key, and the outcome."""
 
     id: str
     at: datetime
@@ -123,7 +123,7 @@ class AuditEntry(Entity):
 
 
 class StoredResponse(Entity):
-    """An answer that was given before to the same request."""
+    """The response to an earlier, identical request."""
 
     status: int
     media: str
@@ -131,7 +131,7 @@ class StoredResponse(Entity):
 
 
 class Report(Entity):
-    """What an agent tells of its work: what it was asked, what it did, and whether that worked."""
+    """An agent's report on its work: what it was asked, what it did, and whether that worked."""
 
     id: str
     at: datetime
@@ -143,7 +143,7 @@ class Report(Entity):
 
 
 class Identity:
-    """Keys, sessions of browsers, spending, audit and kept answers, over a store. Thread-safe."""
+    """Keys, browser sessions, spending, audit and stored responses, in a store. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -153,7 +153,7 @@ class Identity:
         """Refused requests without a key, by minute, address and status."""
         self._lock = threading.Lock()
         self._recording = threading.Lock()
-        """Held while what was spent moves from here to the store: whoever adds both up sees it once."""
+        """Held while spending moves from memory to the store, so that a sum of both counts it once."""
 
     # Keys.
 
@@ -165,12 +165,12 @@ class Identity:
         limits: KeyLimits | None = None,
         expires_at: datetime | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key and its secret, which is shown this once and kept nowhere."""
-        self._store.scoped(tenant)  # a name that cannot be a tenant's is refused here
+        """Return a new key and its secret, which is shown only now and not stored."""
+        self._store.scoped(tenant)  # refuses an invalid tenant name
         if role not in ROLES:
             raise Invalid(f"`{role}` is not a role.", hint=f"Roles: {', '.join(ROLES)}.")
         if not name.strip() or len(name) > 200:
-            raise Invalid("A key needs a name of at most 200 characters.", hint="Say who or what will use it.")
+            raise Invalid("A key needs a name of at most 200 characters.", hint="Name who or what will use it.")
         key = ApiKey(
             id=new_id("key").removeprefix("key_"),
             tenant=tenant,
@@ -187,33 +187,33 @@ class Identity:
         return key, f"{PREFIX}_{key.id}_{secret}"
 
     def keys(self, tenant: str | None = None) -> list[ApiKey]:
-        """The keys of a tenant, or of all, oldest first; revoked ones too."""
+        """Return the keys of a tenant, or of all, oldest first, including revoked ones."""
         where, values = (" WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
         return [_key(row) for row in self._store._read(f"{KEYS}{where} ORDER BY id", *values)]
 
     def revoke_key(self, key_id: str, tenant: str = MAIN) -> None:
-        """End a key of the tenant, with its browsers' sessions; from now on nobody gets in with it."""
+        """Revoke a key of the tenant, and end its browser sessions."""
         with self._store._transaction() as execute:
             if not execute(REVOKE, _now(), key_id.removeprefix("key_"), tenant):
                 raise NotFound(f"There is no key `{key_id}` that is not revoked.", hint="`etude keys list`.")
 
     def key(self, key_id: str) -> ApiKey:
-        """The key of an id, revoked or not."""
+        """Return the key with this id, revoked or not."""
         rows = self._store._read(f"{KEYS} WHERE id = ?", key_id)
         if not rows:
             raise NotFound(f"There is no key `{key_id}`.", hint="`etude keys list`.")
         return _key(rows[0])
 
     def any_key(self) -> bool:
-        """Whether there is a key that is not revoked, of whatever tenant."""
+        """Return whether any tenant has a key that is not revoked."""
         return bool(self._store._read(ANY_KEY))
 
     def authenticate(self, token: str) -> ApiKey:
-        """The key that a token is of; `Unauthorized` where it is none, is revoked or has expired."""
+        """Return the key of a token; raise `Unauthorized` if it is unknown, revoked or expired."""
         prefix, _, rest = token.partition("_")
         key_id, _, secret = rest.partition("_")
         rows = self._store._read(HASH, key_id) if prefix == PREFIX and _is_plain(token) else []
-        # Compared even where there is no such key, so that the time tells nothing.
+        # Compare even if the key is unknown, so that the time reveals nothing.
         known = str(rows[0][0]) if rows else "0" * 64
         if not hmac.compare_digest(_hash(secret), known) or not rows:
             raise Unauthorized("The key is not known.", hint="`etude keys create` makes one.")
@@ -227,10 +227,10 @@ class Identity:
             raise Unauthorized(f"The key `{key.name}` has expired.", hint="Ask for a new one.")
         return key
 
-    # Sessions of browsers.
+    # Browser sessions.
 
     def log_in(self, key: ApiKey) -> str:
-        """The cookie of a new session that stands for the key."""
+        """Start a browser session for the key, and return its cookie."""
         cookie = secrets.token_urlsafe(32)
         with self._store._transaction() as execute:
             execute(OLD_LOGINS, _now())
@@ -238,7 +238,7 @@ class Identity:
         return cookie
 
     def logged_in(self, cookie: str) -> ApiKey:
-        """The key that a session stands for; `Unauthorized` once it has ended."""
+        """Return the key of a session; raise `Unauthorized` if it has ended."""
         rows = self._store._read(LOGIN, _hash(cookie), _now())
         if not rows:
             raise Unauthorized("The session has ended.", hint="Log in again.")
@@ -252,7 +252,7 @@ class Identity:
     # Spending.
 
     def spent(self, key_id: str) -> Spent:
-        """What the key has used today."""
+        """Return what the key has used today."""
         today = _today()
         with self._recording:
             rows = self._store._read(SPENT, key_id, today)
@@ -261,7 +261,7 @@ class Identity:
         return waiting + Spent(tokens=rows[0][0], cost_usd=rows[0][1], seconds=rows[0][2]) if rows else waiting
 
     def check_budget(self, key: ApiKey, defaults: ServerSettings) -> None:
-        """Refuse to begin work once a key has used up its day."""
+        """Refuse new work if the key has used up its daily quota."""
         limits = daily_limits(key, defaults)
         if not any(limits.values()):
             return
@@ -279,7 +279,7 @@ class Identity:
                 )
 
     def spend(self, key_id: str, used: Spent) -> None:
-        """Add to what the key has used today; it is on record after the next `write_down`."""
+        """Add to what the key has used today; the next `write_down` stores it."""
         with self._lock:
             place = (key_id, _today())
             self._spent[place] = self._spent.get(place, Spent()) + used
@@ -287,10 +287,10 @@ class Identity:
     # Audit.
 
     def note(self, tenant: str, key_id: str | None, action: str, status: int, request_id: str, address: str) -> None:
-        """Say what was done; it is on record after the next `write_down`, many in one transaction.
+        """Add an entry to the audit log; the next `write_down` stores all entries in one transaction.
 
-        Anybody can be refused without end. So refused requests without a key are written one by one only while an
-        address has few in a minute; the others are counted, and the count is on record once the minute is over.
+        Anyone can send requests that are refused. So refused requests without a key are listed only while an address
+        has few in a minute; the others are counted, and the count is stored when the minute is over.
         """
         row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address)
         with self._lock:
@@ -299,7 +299,7 @@ class Identity:
             self._acts.append(row)
 
     def _is_detailed(self, address: str, status: int) -> bool:
-        """Count a refused request; True if it is also to be written by itself."""
+        """Count a refused request; return whether to list it as well."""
         by_address = self._refused.setdefault(int(time.time() // 60), {})
         known = address in by_address or len(by_address) < STRANGERS
         counts = by_address.setdefault(address if known else OTHERS, Counter())
@@ -307,7 +307,7 @@ class Identity:
         return known and counts.total() <= DETAILED
 
     def _count_refused(self, closing: bool) -> list[tuple[object, ...]]:
-        """A row for each address and status of which more were refused than written; for minutes that are over."""
+        """Return a row for each address and status with more refused requests than listed, for past minutes."""
         rows: list[tuple[object, ...]] = []
         now = int(time.time() // 60)
         for minute in sorted(m for m in self._refused if m != now or closing):
@@ -323,7 +323,7 @@ class Identity:
         return rows
 
     def write_down(self, closing: bool = False) -> None:
-        """Put on record what was noted and spent; what cannot be written now waits for the next time.
+        """Store audit entries and spending; what cannot be stored now is kept for the next call.
 
         `closing` includes the minute that is not over yet.
         """
@@ -352,24 +352,24 @@ class Identity:
                 execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
 
     def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
-        """What was done in a tenant, newest first."""
+        """Return the audit log of a tenant, newest first."""
         rows, following = self._list(ACTS, tenant, limit, cursor)
         names = ("id", "at", "key_id", "action", "status", "request_id", "address")
         return Page([AuditEntry(**dict(zip(names, row)) | {"at": _utc(row[1])}) for row in rows], following)
 
     def _list(self, select: str, tenant: str, limit: int, cursor: str | None) -> tuple[Sequence[Any], str | None]:
-        """A page of rows whose first column is an id that rises with time."""
+        """Return a page of rows whose first column is an id that grows with time."""
         asked = max(1, min(limit, 1000))
         before, values = (" AND id < ?", (cursor,)) if cursor else ("", ())
         rows = self._store._read(f"{select}{before} ORDER BY id DESC LIMIT ?", tenant, *values, asked + 1)
         return rows[:asked], str(rows[asked - 1][0]) if len(rows) > asked else None
 
-    # Kept answers.
+    # Stored responses.
 
     def claim(self, owner: str, name: str, request: str) -> StoredResponse | None:
-        """Take a name for a request: None for the first who does, the kept answer for those after.
+        """Claim an idempotency key for a request: return None to the first caller, the stored response to later ones.
 
-        `Conflict` while the first is still at work, `Invalid` where the name was another request's.
+        Raise `Conflict` while the first is still running, `Invalid` if the key was used for another request.
         """
         with self._store._transaction() as execute:
             execute(OLD_REPLIES, _now() - timedelta(seconds=REPLY_S))
@@ -381,13 +381,11 @@ class Identity:
                 f"The Idempotency-Key `{name}` was used for another request.", hint="Use a new one for each request."
             )
         if status is None:
-            raise Conflict(
-                f"The request with the Idempotency-Key `{name}` is still being worked on.", hint="Ask again in a while."
-            )
+            raise Conflict(f"The request with the Idempotency-Key `{name}` is still running.", hint="Try again later.")
         return StoredResponse(status=status, media=media, body=body)
 
     def keep(self, owner: str, name: str, reply: StoredResponse | None) -> None:
-        """Keep the answer to a claimed request, or free its name where there is none worth keeping."""
+        """Store the response to a claimed request, or free its key if there is none to store."""
         with self._store._transaction() as execute:
             if reply is None:
                 execute(FREE_REPLY, owner, name)
@@ -397,7 +395,7 @@ class Identity:
     # Reports.
 
     def add_report(self, tenant: str, report: dict[str, Any]) -> Report:
-        """Keep what an agent tells of its work."""
+        """Store an agent's report on its work."""
         made = Report(id=new_id("report"), at=_now(), **report)
         body = json.dumps(report)
         with self._store._transaction() as execute:
@@ -405,13 +403,13 @@ class Identity:
         return made
 
     def reports(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[Report]:
-        """What agents told, newest first."""
+        """Return the reports of agents, newest first."""
         rows, following = self._list(REPORTS, tenant, limit, cursor)
         return Page([Report(id=row[0], at=_utc(row[1]), **json.loads(row[2])) for row in rows], following)
 
 
 def daily_limits(key: ApiKey, defaults: ServerSettings) -> dict[str, float]:
-    """What a key may use in a day, by name: its own limits, or those of the server; zero means no limit."""
+    """Return the daily limits of a key by name: its own, or those of the server; zero means no limit."""
     own = {name: getattr(key.limits, name) for name in DAILY}
     return {name: getattr(defaults, name) if limit is None else limit for name, limit in own.items()}
 

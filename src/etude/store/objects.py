@@ -1,4 +1,4 @@
-"""Artifacts: immutable blobs named by the SHA-256 of their bytes, in a folder or a cloud's object store."""
+"""Artifacts: immutable blobs named by the SHA-256 of their bytes, in a folder or a cloud object store."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_su
 
 CHUNK = 1 << 20
 LEFTOVER_S = 24 * 3600
-"""Age at which a file that was never finished is removed."""
+"""Age at which an unfinished file is removed."""
 SMALL = 8 << 20
-"""Up to this size an object goes in one request, which can be conditional; above, in parts."""
+"""Up to this size an object is sent in one request, which can be conditional; larger ones in parts."""
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 UNSUPPORTED = (NotSupportedError, NotImplementedError)
 HASH = re.compile(r"[0-9a-f]{64}")
 PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}){0,15}")
 UPDATES = 50
-"""How often a change is tried against others who write at the same time."""
+"""How often a change is tried against concurrent writers."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Which conditional writes the store honours: `create` where absent, `update` where unchanged."""
+    """Which conditional writes the store honours: `create` if absent, `update` if unchanged."""
 
     create: bool
     update: bool
@@ -57,8 +57,8 @@ class Capabilities:
 class Objects:
     """Artifacts at a URL: a folder, `file://`, `s3://bucket/prefix`, `gs://`, `az://` or `memory://`.
 
-    Options are those of obstore for that cloud, such as `endpoint`, `region`, `access_key_id`; what is not
-    given comes from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). `allow_http` permits plain HTTP.
+    Options are those of obstore for that cloud, such as `endpoint`, `region`, `access_key_id`; others
+    come from the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). `allow_http` permits plain HTTP.
     """
 
     def __init__(self, url: str | Path, **options: str | bool) -> None:
@@ -78,14 +78,14 @@ class Objects:
             return MemoryStore()
         if scheme not in CLOUDS:
             raise Invalid(
-                f"`{self.url}` is not a place for artifacts.",
+                f"`{self.url}` is not a valid location for artifacts.",
                 hint="Use a folder, s3://bucket/prefix, gs://bucket/prefix or az://account/container.",
             )
-        # Options of the client replace what obstore would take from the environment.
+        # Options of the client replace those that obstore would read from the environment.
         plain = str(options.get("allow_http", os.environ.get("AWS_ALLOW_HTTP", ""))).lower()
         allow_http = plain in ("1", "true", "yes", "on")
         client: Any = {"connect_timeout": timedelta(seconds=5), "allow_http": allow_http}
-        # The default is to retry for three minutes; whoever waits would rather know.
+        # The default is to retry for three minutes; callers should get the error sooner.
         retry: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=15)}
         config: Any = {k: str(v) for k, v in options.items() if k != "allow_http"}
         try:
@@ -120,7 +120,7 @@ class Objects:
     # Writing.
 
     def put(self, data: bytes | Path, media: str) -> Artifact:
-        """Keep the bytes, or those of the file, and return what names them; what is kept already stays."""
+        """Store the bytes, or those of the file, and return their artifact; bytes that are already stored stay."""
         if self.folder is not None:
             return self._put_in_folder(self.folder, data, media)
         if isinstance(data, Path) and data.is_file() and data.stat().st_size > SMALL:
@@ -139,7 +139,7 @@ class Objects:
         try:
             self._store.put(key, content, attributes={"Content-Type": media}, mode="create")
         except AlreadyExistsError:
-            # Someone else stored the same bytes meanwhile.
+            # Another writer stored the same bytes in the meantime.
             return
         except UNSUPPORTED:
             self._store.put(key, content, attributes={"Content-Type": media})
@@ -149,7 +149,7 @@ class Objects:
         digest, size = _measure(path)
         with self._translated():
             if self._size(digest) != size:
-                # Parts cannot be conditional, but the same name means the same bytes: twice is harmless.
+                # Parts cannot be conditional, but the same name means the same bytes, so writing twice is harmless.
                 self._store.put(_key(digest), path, attributes={"Content-Type": media})
                 if _changed(before, path.stat()):
                     self._store.delete(_key(digest))
@@ -157,14 +157,14 @@ class Objects:
         return Artifact(hash=digest, media=media, size=size)
 
     def _put_in_folder(self, folder: Path, data: bytes | Path, media: str) -> Artifact:
-        # One pass: hash while copying beside the target, then give the copy its name.
+        # One pass: hash while copying next to the target, then rename the copy.
         with self._translated(), _temporary(folder / "artifacts") as (file, temporary):
             written = _sum(data, file)
             digest, size = written.hash, written.size
             target = folder / _key(digest)
             if self._size(digest) != size or not self._is_whole(target, digest):
                 file.flush()
-                # On disk before it has its name, so that not even a power cut leaves a part under it.
+                # Sync before the rename, so that not even a power cut leaves a partial file under this name.
                 os.fsync(file.fileno())
                 target.parent.mkdir(mode=0o700, exist_ok=True)
                 os.replace(temporary, target)
@@ -181,7 +181,7 @@ class Objects:
         return True
 
     def _size(self, digest: str) -> int | None:
-        """The size of the object under that name, None where there is none; a wrong one shows damage."""
+        """Return the size of the object, None if there is none; a wrong size shows damage."""
         try:
             return int(self._store.head(_key(digest))["size"])
         except FileNotFoundError as error:
@@ -192,7 +192,7 @@ class Objects:
     # Reading.
 
     def get(self, hash: str, run_id: str | None = None) -> bytes:
-        """The bytes of an artifact, checked against its name. Errors name the run, if it is given."""
+        """Return the bytes of an artifact, checked against its name. Errors name the run, if given."""
         with self._translated(missing=hash):
             data = bytes(self._store.get(_key(hash)).bytes())
         if hashlib.sha256(data).hexdigest() != hash:
@@ -200,9 +200,9 @@ class Objects:
         return data
 
     def open(self, hash: str, run_id: str | None = None) -> IO[bytes]:
-        """An artifact as a file open for reading, which checks the bytes before it gives them.
+        """Open an artifact as a file for reading, which checks the bytes before it returns them.
 
-        `Damaged` is raised here or by a read. Of a large file only the chunks that are read are checked.
+        `Damaged` is raised here or by a read. In a large file, only the chunks that are read are checked.
         """
         if self.folder is None:
             return io.BytesIO(self.get(hash, run_id))
@@ -241,7 +241,7 @@ class Objects:
             file.check()
 
     def download(self, hash: str, path: Path) -> None:
-        """Write an artifact to a file; the file is there only when whole and checked."""
+        """Write an artifact to a file, which appears only when it is complete and checked."""
         digest = hashlib.sha256()
         try:
             with _temporary(Path(path).parent) as (file, temporary):
@@ -270,7 +270,7 @@ class Objects:
         whose = f"of run `{run_id}` " if run_id else ""
         again = f"`etude runs repair {run_id}` runs its query again, or restore" if run_id else "Restore"
         return Damaged(
-            f"The file `{file}` {whose}is damaged: its bytes do not have the hash that is its name.",
+            f"The file `{file}` {whose}is damaged: its bytes do not match the hash in its name.",
             hint=f"{again} the file from a backup.",
             run_id=run_id,
             artifact=hash,
@@ -278,7 +278,7 @@ class Objects:
         )
 
     def local_path(self, hash: str) -> Path | None:
-        """The file of an artifact, unchecked; None where the store is not a folder."""
+        """Return the file of an artifact, unchecked; None if the store is not a folder."""
         return self._file(self.folder, hash) if self.folder is not None else None
 
     def _file(self, folder: Path, hash: str) -> Path:
@@ -288,7 +288,7 @@ class Objects:
         return path
 
     def discard_damaged(self, hash: str) -> None:
-        """Remove an artifact if it is damaged, so that `put` writes it anew."""
+        """Remove an artifact if it is damaged, so that `put` writes it again."""
         try:
             self.check_artifact(hash)
         except Damaged:
@@ -296,7 +296,7 @@ class Objects:
                 self._store.delete(_key(hash))
 
     def exists(self, hash: str) -> bool:
-        """Whether the artifact is there."""
+        """Return whether the artifact exists."""
         key = _key(hash)
         try:
             with self._translated(missing=hash):
@@ -305,15 +305,15 @@ class Objects:
             return False
         return True
 
-    # By name: what is found again by its place, not by its bytes.
+    # Objects that are addressed by name, not by content.
 
     def read(self, name: str) -> bytes:
-        """The bytes under a name; `NotFound` where there are none."""
+        """Return the bytes under a name; raise `NotFound` if there are none."""
         with self._translated(missing=check_place(name)):
             return bytes(self._store.get(name).bytes())
 
     def write(self, name: str, data: bytes, media: str) -> None:
-        """Put bytes under a name; there are either all of them or what was there before."""
+        """Write bytes under a name, atomically."""
         with self._translated():
             if self.folder is not None:
                 _write_file(self.folder / check_place(name), data)
@@ -321,9 +321,10 @@ class Objects:
                 self._store.put(check_place(name), data, attributes={"Content-Type": media})
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None], media: str) -> None:
-        """Put under a name what `change` makes of the bytes there (None where there are none); None leaves them.
+        """Replace the bytes under a name by `change(bytes)`: it gets None if there are none, and may return None.
 
-        Where somebody else writes meanwhile, it is asked again. A store that ignores conditions keeps the last write.
+        None leaves the object unchanged. If another writer was faster, `change` is called again. A store
+        that ignores conditions keeps the last write.
         """
         if self.folder is not None:
             with self._translated(), _locked(self.folder):
@@ -337,10 +338,10 @@ class Objects:
                 data, mode = self._changed(check_place(name), change)
                 if data is None or self._put_where(name, data, media, mode):
                     return
-        raise Unavailable(f"`{name}` in `{self.url}` is written by too many at once.", hint="Try again.")
+        raise Unavailable(f"`{name}` in `{self.url}` has too many concurrent writers.", hint="Try again.")
 
     def _changed(self, name: str, change: Callable[[bytes | None], bytes | None]) -> tuple[bytes | None, Any]:
-        """What to write, and the condition: that what it was made of is still there."""
+        """Return what to write, and the condition that the bytes it was made from are unchanged."""
         try:
             found = self._store.get(name)
         except FileNotFoundError as error:
@@ -360,17 +361,17 @@ class Objects:
         return True
 
     def names(self, prefix: str, after: str = "") -> Iterator[str]:
-        """The names below a prefix that come after another one, in order; they are asked for as they are taken."""
+        """Yield the names below a prefix, in order and after another one; they are requested lazily."""
         with self._translated():
             if self.folder is not None:
                 yield from _files(self.folder / check_place(prefix), prefix, after)
                 return
             for part in self._store.list(check_place(prefix), offset=after or None, chunk_size=1000):
-                # A server may not know of offsets, and give all there are.
+                # A server may not support offsets, and return all names.
                 yield from (found["path"] for found in part if found["path"] > after)
 
     def remove(self, name: str) -> None:
-        """Take away what is under a name, if anything."""
+        """Remove the object under a name, if there is one."""
         try:
             with self._translated(missing=check_place(name)):
                 self._store.delete(name)
@@ -406,14 +407,14 @@ class Objects:
         return False
 
     def check(self) -> dict[str, Any]:
-        """Ask the store for a sign of life; its place, and which conditional writes it honours."""
+        """Check that the store answers; return its location and which conditional writes it honours."""
         can = self.probe()
         self.exists("0" * 64)
         if self.folder is not None:
             with self._translated():
                 if room_left(self.folder) < ROOM:
                     raise disk_full(f"The object store `{self.url}` cannot be written")
-                # The probe was made once; the folder may have lost its permissions since.
+                # The probe ran only once; the folder may have lost its permissions since.
                 with _temporary(self.folder / "artifacts") as (file, _):
                     file.write(b"1")
         return {"url": self.url, "create": can.create, "update": can.update}
@@ -430,17 +431,17 @@ def _key(digest: str) -> str:
 
 
 def check_place(name: str) -> str:
-    """The name of an object, or `Invalid`: parts of plain letters with `/` between, none of them `..`."""
+    """Return the name of an object; raise `Invalid` unless it has plain parts with `/` between, none of them `..`."""
     if not PLACE.fullmatch(name):
         raise Invalid(
-            f"`{name[:80]}` is no place in an object store.",
+            f"`{name[:80]}` is not a valid name in an object store.",
             hint="Use letters, digits, `.`, `_`, `=` and `-`, with `/` between the parts.",
         )
     return name
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     try:
         _write_file(path, data)
     except OSError as error:
@@ -457,7 +458,7 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
-    """The files below a folder by name, in order; folders whose files all come before are not looked into."""
+    """Yield the files below a folder by name, in order; folders whose files all come before are skipped."""
     try:
         entries = sorted(os.scandir(folder), key=lambda e: e.name + "/" * e.is_dir())
     except FileNotFoundError:
@@ -465,7 +466,7 @@ def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
     for entry in entries:
         name = f"{prefix}/{entry.name}"
         if not PLACE.fullmatch(name):
-            continue  # not ours: a file that is being written
+            continue  # a file that is still being written
         if entry.is_dir():
             if f"{name}/\U0010ffff" > after:
                 yield from _files(folder / entry.name, name, after)
@@ -475,7 +476,7 @@ def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """While the block runs, no other process changes a name in this folder."""
+    """Keep other processes from changing names in this folder while the block runs."""
     import fcntl
 
     with (folder / ".lock").open("wb") as file:
@@ -484,7 +485,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _measure(data: bytes | Path) -> tuple[str, int]:
-    """The hash and size of the bytes."""
+    """Return the hash and size of the bytes."""
     digest = hashlib.sha256()
     size = 0
     for chunk in _chunks(data):
@@ -494,7 +495,7 @@ def _measure(data: bytes | Path) -> tuple[str, int]:
 
 
 def _sum(data: bytes | Path, copy: IO[bytes]) -> Summing:
-    """The hash, size and sums of the bytes, which are also written to `copy`."""
+    """Return the hash, size and sums of the bytes, and write the bytes to `copy`."""
     summing = Summing()
     for chunk in _chunks(data):
         summing.add(chunk)
@@ -528,7 +529,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left half written; only what nobody can be writing any more."""
+    """Remove unfinished files of killed processes, if they are too old to be in use."""
     oldest = time.time() - LEFTOVER_S
     for place in (folder / "artifacts", folder / "sums"):
         with suppress(OSError):
@@ -540,7 +541,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
-    """A file in the folder that is gone after the block unless it was renamed."""
+    """Open a temporary file in the folder; it is removed after the block unless it was renamed."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=PART, dir=folder)
     try:
@@ -555,7 +556,7 @@ def _folder(url: str) -> Path | None:
     parts = urlsplit(url)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    # A drive letter is no scheme.
+    # A drive letter is not a scheme.
     return Path(url).expanduser().absolute() if "://" not in url else None
 
 
@@ -565,6 +566,6 @@ def _without_secrets(url: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    # What follows the first line may be a server's answer in full, with names of keys in it.
+    # Later lines may hold a server's full answer, with names of keys in it.
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return first.rpartition(" - ")[2].partition("<")[0].strip(" .:")[:200]

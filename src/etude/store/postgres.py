@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 CONNECTIONS = 8
 """At most this many statements run at once; further callers wait for one to end."""
 NAMESPACE = 0x657475
-"""First key of every advisory lock of etude ("etu"), so that they meet no other program's."""
+"""First key of every advisory lock of etude ("etu"), so that they do not collide with those of other programs."""
 MIGRATION = 0
 """Second key of the lock of migrations; those of workers are above it."""
 
 PATIENCE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
-"""How long a network that lost the server is waited for: without this, a cut connection hangs for hours."""
+"""How long to wait for a lost server: without this, a cut connection hangs for hours."""
 STILL_S = 30.0
-"""How long a process may stand still in a transaction: all who wait for its locks wait as long."""
+"""How long a transaction may be idle: others that wait for its locks wait as long."""
 
 LOCK = "SELECT pg_try_advisory_lock(?, ?)"
 LOCK_SCHEMA = "SELECT pg_advisory_xact_lock(?, ?)"
 LOCKED = """SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND classid = ? AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 ALIVE = "SELECT 1"
-# Without JIT: to compile a statement takes longer than any statement of a store may run.
+# Without JIT: compiling a statement takes longer than any statement of a store should run.
 BOUND = "SELECT set_config('idle_in_transaction_session_timeout', %s, false), set_config('jit', 'off', false)"
 ENGINE = "SHOW server_version"
 
-# OFFSET 0 keeps the order out of the search: in the order of time the server would look at runs one by one.
+# OFFSET 0 separates the search from the order; otherwise the server would check runs one by one by time.
 BY_WORDS = (
     RUNS.replace(
         "FROM runs",
@@ -56,8 +56,8 @@ class PostgresStore(Store):
     """A store in a Postgres database. Each living worker holds a session advisory lock."""
 
     dialect = "postgres"
-    # With a table in it: a statement without one does not hear what others made since the transaction began, and a
-    # process that waited for another's migration would do it again.
+    # It reads a table: a statement without one does not see what others created since the transaction began, and a
+    # process that waited for another's migration would run it again.
     has_schema = "SELECT 1 FROM pg_class WHERE oid = to_regclass('schema_version')"
 
     by_words = BY_WORDS
@@ -136,20 +136,20 @@ class PostgresStore(Store):
         execute(script)
 
     def _words_value(self, words: Sequence[str]) -> str:
-        # A word has letters, digits and `_` alone: nothing in it ends the quotes.
+        # A word has only letters, digits and `_`: nothing in it ends the quotes.
         return " & ".join(f"'{word}':*" for word in words)
 
     # Workers.
 
     def _enlist(self) -> str:
         worker = new_id("worker")
-        # Two workers may have the same key: then another name is taken.
+        # If two workers get the same key, choose another name.
         while not self._take_lock(worker):
             worker = new_id("worker")
         return worker
 
     def _take_lock(self, worker: str) -> bool:
-        # The lock lives as long as its connection, which therefore is no other's.
+        # The lock lives as long as its connection, which is therefore not shared.
         if self._worker_db is None or not _answers(self._worker_db):
             self._worker_db = self._connect()
         with self._translated():
@@ -161,7 +161,7 @@ class PostgresStore(Store):
             if lost and not self._take_lock(str(self._worker)):
                 raise Unavailable(
                     f"Worker `{self._worker}` lost its connection; the server still holds its old lock.",
-                    hint="Try again: the server lets go of it once it sees that the connection is gone.",
+                    hint="Try again: the server releases it when it notices that the connection is gone.",
                 )
 
     def _dead(self, workers: set[str]) -> set[str]:
@@ -175,12 +175,12 @@ class PostgresStore(Store):
     # Life.
 
     def check(self) -> dict[str, Any]:
-        """Ask the database for a sign of life; its kind, version, place and schema version."""
+        """Check that the database answers; return its kind, version, location and schema version."""
         version = str(self._read(ENGINE)[0][0])
         return {"kind": "postgres", "version": version, "url": self.url, "schema": self._schema(self._read)}
 
     def close(self) -> None:
-        """Let go of the connections and of the worker's lock; twice does no harm."""
+        """Close the connections and release the worker's lock; may be called twice."""
         self._closed = True
         with self._idle_lock:
             idle, self._idle = self._idle, []
@@ -219,7 +219,7 @@ def _parse(url: str) -> dict[str, Any]:
     try:
         return dict(pg.conninfo.conninfo_to_dict(url))
     except pg.Error:
-        # libpq's complaint may quote the password.
+        # libpq's error may quote the password.
         raise Invalid("The URL of the store is not a valid Postgres URL.", hint=URL_HINT) from None
 
 
@@ -239,14 +239,14 @@ def _key(worker: str) -> int:
 
 @cache
 def _statement(sql: str) -> bytes:
-    # As bytes: psycopg's types take text only where it is a literal.
+    # As bytes, because psycopg's types accept text only if it is a literal.
     return sql.replace("?", "%s").encode()
 
 
 def _executor(db: psycopg.Connection[Any]) -> Execute:
     def execute(sql: str, *values: object) -> Rows:
         check_values(values)
-        # Without values the text goes as it is, so that a script may have many statements.
+        # Without values the text is sent unchanged, so that a script may have several statements.
         cursor = db.execute(_statement(sql), values if values else None)
         return cursor.fetchall() if cursor.description else []
 
@@ -254,8 +254,8 @@ def _executor(db: psycopg.Connection[Any]) -> Execute:
 
 
 def _answers(db: psycopg.Connection[Any]) -> bool:
-    """Whether the connection still works; one that does not is closed."""
-    # An idle connection has nothing to read, unless the server has closed it: no round trip to know that.
+    """Return whether the connection still works; close it if not."""
+    # An idle connection has nothing to read unless the server closed it, so this needs no round trip.
     waiting = select.poll()
     try:
         waiting.register(db.fileno(), select.POLLIN)

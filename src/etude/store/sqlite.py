@@ -22,7 +22,7 @@ from etude.store.base import ROOM, RUNS, Execute, Rows, Store, check_values, dis
 BUSY_S = 30.0
 YOUNG_S = 60.0
 EXPANDED = 50
-"""Words with the same beginning that are searched for one by one."""
+"""Up to this many words with the same prefix are searched for one by one."""
 BEGUN_BY = "SELECT term FROM run_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
 READERS = 8
 """At most this many reads at once; further callers wait for one to end."""
@@ -49,7 +49,7 @@ class SqliteStore(Store):
         self._worker_fd: int | None = None
         self._db: sqlite3.Connection | None = None
         self._idle: list[sqlite3.Connection] = []
-        """Connections for reads. In WAL mode a read waits for no writer, of this process or another."""
+        """Connections for reads. In WAL mode a read waits for no writer, in this process or another."""
         self._idle_lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(READERS)
         self._full = False
@@ -92,7 +92,7 @@ class SqliteStore(Store):
             return disk_full(f"The store `{self.path}` cannot be written")
         return Unavailable(
             f"The store `{self.path}` cannot be used: {error}.",
-            hint="Check that the path is a file of etude, that it may be written and that the disk has room.",
+            hint="Check that the path is a file of etude, that it is writable and that the disk has space.",
         )
 
     @contextmanager
@@ -119,7 +119,7 @@ class SqliteStore(Store):
                 yield db
             finally:
                 with self._idle_lock:
-                    # After a fork or a close the list is another, and the connection is not for it.
+                    # After a fork or a close, the list is a new one, and the connection does not belong to it.
                     keep = not self._closed and self._idle is idle
                     if keep:
                         idle.append(db)
@@ -134,7 +134,7 @@ class SqliteStore(Store):
     def _transaction(self) -> Iterator[Execute]:
         with self._lock, self._translated():
             db = self._connection()
-            # IMMEDIATE: a writer waits at the start, where waiting is safe, never in the middle.
+            # IMMEDIATE: a writer waits at the start, when waiting is safe, never in the middle.
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield _executor(db)
@@ -159,11 +159,11 @@ class SqliteStore(Store):
                 statement = ""
 
     def _words_value(self, words: Sequence[str]) -> str:
-        # A word has letters, digits and `_` alone: nothing in it ends the quotes.
+        # A word has only letters, digits and `_`: nothing in it ends the quotes.
         return " AND ".join(self._begun_by(word) for word in words)
 
     def _begun_by(self, word: str) -> str:
-        """The few words that begin so, as they are: they are read in step, while a prefix is collected as a whole."""
+        """Return the few words with this prefix: SQLite reads listed words in step, but collects a whole prefix."""
         found = [str(row[0]) for row in self._read(BEGUN_BY, word, word + chr(0x10FFFF), EXPANDED + 1)]
         if len(found) > EXPANDED:
             return f'"{word}"*'
@@ -179,7 +179,7 @@ class SqliteStore(Store):
             while self._worker_fd is None:
                 fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                # Another process may have removed the new, not yet locked file as a dead worker's.
+                # Another process may have removed the new file as a dead worker's before it was locked.
                 if _is_at(fd, path):
                     self._worker_fd = fd
                 else:
@@ -204,7 +204,7 @@ class SqliteStore(Store):
     # Life.
 
     def check(self) -> dict[str, Any]:
-        """Ask the database for a sign of life; its kind, version, place and schema version."""
+        """Check that the database answers; return its kind, version, location and schema version."""
         schema = self._schema(self._read)
         with self._translated():
             no_room = room_left(self.path.parent) < ROOM
@@ -213,7 +213,7 @@ class SqliteStore(Store):
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
     def close(self) -> None:
-        """Let go of the file and of the worker's lock; twice does no harm."""
+        """Close the file and release the worker's lock; may be called twice."""
         with self._lock:
             self._closed = True
             if self._db is not None:
@@ -224,7 +224,7 @@ class SqliteStore(Store):
             for db in idle:
                 db.close()
             if self._worker_fd is not None:
-                # Removed while still locked, so that nobody else finds it between.
+                # Removed while still locked, so that no other process finds it unlocked.
                 with suppress(OSError):
                     (self._workers / str(self._worker)).unlink()
                 os.close(self._worker_fd)
@@ -263,7 +263,7 @@ def _bind(value: object) -> Any:
 
 def _create(path: Path) -> None:
     _make_folder(path.parent)
-    # Only where the file is new: closing any other handle on it would drop the locks of open connections.
+    # Only if the file is new: closing another handle on it would drop the locks of open connections.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
@@ -280,18 +280,18 @@ def _use_wal(db: sqlite3.Connection) -> None:
         try:
             mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         except sqlite3.OperationalError as error:
-            # Turning WAL on does not wait for other connections as everything else does.
+            # Unlike all else, turning on WAL does not wait for other connections.
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
         else:
             if mode != "wal":
-                raise sqlite3.OperationalError(f"its file system allows no write-ahead log (mode `{mode}`)")
+                raise sqlite3.OperationalError(f"its file system does not support a write-ahead log (mode `{mode}`)")
             return
 
 
 def _remove_unread(path: Path) -> None:
-    """Remove a pipe that no process reads; a young one may be about to be read."""
+    """Remove a pipe that no process reads, unless it is new: a reader may be about to open it."""
     with suppress(FileNotFoundError):
         found = path.stat()
         if not stat.S_ISFIFO(found.st_mode) or time.time() - found.st_mtime < YOUNG_S:
@@ -310,14 +310,14 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _is_free(path: Path, remove: bool = False) -> bool:
-    """Whether no process holds the lock on the file, or the file is gone; a free file may be removed."""
+    """Return whether no process holds the lock on the file, or the file is gone; optionally remove a free file."""
     try:
         fd = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # What was locked may be removed already, and a new one have its name.
+        # The locked file may already be removed, and a new one may have its name.
         if remove and _is_at(fd, path):
             path.unlink(missing_ok=True)
     except BlockingIOError:

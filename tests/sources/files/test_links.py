@@ -95,7 +95,7 @@ def test_the_catalog_says_what_was_not_followed(data: Path, tmp_path: Path) -> N
     with App(home=tmp_path / "home") as app:
         catalog = app.source(str(data)).catalog()
         assert [t.name for t in catalog.tables] == ["orders"]
-        assert any("`out.csv`" in note and "links out of the folder" in note for note in catalog.notes)
+        assert any("`out.csv`" in note and "outside the folder" in note for note in catalog.notes)
 
 
 @needs_landlock

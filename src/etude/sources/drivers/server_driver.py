@@ -1,4 +1,4 @@
-"""What drivers of database servers share: the schema that was read last, and the secret that no message may tell."""
+"""What drivers of database servers share: a cached schema, and a password that no message may contain."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def shorten(names: Sequence[str], most: int = 5) -> str:
 
 
 class KnownSchema(Protocol):
-    """A schema, as far as the guard needs it."""
+    """The part of a schema that the guard needs."""
 
     @property
     def granted(self) -> Granted:
-        """What statements may read."""
+        """The tables that statements may read."""
 
 
 S = TypeVar("S", bound=KnownSchema)
 
 
 class ServerDriver(Driver, Generic[S]):
-    """One connection to a server. The rights of its user hold; etude adds that nothing can be written."""
+    """One connection to a server. The permissions of its user apply, and etude allows no writes."""
 
     needs_network: ClassVar[bool] = True
     _where: dict[str, Any]
@@ -37,7 +37,7 @@ class ServerDriver(Driver, Generic[S]):
 
     @abstractmethod
     def _load(self) -> S:
-        """The schema as it is now."""
+        """Return the current schema."""
 
     def _known(self) -> S:
         if self._schema is None:
@@ -45,11 +45,11 @@ class ServerDriver(Driver, Generic[S]):
         return self._schema
 
     def check(self, sql: str) -> CheckedQuery:
-        """The statement without comments, reading granted tables only."""
+        """Return the statement without comments; it reads granted tables only."""
         try:
             return check_sql(sql, self.dialect, self._known().granted)
         except UnknownTable:
-            # It may have been made since the schema was read.
+            # The table may have been created after the schema was read.
             self._schema = self._load()
             return check_sql(sql, self.dialect, self._schema.granted)
 
