@@ -109,7 +109,7 @@ def test_clients_that_leave_free_what_they_held(app: App) -> None:
         for stream in some:
             stream.close()
         wait_until(lambda: client.get("/datasets").status_code == 200 and watch.count == 0)
-        wait_until(lambda: server.api.state.server.access_control._inside == {})
+        wait_until(lambda: server.api.state.server.access_control._in_flight == {})
 
 
 def test_a_shutdown_ends_streams_and_lets_runs_end(tmp_path: Path, shop: Path) -> None:
