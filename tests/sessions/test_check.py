@@ -105,7 +105,9 @@ def test_a_provider_that_gives_too_little_fails(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.skipif(LEVEL < 2, reason="this machine does not allow level 2")
-@pytest.mark.parametrize(("name", "why"), [("interrupt", "an interrupt took"), ("timeout", "a deaf cell ended after")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("interrupt", "an interrupt took"), ("timeout", "a cell that ignores the interrupt ended after")]
+)
 @pytest.mark.usefixtures("fairly_patient")
 def test_a_provider_that_ends_cells_late_fails(
     provider: LocalProvider, name: str, why: str, monkeypatch: pytest.MonkeyPatch

@@ -545,7 +545,7 @@ def test_below_level_3_it_is_refused() -> None:
     provider = LocalProvider(ready=0, max_level=2)
     with pytest.raises(SandboxError, match="needs isolation level 3") as error:
         Session(provider, SandboxSpec(network=("api.example.com:443",)))
-    assert "shares the network of its place" in error.value.hint
+    assert "shares the network of its system" in error.value.hint
     provider.close()
 
 

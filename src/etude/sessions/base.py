@@ -1,4 +1,4 @@
-"""What a sandbox provider gives: channels to fresh interpreters, at an isolation level that is stated."""
+"""The interface of sandbox providers: they start interpreters and state the isolation level of each."""
 
 from __future__ import annotations
 
@@ -22,48 +22,51 @@ from etude.sessions.proxy import Proxy
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """What kind of sandbox: equal specs can share a fork server."""
+    """The kind of sandbox that a session needs. Equal specs can share a fork server."""
 
     level: int = 2
-    """The isolation that is asked for at least; the provider gives its best and refuses below this."""
+    """The lowest acceptable isolation level. The provider uses the best it can, and refuses if that is lower."""
     mounts: dict[str, str] = field(default_factory=dict)
-    """Folders of the host that a session may read, and where it finds them."""
+    """Folders of the host that a session may read, each with its path inside the session."""
     allow_exec: bool = False
     network: tuple[str, ...] = ()
-    """The only places that a session may connect to, each as `host:port`; by default none."""
+    """The only hosts that a session may connect to, each as `host:port`; none by default."""
 
     def __post_init__(self) -> None:
         for entry in self.network:
             parse_entry(entry)
         for path, at in self.mounts.items():
             if not os.path.exists(path):
-                raise Invalid(f"There is no `{path}` to give to a session.", hint="Check the path.")
-            # Anything else would be mounted beside the root of the session instead of in it.
+                raise Invalid(f"`{path}` cannot be mounted: it does not exist.", hint="Check the path.")
+            # Any other path could be mounted outside the root of the session.
             if not at.startswith("/") or at != os.path.normpath(at) or at.count("/") == len(at):
-                raise Invalid(f"`{at}` is no place in a session.", hint="Give a whole path, such as `/data`.")
+                raise Invalid(
+                    f"`{at}` cannot be a path in a session.",
+                    hint="Give an absolute, normalized path below `/`, such as `/data`.",
+                )
 
     def key(self) -> tuple[Any, ...]:
-        """What makes two specs the same."""
+        """Return a key that is equal for equivalent specs."""
         places = tuple(sorted({parse_entry(entry) for entry in self.network}))
         return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec, places)
 
 
 class Channel:
-    """The host's end of one interpreter: a socket for frames, and a hold on the process."""
+    """The host's end of one interpreter: a socket for frames, and a handle of its process."""
 
     def __init__(self, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
         self.sock = sock
         self.isolation = isolation
         self.group: Cgroup | None = None
-        """What bounds the interpreter with all it starts, where there is such a thing."""
+        """The control group of the interpreter and the processes it starts, if the system allows one."""
         self.proxy: Proxy | None = None
-        """Its way out, where it was given one; it remembers what was asked of it."""
+        """The proxy for its network, if it has one. The proxy remembers every connection."""
         self._pidfd = pidfd
         self._lock = threading.RLock()
-        """Who signals must not meet a descriptor that was closed meanwhile and is another process's by now."""
+        """Guards the process handle: once closed, its descriptor number could refer to another process."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to the interpreter; nothing happens where it is gone."""
+        """Send a signal to the interpreter; do nothing if it has ended."""
         import signal
 
         with self._lock, contextlib.suppress(OSError):
@@ -71,7 +74,7 @@ class Channel:
 
     @property
     def pid(self) -> int:
-        """The process as the host sees it; 0 once it is gone."""
+        """The process id on the host; 0 after the process has ended."""
         try:
             with open(f"/proc/self/fdinfo/{self._pidfd}", encoding="ascii") as file:
                 line = next(line for line in file if line.startswith("Pid:"))
@@ -80,7 +83,7 @@ class Channel:
         return max(int(line.split()[1]), 0)
 
     def cpu_s(self) -> float:
-        """Return the processor seconds that the interpreter and all it started have used."""
+        """Return the processor seconds used by the interpreter and all processes it started."""
         with contextlib.suppress(OSError, ValueError):
             if self.group is not None:
                 return self.group.cpu_s()
@@ -91,7 +94,7 @@ class Channel:
 
     @property
     def ended(self) -> bool:
-        """Whether the interpreter has ended."""
+        """True if the interpreter has ended."""
         with self._lock:
             return self._pidfd < 0 or self._wait_for_end(0)
 
@@ -101,7 +104,7 @@ class Channel:
         return bool(end.poll(milliseconds))
 
     def close(self) -> None:
-        """End the interpreter and let go of it."""
+        """End the interpreter and release its resources."""
         import signal
 
         if self._pidfd >= 0:
@@ -110,7 +113,7 @@ class Channel:
             if self.proxy is not None:
                 self.proxy.close()
             if self.group is not None:
-                self._wait_for_end(10_000)  # before it has ended, its group cannot be removed
+                self._wait_for_end(10_000)  # a group with a live process cannot be removed
                 self.group.close()
             with self._lock:
                 os.close(self._pidfd)
@@ -118,11 +121,11 @@ class Channel:
 
 
 class Provider(ABC):
-    """Starts interpreters somewhere."""
+    """Starts sandboxed interpreters."""
 
     @abstractmethod
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
-        """A fresh interpreter that has said it is ready; `SandboxError` where it cannot be had as asked."""
+        """Start an interpreter and return once it is ready. Raises `SandboxError` if the spec cannot be met."""
 
     @abstractmethod
     def close(self) -> None:
@@ -134,7 +137,7 @@ Outcome = Literal["ok", "error", "interrupted", "timeout", "killed", "refused"]
 
 @dataclass(frozen=True)
 class Output:
-    """A piece of output as it comes."""
+    """A piece of output, as it was written."""
 
     stream: Literal["stdout", "stderr"]
     text: str
@@ -150,7 +153,7 @@ class Display:
 
 @dataclass(frozen=True)
 class Cell:
-    """One execution and what came of it."""
+    """One execution and its outcome."""
 
     id: int
     code: str
@@ -158,9 +161,9 @@ class Cell:
     stdout: str = ""
     stderr: str = ""
     value: Any = None
-    """The value itself where it is plain data, a `pyarrow.Table` for tables, else its text."""
+    """The value itself if it is plain data, a `pyarrow.Table` if it is a table, otherwise its text."""
     text: str = ""
-    """How the value shows itself."""
+    """The `repr` of the value."""
     display: tuple[Display, ...] = ()
     error: dict[str, Any] | None = None
     elapsed_ms: float = 0.0
@@ -168,20 +171,20 @@ class Cell:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end."""
+        """True if the cell succeeded."""
         return self.outcome == "ok"
 
     def without_contents(self) -> Cell:
-        """How it went, without what it held."""
+        """Return the cell without its output, value and displays."""
         return replace(self, stdout="", stderr="", value=None, display=())
 
 
 HELD = 1 << 30
-"""Bytes of displays that the cells of a history keep alive together."""
+"""The most bytes of displays that all cells of a history may keep in memory."""
 
 
 def let_go_of_displays(history: MutableSequence[Cell]) -> None:
-    """Empty older cells where all together hold too much; the newest stays whole."""
+    """Empty older cells if the displays of all cells exceed `HELD`; the newest cell stays complete."""
     held = 0
     for position in range(len(history) - 1, -1, -1):
         held += sum(len(display.data) for display in history[position].display)

@@ -1,7 +1,7 @@
-"""Control groups: what bounds a session with all the processes it starts, where the system lets us make them.
+"""Control groups, which limit a session and all the processes it starts, if the system allows etude to create them.
 
-Version 1 and version 2. Without them the limits of `isolation.limit` hold for each process alone, and a session says
-so in its `isolation`.
+Versions 1 and 2 are supported. Without control groups, the limits of `isolation.limit` apply to each process alone,
+and the session's `isolation` says so.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Where groups can be made: one folder in version 2, one for each controller in version 1."""
+    """The folders in which groups can be created: one in version 2, one for each controller in version 1."""
 
     version: int
     folders: dict[str, Path]
 
     def create(self, owner: str, limits: SessionLimits) -> Cgroup:
-        """A new, empty group with the limits set."""
+        """Create an empty group with these limits."""
         name = f"{PREFIX}{owner}-{next(_numbers)}"
         made = Cgroup(tuple(dict.fromkeys(folder / name for folder in self.folders.values())), self.version)
         try:
             for path in made.paths:
                 path.mkdir()
-            # Files on the scratch are memory too, of a file system that lives in it.
+            # The scratch folder is a file system in memory, so its files count as memory too.
             _limit(self, name, limits.memory + limits.scratch, limits.processes, limits.cpus)
         except OSError:
             made.close()
@@ -55,15 +55,15 @@ class Cgroup:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[list[int]]:
-        """Descriptors by which a process that holds them can `join`, whoever it is."""
-        # In version 1 a thread that moves itself alone spares the kernel to stop all others: tens of microseconds
-        # instead of milliseconds. A process that was just forked has no other thread.
+        """Open the descriptors that `join` needs. They work from any process, whatever its user."""
+        # In version 1, moving one thread takes tens of microseconds. Moving a process takes milliseconds, because the
+        # kernel stops all of its threads. A process that was just forked has only one thread.
         name = "tasks" if self.version == 1 else "cgroup.procs"
         with contextlib.ExitStack() as stack:
             yield [stack.enter_context(open(path / name, "wb")).fileno() for path in self.paths]
 
     def cpu_s(self) -> float:
-        """Return the processor seconds of all that is or was in it; `OSError` if the system does not count them."""
+        """Return the processor seconds of all its processes, past and present; `OSError` if they are not counted."""
         for path in reversed(self.paths):
             with contextlib.suppress(FileNotFoundError):
                 if self.version == 1:
@@ -72,25 +72,25 @@ class Cgroup:
         raise FileNotFoundError(errno.ENOENT, "no controller counts processor time")
 
     def close(self) -> None:
-        """End what is in it and remove it."""
+        """End all processes in the group and remove it."""
         for path in self.paths:
             _remove(path)
 
 
 def join(descriptors: Iterable[int]) -> None:
-    """Move this process, which has one thread, into the group; what it starts from then on is in as well."""
+    """Move this single-threaded process into the group; processes it starts later belong to the group as well."""
     for descriptor in descriptors:
         os.write(descriptor, b"0")
 
 
 def find() -> Cgroups | None:
-    """Where this process may make groups, or None."""
+    """Return where this process may create groups, or None if it may not."""
     own = _own_paths()
     if (ROOT / "cgroup.controllers").exists():
         folder = ROOT / own.get("", "/").lstrip("/")
         found = Cgroups(2, {"": folder})
     else:
-        # Two controllers may share a folder, which then has a link for each.
+        # Controllers may share a folder: each of their names is then a link to it.
         folders = {
             c: (ROOT / c).resolve() / own[c].lstrip("/")
             for c in (*_NEEDED, "cpu", "cpuacct")
@@ -108,19 +108,19 @@ def find() -> Cgroups | None:
 
 
 def new_owner() -> str:
-    """A name for the groups of one fork server, from which its host can be told."""
+    """Return a name for the groups of one fork server. It identifies the host process."""
     return f"{os.getpid()}-{_started(os.getpid())}-{next(_numbers)}"
 
 
 def remove_all(owner: str, folders: Iterable[str]) -> None:
-    """Remove every group of an owner, and end what is in them."""
+    """Remove every group of an owner, and end all processes in them."""
     for folder in set(folders):
         for path in Path(folder).glob(f"{PREFIX}{owner}-*"):
             _remove(path)
 
 
 def remove_orphans(groups: Cgroups) -> None:
-    """Remove groups of processes that were killed before they could."""
+    """Remove the groups of host processes that were killed before they could remove them."""
     for folder in set(groups.folders.values()):
         with contextlib.suppress(OSError):
             for path in folder.glob(f"{PREFIX}*-*-*"):
@@ -135,7 +135,7 @@ def _limit(groups: Cgroups, name: str, memory: int, processes: int, cpus: float)
         folder = groups.folders[""] / name
         (folder / "memory.max").write_text(str(memory))
         (folder / "pids.max").write_text(str(processes))
-        with contextlib.suppress(OSError):  # swap that is not there needs no limit
+        with contextlib.suppress(OSError):  # a system without swap has no such file
             (folder / "memory.swap.max").write_text("0")
         if quota:
             (folder / "cpu.max").write_text(f"{quota} {_PERIOD}")
@@ -160,7 +160,7 @@ def _remove(path: Path) -> None:
                 for pid in (path / "cgroup.procs").read_text().split():
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.01)  # the kernel takes a moment to let go of a process that was killed
+            time.sleep(0.01)  # the kernel takes a moment to remove a killed process from its group
 
 
 def _own_paths() -> dict[str, str]:
@@ -173,7 +173,7 @@ def _own_paths() -> dict[str, str]:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in clock ticks: a number that is used again has another."""
+    """Return when a process started, in clock ticks. It tells apart two processes that had the same id."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""The conformance suite of sandbox providers: what `etude check sandbox` runs. It tries in vain to get out."""
+"""The conformance suite of sandbox providers, for `etude check sandbox`. It also tries to break out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from etude.sessions.session import Session
 
 _LIMITS = SessionLimits(wall_s=60, memory=512 << 20, processes=48, open_files=128, scratch=32 << 20, output=1 << 20)
 LATE_S = 2.0
-"""How much later than it should a cell may end."""
-_SECRET = "etude-check-secret"  # noqa: S105 - it is made to be looked for
+"""Seconds by which a cell may end late."""
+_SECRET = "etude-check-secret"  # noqa: S105 - the checks look for it
 
 
 def check_sandbox(provider: Provider) -> Iterator[CheckResult]:
@@ -55,7 +55,7 @@ def _isolation(provider: Provider) -> str:
     with _open(provider) as session:
         level = session.isolation.get("level")
         if not isinstance(level, int) or level < 2 or not session.isolation.get("provider"):
-            raise Failed(f"the isolation is not stated, or too low: {session.isolation}")
+            raise Failed(f"the isolation level is missing or below 2: {session.isolation}")
         return f"level {level} by `{session.isolation['provider']}`"
 
 
@@ -66,7 +66,7 @@ def _state(provider: Provider) -> str:
         _expect(_run(session, "_ + 1"), 43, "the last value")
         cell = other.execute("x")
         _expect((cell.error or {}).get("type"), "NameError", "a name of another session")
-    return "names stay from cell to cell, and in their session"
+    return "variables are kept from cell to cell, and not visible to other sessions"
 
 
 def _values(provider: Provider) -> str:
@@ -90,7 +90,7 @@ def _tables(provider: Provider) -> str:
         _expect(seen.to_pydict(), {"a": [1, 2], "b": ["x", None]}, "a small table")
         large = _run(session, "import pyarrow as pa\npa.table({'a': range(200_000)})")
         _expect((large.num_rows, large["a"][-1].as_py()), (200_000, 199_999), "a large table")
-    return "data frames and tables come as Arrow"
+    return "data frames and tables arrive as Arrow"
 
 
 def _streams(provider: Provider) -> str:
@@ -103,10 +103,10 @@ def _streams(provider: Provider) -> str:
         cell = session.execute("print('x' * 3_000_000)\n5")
         if len(cell.stdout) > _LIMITS.output or not cell.notes:
             raise Failed(
-                f"{len(cell.stdout):,} characters were kept of a cap of {_LIMITS.output:,}; notes: {cell.notes}"
+                f"{len(cell.stdout):,} characters were kept, with a limit of {_LIMITS.output:,}; notes: {cell.notes}"
             )
         _expect(cell.value, 5, "the value after too much output")
-    return "output comes in order, as it is written, and is cut at its cap"
+    return "output arrives in order, as it is written, and is cut at its limit"
 
 
 def _errors(provider: Provider) -> str:
@@ -115,7 +115,7 @@ def _errors(provider: Provider) -> str:
         error = cell.error or {}
         _expect((cell.outcome, error.get("type"), error.get("line")), ("error", "ZeroDivisionError", 2), "an error")
         if "kernel" in error["traceback"] or "return 1 / 0" not in error["traceback"]:
-            raise Failed(f"the traceback is not that of the user's code alone: {error['traceback']}")
+            raise Failed(f"the traceback shows more or less than the user's code: {error['traceback']}")
         for code in (
             "raise SystemExit(3)",
             "class R:\n    def __repr__(self): raise SystemExit\nR()",
@@ -124,7 +124,7 @@ def _errors(provider: Provider) -> str:
         ):
             _expect(session.execute(code).outcome, "error", f"the outcome of `{code}`")
         _expect(_run(session, "1"), 1, "a cell after errors")
-    return "an error has its line and the user's own traceback, and ends nothing"
+    return "an error has its line and the traceback of the user's code, and the session continues"
 
 
 def _interrupt(provider: Provider) -> str:
@@ -141,12 +141,11 @@ def _interrupt(provider: Provider) -> str:
             raise Failed(f"an interrupt took {slowest:.1f} s")
         session.interrupt()
         _expect(_run(session, "kept"), 7, "a cell after an interrupt between two cells")
-    return f"a cell stops within {slowest * 1000:.0f} ms, and names stay"
+    return f"a cell stops within {slowest * 1000:.0f} ms, and its variables are kept"
 
 
 def _interrupted(session: Session, code: str) -> tuple[Cell, float]:
-    """A cell that is interrupted a moment after it began, for before that there is nothing to stop; and how long
-    that took."""
+    """Run a cell, interrupt it a moment after its first output, and return it with the time it took to stop."""
     asked = time.perf_counter()
 
     def interrupt() -> None:
@@ -176,9 +175,9 @@ def _timeout(provider: Provider) -> str:
         took = time.perf_counter() - started
         _expect(cell.outcome, "timeout", "a cell that ignores the interrupt")
         if took > 3 + LATE_S or not cell.notes:
-            raise Failed(f"a deaf cell ended after {took:.1f} s with the notes {cell.notes}")
+            raise Failed(f"a cell that ignores the interrupt ended after {took:.1f} s with the notes {cell.notes}")
         _expect(session.execute("kept").outcome, "error", "a name after the session was killed")
-    return f"first an interrupt, then, after {took:.1f} s, a fresh session; it is said"
+    return f"a cell is interrupted, or killed after {took:.1f} s with a note"
 
 
 def _memory(provider: Provider) -> str:
@@ -186,9 +185,9 @@ def _memory(provider: Provider) -> str:
         for code in ("x = bytearray(2 << 30)", "import mmap\nx = [mmap.mmap(-1, 1 << 30) for _ in range(8)]"):
             cell = session.execute(code)
             if cell.ok:
-                raise Failed(f"this passed a limit of {_LIMITS.memory >> 20} MiB: {code}")
+                raise Failed(f"this exceeded the limit of {_LIMITS.memory >> 20} MiB: {code}")
         _expect(_run(session, "1"), 1, "a cell after the limit")
-    return f"{_LIMITS.memory >> 20} MiB hold"
+    return f"at most {_LIMITS.memory >> 20} MiB"
 
 
 def _processes(provider: Provider) -> str:
@@ -202,14 +201,14 @@ def _processes(provider: Provider) -> str:
         if seen >= 500:
             raise Failed("500 processes were started")
         _expect(_run(session, "1"), 1, "a cell after the limit")
-    return f"{seen} processes, then no more"
+    return f"at most {seen} processes"
 
 
 def _scratch(provider: Provider) -> str:
     code = (
         "import time\nwritten = 0\ntry:\n    for i in range(20):\n        with open(f'file{i}', 'wb') as file:\n"
         "            for _ in range(10):\n                written += file.write(b'x' * (1 << 20))\n"
-        # Where no mount bounds it, what is written too much ends the session a moment later.
+        # Without a mount of limited size, a session that writes too much is ended a moment later.
         f"except OSError: pass\nif written > {_LIMITS.scratch}: time.sleep(20)\nwritten"
     )
     with _open(provider) as session:
@@ -218,7 +217,7 @@ def _scratch(provider: Provider) -> str:
         if cell.ok and cell.value > _LIMITS.scratch:
             raise Failed(f"{cell.value >> 20} MiB were written; the limit is {_LIMITS.scratch >> 20}")
         _expect(_run(session, "2"), 2, "a cell after the limit")
-    return f"files up to {_LIMITS.scratch >> 20} MiB"
+    return f"at most {_LIMITS.scratch >> 20} MiB of files"
 
 
 def _network(provider: Provider) -> str:
@@ -227,13 +226,13 @@ def _network(provider: Provider) -> str:
             code = f"import socket\ns = socket.socket(socket.{family}, socket.SOCK_DGRAM)\ns.connect(('127.0.0.1', 9))"
             _refused(session, code, f"a socket of {family} was connected")
         _refused(session, "import socket\nsocket.create_connection(('127.0.0.1', 80), 1)", "a connection was made")
-    return "no socket leaves"
+    return "no socket can connect"
 
 
 def _files(provider: Provider) -> str:
     with _open(provider) as session:
         with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o755)  # noqa: S103 - so that it is the sandbox that refuses, not the mode
+            os.chmod(folder, 0o755)  # noqa: S103 - the sandbox must refuse it, not the file mode
             with open(f"{folder}/secret", "w", encoding="ascii") as file:
                 file.write(_SECRET)
             for path in (f"{folder}/secret", "/etc/shadow", "/etc/hostname", "/var/log/dpkg.log", "/proc/1/maps"):
@@ -244,7 +243,7 @@ def _files(provider: Provider) -> str:
             _refused(session, f"open({path!r}, 'w')", f"`{path}` was written")
         _refused(session, "import json\nopen(json.__file__, 'a')", "the interpreter's library could be written")
         _refused(session, "import subprocess\nsubprocess.run(['/bin/true'])", "a program was started")
-    return "nothing of the host is read or written, and no program runs"
+    return "files of the host cannot be read or written, and programs cannot be started"
 
 
 def _environment(provider: Provider) -> str:
@@ -259,7 +258,7 @@ def _environment(provider: Provider) -> str:
                 raise Failed("a variable of the host is visible in /proc")
     finally:
         del os.environ["ETUDE_CHECK_SECRET"]
-    return "the host's variables are gone"
+    return "variables of the host are not visible"
 
 
 def _user(provider: Provider) -> str:
@@ -269,7 +268,7 @@ def _user(provider: Provider) -> str:
             raise Failed(f"the session runs as root: {user}")
         _refused(session, "import os\nos.setuid(0)", "it became root")
         _refused(session, "import os\nos.kill(os.getppid() or 4_000_000, 0)", "the parent can be signalled")
-    return f"user {user[0]}"
+    return f"runs as user {user[0]}"
 
 
 def _seed(provider: Provider) -> str:
@@ -280,8 +279,8 @@ def _seed(provider: Provider) -> str:
             seen.append(_run(session, code))
     _expect(seen[0], seen[1], "two sessions of one seed")
     if seen[0] == seen[2]:
-        raise Failed("two seeds gave the same numbers")
-    return "equal seeds, equal numbers"
+        raise Failed("different seeds gave the same numbers")
+    return "equal seeds give equal numbers"
 
 
 def _leftovers(provider: Provider) -> str:
@@ -294,13 +293,13 @@ def _leftovers(provider: Provider) -> str:
     give_up = time.monotonic() + 30
     while left := [p for p in (pid, *before) if _is_running(p)]:
         if time.monotonic() > give_up:
-            raise Failed(f"processes {left} run on after the session was closed")
+            raise Failed(f"processes {left} still run after the session was closed")
         time.sleep(0.05)
     return "no process outlives its session"
 
 
 def _below(pid: int) -> list[int]:
-    """The processes that descend from one, where they can be seen from here."""
+    """Return the descendants of a process; none if they are not visible."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):

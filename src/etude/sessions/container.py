@@ -1,8 +1,8 @@
 """The `container` provider: the fork server inside a Docker or Podman container, one for each kind of sandbox.
 
 The container is started once; sessions are forked inside it as on the bare machine. The fork server connects to a
-socket of the host in a folder that is mounted into the container, and by that connection sockets and process handles
-cross the border. It ends when the connection does, and the container with it: nothing outlives the host process.
+Unix socket of the host in a folder that is mounted into the container, and sends sockets and process handles over it.
+When the connection closes, the fork server and its container end: nothing outlives the host process.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ START_S = 120.0
 _ASK_S = 30.0
 _PLACE = "/opt/etude"
 _SOCKETS, _PACKAGE, _LIBRARIES = f"{_PLACE}/run", f"{_PLACE}/package", f"{_PLACE}/site-packages"
-# In a folder of our own: where an image has the folder already, the engine takes its mode over ours.
+# Below our own folder: if the folder exists in the image, the engine uses the image's mode instead of ours.
 _SCRATCH = f"{_PLACE}/scratch"
 _BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.fork_server import main; main()"
 _OPEN_FILES = 4096
-# The numbers that are kept free for passing services: a container's user is nobody's on the host. One number each,
-# because the kernel counts processes by user across containers.
+# User ids that systemd reserves for dynamic users, so that a container's user does not exist on the host. Each
+# container has its own, because the kernel counts processes per user across containers.
 _USERS = range(61_184, 65_520)
 
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """What one container may use, all of its sessions together."""
+    """The limits of one container, for all of its sessions together."""
 
     memory: int = 8 << 30
     processes: int = 1024
     cpus: float = 0.0
-    """Zero for all there are."""
+    """Zero means all processors."""
     scratch: int = 1 << 30
-    """At level 2 all sessions share it; at level 3 each has a scratch of its own."""
+    """At level 2 all sessions share it; at level 3 each session has its own scratch folder."""
 
 
 @dataclass(frozen=True)
 class ContainerEngine:
-    """A container engine that answers."""
+    """A container engine that is installed and running."""
 
     name: str
     version: str
@@ -74,12 +74,12 @@ class ContainerEngine:
         except subprocess.TimeoutExpired:
             raise SandboxError(
                 f"`{self.name} {arguments[0]}` did not answer within {_ASK_S:g} s.",
-                hint=f"See what `{self.name} info` says.",
+                hint=f"Check the output of `{self.name} info`.",
             ) from None
 
 
 def find_engine(names: Sequence[str] = ENGINES) -> ContainerEngine:
-    """The first engine that answers."""
+    """Return the first engine that answers; raise `SandboxError` if none does."""
     answers = []
     for name in names:
         fields = "{{.Server.Version}}" if name == "docker" else "{{.Client.Version}}"
@@ -101,15 +101,15 @@ def find_engine(names: Sequence[str] = ENGINES) -> ContainerEngine:
 
 
 def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 
 class ContainerProvider(Provider):
-    """Containers by spec, sessions forked inside them. Thread-safe.
+    """Starts one container for each spec, and forks sessions inside it. Thread-safe.
 
-    The file system of the container is an `image`, or with Podman the folder of a root file system, `rootfs`. Either
-    needs Python 3.11 or newer, and numpy, pandas, pyarrow and duckdb; with `host_packages` the libraries of this
-    interpreter are mounted instead, where the versions of Python agree. `options` go to the engine as they are.
+    The file system of the container is an `image` or, with Podman, the folder of a root file system, `rootfs`. Either
+    needs Python 3.11 or newer, and numpy, pandas, pyarrow and duckdb. With `host_packages`, the libraries of this
+    interpreter are mounted instead; the versions of Python must match. `options` are passed to the engine unchanged.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ContainerProvider(Provider):
         if bool(image) == bool(rootfs):
             raise Invalid("A container needs either an image or a root file system.", hint="Give `image` or `rootfs`.")
         if rootfs and engine not in ("", "podman"):
-            raise Invalid(f"`{engine}` takes no root file system.", hint="Use `podman`, or make an image of it.")
+            raise Invalid(f"`{engine}` cannot run a root file system.", hint="Use `podman`, or make an image of it.")
         self.engine = find_engine(["podman"] if rootfs else [engine] if engine else ENGINES)
         self._image = [image] if image else ["--rootfs", f"{Path(rootfs).resolve()}:O"]
         self._python = python
@@ -140,7 +140,7 @@ class ContainerProvider(Provider):
         self._swept = False
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
-        """A fresh interpreter in the container of its spec, which is started where it does not run yet."""
+        """Fork an interpreter in the container of the spec; start the container first if it does not run."""
         return self._container(spec).fork(spec, limits)
 
     def _container(self, spec: SandboxSpec) -> Container:
@@ -164,7 +164,7 @@ class ContainerProvider(Provider):
             report = self._report(attempt, reasons)
             try:
                 found = Container(self.engine, self._command(spec, attempt), spec, report, libraries_of)
-            except _NotSet as error:
+            except _LimitsRefused as error:
                 reasons += [] if str(error) in reasons else [str(error)]
                 continue
             if attempt.limited:
@@ -186,20 +186,20 @@ class ContainerProvider(Provider):
         flags = ["--rm", "--label", f"{LABEL}={_owner()}", "--hostname", "session", "--workdir", "/"]
         flags += ["--network", "none", "--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
         flags += ["--user", f"{user}:{user}", "--pull", "never", "--log-driver", "none"]
-        flags += ["--stop-signal", "SIGKILL"]  # as the first process of its container, the fork server heeds no other
+        flags += ["--stop-signal", "SIGKILL"]  # as process 1 of its container, the fork server ignores others
         flags += ["--tmpfs", f"{_SCRATCH}:rw,noexec,nosuid,nodev,size={self._limits.scratch},mode=1777"]
         flags += [*_ulimit("nofile", resource.RLIMIT_NOFILE, _OPEN_FILES)]
         flags += [*_ulimit("nproc", resource.RLIMIT_NPROC, self._limits.processes)]
         for name, value in local.ENVIRONMENT.items():
             flags += ["--env", f"{name}={value}"]
         if self.engine.name == "docker":
-            # The client's own settings may give every container a proxy, and its address can hold a password.
+            # The configuration of the client may give every container a proxy, whose address can contain a password.
             for name in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy"):
                 flags += ["--env", f"{name}=", "--env", f"{name.upper()}="]
         if self.engine.name == "podman":
-            # A proxy's address can hold a password. Each /tmp and /run would be a writable folder without a limit.
+            # A proxy's address can contain a password. /tmp and /run would be writable folders without a size limit.
             flags += ["--http-proxy=false", "--env-host=false", "--read-only-tmpfs=false"]
-            # The kernel lets a session have a /proc of its own only where this one is whole; no session sees this one.
+            # The kernel lets a session mount its own /proc only if this one is unmasked. No session sees this one.
             flags += ["--security-opt", "unmask=ALL"]
         path = [_PACKAGE]
         flags += _bind(str(Path(confine.__file__).parent), f"{_PACKAGE}/etude")
@@ -217,7 +217,7 @@ class ContainerProvider(Provider):
         with self._lock:
             starting = list(self._starting.items())
         for key, lock in starting:
-            with lock:  # a start that is under way is waited for, else its container would stay
+            with lock:  # waits for a start in progress, whose container would otherwise stay
                 found = self._containers.pop(key, None)
                 if found is not None:
                     found.close()
@@ -225,7 +225,7 @@ class ContainerProvider(Provider):
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One way to have the limits set by the engine."""
+    """One set of engine options, with or without limits."""
 
     globals: tuple[str, ...]
     flags: tuple[str, ...]
@@ -233,7 +233,7 @@ class _Attempt:
 
 
 def _attempts(engine: ContainerEngine, limits: ContainerLimits) -> Iterator[_Attempt]:
-    """From the best way to the least: some runtimes refuse some versions of control groups."""
+    """Yield attempts from best to worst: some runtimes do not support some versions of control groups."""
     memory, cpus = str(limits.memory), min(limits.cpus or sys.maxsize, os.cpu_count() or 1)
     flags = ("--memory", memory, "--memory-swap", memory, "--pids-limit", str(limits.processes), "--cpus", f"{cpus:g}")
     podman = engine.name == "podman"
@@ -245,7 +245,7 @@ def _attempts(engine: ContainerEngine, limits: ContainerLimits) -> Iterator[_Att
 
 
 def _ulimit(name: str, kind: int, value: int) -> tuple[str, str]:
-    # The engine's own default can lie above what this process may hand on, which would fail the start.
+    # The engine's default can exceed the hard limit of this process, and the start would fail.
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     return "--ulimit", f"{name}={value}:{value}"
@@ -258,12 +258,12 @@ def _bind(source: str, at: str) -> list[str]:
     return ["--mount", f"type=bind,src={source},dst={at},ro"]
 
 
-class _NotSet(Exception):
-    """The engine refused the limits, not the container."""
+class _LimitsRefused(Exception):
+    """The engine refused the limits, but may start the container without them."""
 
 
 class Container(local.ForkServerClient):
-    """The host's hold on one container and the fork server inside it."""
+    """The host's client of one container and the fork server inside it."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class Container(local.ForkServerClient):
         self._scratch_root = _SCRATCH
         self._proxies = weakref.WeakSet()
         self.name = f"etude-{secrets.token_hex(6)}"
-        # Only this user reaches the folder from outside; the container sees no more than what is in it.
+        # On the host, only this user can access the folder; the container sees only the folder below it.
         with tempfile.TemporaryDirectory(prefix="etude-container-") as folder:
             self._control = self._connect(command, folder)
         try:
@@ -290,10 +290,10 @@ class Container(local.ForkServerClient):
             raise
 
     def _agree(self, spec: SandboxSpec, report: dict[str, Any]) -> None:
-        """Hear what the container allows, and have the fork server enter it."""
+        """Read what the container allows, check it against the spec, and configure the fork server."""
         place, _ = self._receive()
         self.level = place["level"]
-        missing = [*place["missing"], *_unset(place, report.pop("refusals") or self._said.splitlines())]
+        missing = [*place["missing"], *_unset(place, report.pop("refusals") or self._log.splitlines())]
         self._isolation = {"provider": "container", "level": self.level} | report | {"missing": missing}
         if self.level < spec.level:
             raise SandboxError(
@@ -310,7 +310,7 @@ class Container(local.ForkServerClient):
                 hint="Use an image with its own libraries and leave `host_packages` off.",
             )
         readable = [*place["readable"], *(local.LEVEL_2_PATHS if self.level < 3 else ())]
-        data = {at: at for at in spec.mounts.values()}  # the engine has mounted them where a session looks
+        data = {at: at for at in spec.mounts.values()}  # the engine has mounted them at these paths
         config = {"level": self.level, "readable": readable, "data": data, "preload": local.PRELOAD}
         if spec.network:
             readable += place["trusted"].values()
@@ -326,19 +326,19 @@ class Container(local.ForkServerClient):
     def _connect(self, command: list[str], folder: str) -> socket.socket:
         sockets = f"{folder}/run"
         os.mkdir(sockets)
-        os.chmod(sockets, 0o711)  # noqa: S103 - the user inside passes through it to the socket
+        os.chmod(sockets, 0o711)  # noqa: S103 - the container's user must reach the socket
         at = command.index("run") + 1
         named = [*command[:at], "--name", self.name, *_bind(sockets, _SOCKETS), *command[at:]]
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, open(f"{folder}/log", "w+b") as log:
             _bind_in(listener, sockets, "control")
-            os.chmod(f"{sockets}/control", 0o666)  # noqa: S103 - the user inside is not ours
+            os.chmod(f"{sockets}/control", 0o666)  # noqa: S103 - the container runs as another user
             listener.listen(1)
             self._process = subprocess.Popen(
                 [self._engine.name, *named],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                cwd=folder,  # where memory runs out, its monitor leaves a file in the folder it was started in
+                cwd=folder,  # if memory runs out, the engine's monitor writes a file to its working directory
                 start_new_session=True,
             )
             ended = os.pidfd_open(self._process.pid)
@@ -347,17 +347,17 @@ class Container(local.ForkServerClient):
             finally:
                 os.close(ended)
             log.seek(0)
-            self._said = log.read().decode(errors="replace")
+            self._log = log.read().decode(errors="replace")
             if listener.fileno() in ready:
                 return listener.accept()[0]
             self._remove()
-            raise _start_error(self._engine, self._said, bool(ready))
+            raise _start_error(self._engine, self._log, bool(ready))
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
         return _ContainerChannel(self, sock, pidfd, dict(self._isolation))
 
     def close(self) -> None:
-        """End the fork server, and see to it that the container is gone."""
+        """End the fork server and make sure that the container is removed."""
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
@@ -378,7 +378,7 @@ class _ContainerChannel(local.ServedChannel):
     """A channel whose process may belong to another user."""
 
     def signal(self, number: int) -> None:
-        """Send a signal to the interpreter, through the fork server where the system refuses it to us."""
+        """Send a signal to the interpreter, through the fork server if this process may not signal it."""
         with self._lock, contextlib.suppress(OSError):
             try:
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -387,7 +387,7 @@ class _ContainerChannel(local.ServedChannel):
 
 
 def _bind_in(listener: socket.socket, folder: str, name: str) -> None:
-    """Bind a socket in a folder however long its path is: the kernel takes no more than 107 bytes of one."""
+    """Bind a socket in a folder, even if its path is longer than the 107 bytes that the kernel allows."""
     at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         listener.bind(f"/proc/self/fd/{at}/{name}")
@@ -401,24 +401,24 @@ def _start_error(engine: ContainerEngine, log: str, ended: bool) -> Exception:
             f"The container did not connect within {START_S:g} s: {_last_line(log)}.",
             hint=f"`{engine.name}` must run on this machine, not on a remote one or in a virtual machine.",
         )
-    said = _last_line(log).removeprefix("Error: ").rstrip(".")
+    reason = _last_line(log).removeprefix("Error: ").rstrip(".")
     if re.search(r'cgroup|OCI runtime "', log, re.IGNORECASE):
-        return _NotSet(said)
+        return _LimitsRefused(reason)
     if re.search("no such image|image not known|unable to find image", log, re.IGNORECASE):
         return SandboxError(
-            f"There is no such image: {said}.", hint=f"Get it with `{engine.name} pull`, then try again."
+            f"The image was not found: {reason}.", hint=f"Get it with `{engine.name} pull`, then try again."
         )
     return SandboxError(
-        f"The container could not be started: {said}.",
+        f"The container could not be started: {reason}.",
         hint="The image needs Python 3.11 or newer; `docs/sandboxes.md` says what else.",
     )
 
 
 def _unset(place: dict[str, Any], refusals: list[str]) -> list[str]:
-    """Limits that were asked for and do not hold: engines drop some with no more than a warning."""
+    """Return the limits that the engine did not apply: some engines drop limits with only a warning."""
     reason = f" ({'; '.join(refusals)})" if refusals else ""
     return [
-        f"a limit of {name}, which the engine did not set{reason}: each session still has its own"
+        f"a limit of {name}, which the engine did not set{reason}: each session still has its own limit"
         for name in ("memory", "processes")
         if place[name] is None
     ]
@@ -428,7 +428,7 @@ def _unset(place: dict[str, Any], refusals: list[str]) -> list[str]:
 
 
 def _owner() -> str:
-    """Who started a container: this process, by namespace, number and start time."""
+    """Return the owner label of this process: its process namespace, id and start time."""
     return f"{os.stat('/proc/self/ns/pid').st_ino}.{os.getpid()}.{_started(os.getpid())}"
 
 
@@ -440,7 +440,7 @@ def _started(pid: int) -> str:
 
 
 def remove_leftovers(engine: ContainerEngine) -> list[str]:
-    """Remove containers whose owner is gone, which an engine that was itself killed can leave; returns their names."""
+    """Remove containers whose owner has ended, which a killed engine can leave behind; return their names."""
     listed = engine.run("ps", "--all", "--filter", f"label={LABEL}", "--format", "{{.Names}}")
     here = str(os.stat("/proc/self/ns/pid").st_ino)
     removed = []
@@ -448,7 +448,7 @@ def remove_leftovers(engine: ContainerEngine) -> list[str]:
         owner = engine.run("inspect", "--format", f'{{{{index .Config.Labels "{LABEL}"}}}}', name).stdout.strip()
         place, _, rest = owner.partition(".")
         pid, _, started = rest.partition(".")
-        # In another process namespace the number means another process: not ours to judge.
+        # In another process namespace the id means another process, so nothing is known about it.
         if place == here and pid.isdigit() and _started(int(pid)) != started:
             engine.run("rm", "--force", name)
             removed.append(name)

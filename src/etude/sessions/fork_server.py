@@ -1,8 +1,8 @@
-"""The fork server: an interpreter with the libraries loaded, which becomes a session by forking.
+"""The fork server: an interpreter with the libraries loaded, which forks a session on request.
 
-It enters its namespaces and its private root first, loads the libraries there, then forks on request. It never
-reads what a session writes, so that nothing a session says can reach it. It is the first process of a process
-namespace of its own: when it ends, however it ends, the kernel ends every session with it.
+It first enters its namespaces and its private root, and loads the libraries there. It never reads anything that a
+session writes, so nothing a session sends can harm it. At level 3 it is the first process of its own process namespace:
+when it ends, for whatever reason, the kernel ends every session with it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Start from the command line that `local.Zygote` or `container.Container` writes."""
+    """Start the server from the command line that `local.ForkServerClient` or `container.Container` builds."""
     parser = argparse.ArgumentParser()
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--control", type=int, help="an inherited socket to the host")
-    way.add_argument("--connect", metavar="PATH", help="the host's socket, which first hears what this place allows")
+    way.add_argument("--connect", metavar="PATH", help="the host's socket, which first gets a report on this system")
     given = parser.parse_args()
     if given.connect:
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -50,7 +50,7 @@ def main() -> None:
     config = json.loads(control.recv(MESSAGE))
     try:
         if _is_watched(config):
-            _stay_behind(control, config)
+            _watch_from_parent(control, config)
         _enter(config, control)
         for name in config["preload"]:
             with contextlib.suppress(ImportError):
@@ -63,13 +63,16 @@ def main() -> None:
 
 
 def _is_watched(config: dict[str, Any]) -> bool:
-    """Whether the end of this process leaves something behind that the kernel does not remove by itself."""
+    """True if this process can leave something behind that the kernel does not remove: files, processes or groups."""
     return config["level"] < 3 or bool(config.get("cgroups"))
 
 
-def _stay_behind(control: socket.socket, config: dict[str, Any]) -> None:
-    """Go on in a child. The parent waits outside for its end, and removes what it left: processes that sessions had
-    started, where no namespace ends them, files, and the control groups that a host which was killed could not."""
+def _watch_from_parent(control: socket.socket, config: dict[str, Any]) -> None:
+    """Continue in a forked child. The parent stays outside the sandbox, waits for the child, and cleans up after it.
+
+    It ends processes that sessions started if no namespace does, and removes files and control groups, which a killed
+    host cannot remove.
+    """
     isolation.adopt_orphans()
     own = os.getpid()
     child = os.fork()
@@ -89,27 +92,30 @@ def _stay_behind(control: socket.socket, config: dict[str, Any]) -> None:
 
 
 def _end_children() -> None:
-    """End every process below this one, which adopts them as their parents end."""
+    """End every descendant of this process, which adopts orphans as their parents end."""
     own = os.getpgrp()
     with contextlib.suppress(ChildProcessError):
         while True:
             for pid in _children():
                 with contextlib.suppress(ProcessLookupError):
-                    # By group, which nobody of a session can leave: one by one, they could fork faster than they end.
+                    # By group, which a session cannot leave: one by one, processes could fork faster than they die.
                     group = os.getpgid(pid)
                     os.kill(pid, signal.SIGKILL) if group == own else os.killpg(group, signal.SIGKILL)
             os.waitpid(-1, 0)
 
 
 def _keep_to_parent(config: dict[str, Any]) -> None:
-    """Who changes its user is no longer bound to its parent's life. Where the host itself is the parent it must not
-    be: the kernel would take the end of the thread that started us for the end of the host."""
+    """Die with the parent again: a change of the user id resets that.
+
+    Not if the host itself is the parent: the kernel signals when the thread that started this process ends, even if
+    the host lives on.
+    """
     if _is_watched(config):
         isolation.die_with_parent()
 
 
 def _describe_place() -> dict[str, Any]:
-    """What the host cannot see from outside: the isolation to be had here, the interpreter, the limits in force."""
+    """Return what the host cannot see from outside: the isolation level, the interpreter and the limits in force."""
     level, missing = isolation.probe()
     return {
         "level": level,
@@ -123,7 +129,7 @@ def _describe_place() -> dict[str, Any]:
 
 
 def _read_limit(*names: str) -> int | None:
-    """A limit of our control group, by its name in version 2 or 1; None where none is set."""
+    """Return a limit of this control group by its file name in version 2 or 1; None if none is set."""
     for name in names:
         with contextlib.suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
             found = int(file.read())
@@ -132,7 +138,7 @@ def _read_limit(*names: str) -> int | None:
 
 
 def _enter(config: dict[str, Any], control: socket.socket) -> None:
-    """Take this process where its sessions will live."""
+    """Enter the namespaces and the private root, or drop root, so that forked sessions start confined."""
     if config["level"] < 3:
         isolation.adopt_orphans()
         if os.getuid() == 0:
@@ -141,7 +147,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
             _keep_to_parent(config)
             for path in needed:
                 if not os.access(path, os.R_OK | os.X_OK):
-                    raise PermissionError(f"level 2 as root needs an interpreter that everyone may read: {path} is not")
+                    raise PermissionError(f"level 2 as root needs an interpreter that everyone may read, unlike {path}")
         return
     as_root = os.getuid() == 0
     uid, gid = os.getuid(), os.getgid()
@@ -157,7 +163,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
     isolation.map_ids(0, uid, gid)
     child = os.fork()
     if child:
-        # This half only waits: the other is the first process of the new namespace.
+        # The parent only waits; the child is the first process of the new namespace.
         control.close()
         _, status = os.waitpid(child, 0)
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
@@ -167,7 +173,7 @@ def _enter(config: dict[str, Any], control: socket.socket) -> None:
 
 
 class ForkServer:
-    """The loop that forks."""
+    """Forks sessions on request."""
 
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         self._control = control
@@ -188,17 +194,17 @@ class ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
 
     def serve(self) -> NoReturn:
-        """Fork on request until the host is gone."""
+        """Fork on request until the host closes the control socket."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._level < 3:
-            # Whoever watches it could be killed too: then it does by itself what is left to do, and ends.
+            # If the watching parent is killed, this process cleans up by itself and ends.
             signal.signal(signal.SIGTERM, self._stop)
             isolation.die_with_parent(signal.SIGTERM)
-        # Here, for what a session writes to before its first cell is memory of its own.
-        _forget_the_host(isolation.SCRATCH)
+        # Before forking: every page that a session writes to is copied.
+        _clear_environment(isolation.SCRATCH)
         gc.collect()
-        gc.freeze()  # what is loaded stays shared: the collector would write to every page of it
-        # A host that is killed can be gone in the middle of a request, too.
+        gc.freeze()  # keeps loaded modules shared: the collector would write to all of their pages
+        # The host can be killed in the middle of a request.
         with contextlib.suppress(ConnectionError):
             self._control.send(json.dumps({"ok": True, "pid": os.getpid()}).encode())
             self._listen()
@@ -212,7 +218,7 @@ class ForkServer:
         while not self._stopped:
             if self._level < 3:
                 asked = select.select([self._control], [], [], SWEEP_S)[0]
-                # By the clock, not when there is nothing else to do: requests may come without a pause.
+                # By the clock, not when idle: requests may come without a pause.
                 if time.monotonic() >= due:
                     self._sweep()
                     due = time.monotonic() + SWEEP_S
@@ -233,7 +239,7 @@ class ForkServer:
                 os.close(fd)
 
     def _signal(self, number: int, fds: list[int]) -> None:
-        """Signal a session for a host that may not: in a container it can be another user."""
+        """Signal a session on behalf of the host, which may not do so if the container runs as another user."""
         for fd in fds:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(fd, number)
@@ -252,7 +258,7 @@ class ForkServer:
         try:
             pidfd = os.pidfd_open(pid)
         except OSError:
-            # It could not be confined, has said so on its socket, and is gone already.
+            # It could not be confined, reported that on its own socket, and has ended.
             self._control.send(json.dumps({"ok": False, "error": "it ended at once"}).encode())
             return
         socket.send_fds(self._control, [json.dumps({"ok": True}).encode()], [pidfd])
@@ -260,7 +266,7 @@ class ForkServer:
 
     def _clone(self) -> int:
         if self._level >= 3:
-            # A process namespace for the next child: it can be made only from one's own.
+            # Create a process namespace for the next child, which is possible only from the original one.
             if _LIBC.setns(self._own_pids, isolation.NEWPID) != 0:
                 raise OSError(ctypes.get_errno(), "setns: " + os.strerror(ctypes.get_errno()))
             isolation.unshare(isolation.NEWPID)
@@ -268,18 +274,18 @@ class ForkServer:
 
     def _become_session(self, request: dict[str, Any], cage: Confinement, fd: int, *group: int) -> NoReturn:
         try:
-            _take_socket(fd)  # first, so that what fails from here on is heard by the right one
+            _take_socket(fd)  # first, so that any later failure is reported on the right socket
             cgroups.join(group)
             os.closerange(4, 65536)
-            confine.prefer_as_victim()  # where memory runs out for all, a session ends, not the fork server
+            confine.prefer_as_victim()  # if the machine runs out of memory, a session is killed, not the fork server
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
             scratch = self._confine(request, cage)
             sock = socket.socket(fileno=3)
             if scratch != isolation.SCRATCH:
-                _forget_the_host(scratch)
+                _clear_environment(scratch)
             if self._network is not None:
-                _open_way_out(sock, self._network)
+                _open_proxy_port(sock, self._network)
             isolation.apply_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -289,7 +295,7 @@ class ForkServer:
         try:
             kernel.serve(sock)
         finally:
-            os._exit(0)  # whatever user code breaks, the session never runs on as a fork server
+            os._exit(0)  # whatever user code does, a session must never continue as a fork server
 
     def _confine(self, request: dict[str, Any], cage: Confinement) -> str:
         others = 0
@@ -297,7 +303,7 @@ class ForkServer:
             isolation.enter_session_namespaces(cage, loopback=self._network is not None)
             scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
         else:
-            os.setsid()  # the filter lets nobody leave this group, so that one signal ends all of it
+            os.setsid()  # the filter lets no process leave this group, so one signal ends all of them
             isolation.die_with_parent(parent=self._pid)
             others = isolation.count_tasks(os.getuid())
             scratch = request["scratch"]
@@ -312,10 +318,10 @@ class ForkServer:
         return scratch
 
     def _sweep(self) -> None:
-        """Level 2: end what is left of sessions that ended, and those that fill the disk."""
+        """Level 2: end orphans and leftovers of ended sessions, and sessions whose files take too much space."""
         for pid in _children():
             if pid not in self._sessions:
-                # What a session leaves running comes to us as an orphan.
+                # An orphan that a session left running.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
@@ -327,11 +333,11 @@ class ForkServer:
                 self._finish(pid)
 
     def _finish(self, pid: int) -> None:
-        """Level 2: end a whole session, and reap it only then: until that its number means this group alone."""
+        """Level 2: end all processes of a session, then reap it. Until it is reaped, its id cannot be reused."""
         scratch, _ = self._sessions.pop(pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
-        os.kill(pid, signal.SIGKILL)  # one that has only just begun leads no group yet
+        os.kill(pid, signal.SIGKILL)  # a session that has just started may not lead a group yet
         os.waitpid(pid, 0)
         _remove(scratch)
 
@@ -348,13 +354,13 @@ class ForkServer:
 
 
 def _pid_of(pidfd: int) -> int:
-    """The process behind a handle, or 0 if it is gone."""
+    """Return the process id of a handle, or 0 if the process has ended."""
     with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
         return max(next(int(line.split()[1]) for line in file if line.startswith("Pid:")), 0)
 
 
 def _end_below(pid: int) -> None:
-    """End every process below one; again and again, for some may fork meanwhile, but not for ever."""
+    """End every descendant of a process. Repeat up to 100 times, since descendants may fork meanwhile."""
     for _ in range(100):
         waiting, found = [pid] if pid else [], list[int]()
         while waiting:
@@ -367,7 +373,7 @@ def _end_below(pid: int) -> None:
 
 
 def _kill(pid: int) -> bool:
-    """End a process; whether it still ran."""
+    """Kill a process; return True if it was still running."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             ended = file.read().rpartition(")")[2].split()[0] in "ZX"
@@ -379,9 +385,9 @@ def _kill(pid: int) -> bool:
 
 
 def _count_bytes(folder: str, pid: int, enough: int) -> int:
-    """Level 2, where no mount bounds it: what a session's files take, those deleted but still open included."""
+    """Level 2, without a mount of limited size: return the bytes of all files, including deleted ones still open."""
     total, seen, processes = _count_named(folder, enough), set[tuple[int, int]](), [pid]
-    # Whatever can be gone by now is passed over alone: else one that comes and goes would hide what follows it.
+    # Skip each vanished process or file on its own: otherwise a short-lived one would hide those that follow it.
     while processes and total <= enough:
         process = processes.pop()
         with contextlib.suppress(OSError):
@@ -397,7 +403,7 @@ def _count_bytes(folder: str, pid: int, enough: int) -> int:
 
 
 def _count_named(folder: str, enough: int) -> int:
-    """What the files in a folder take; more than enough where that cannot be told."""
+    """Return the bytes that the files in a folder take; more than `enough` if they cannot be counted."""
     total, folders = 0, [folder]
     while folders and total <= enough:
         path = folders.pop()
@@ -405,22 +411,22 @@ def _count_named(folder: str, enough: int) -> int:
             with os.scandir(path) as entries:
                 for entry in entries:
                     with contextlib.suppress(FileNotFoundError):
-                        # A name takes room too: without its share, a million empty files would count for nothing.
+                        # A directory entry takes space too: otherwise a million empty files would count as nothing.
                         total += max(entry.stat(follow_symlinks=False).st_blocks * 512, 4096)
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(entry.path)
                     if total > enough:
                         break
         except OSError as error:
-            # One that can be filled but not be listed, or that lies too deep for a path, is there to hide something.
+            # A folder that can be written to but not listed, or is nested too deep for a path, may hide files.
             if error.errno == errno.ENAMETOOLONG or os.access(path, os.W_OK | os.X_OK):
                 return enough + 1
     return total
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder that a session has filled: of any depth, with folders that forbid to be listed, and links."""
-    # What lies deeper is moved up first: a walk by recursion, or by path, ends at some depth.
+    """Remove the folder of a session, however deep it is, including links and folders without read permission."""
+    # Nested folders are moved up first: recursion and path names have a maximum depth.
     waiting, moved = [folder], 0
     while waiting:
         at = waiting.pop()
@@ -431,7 +437,7 @@ def _remove(folder: str) -> None:
                     if entry.is_dir(follow_symlinks=False):
                         moved += 1
                         waiting.append(f"{folder}.{moved}")
-                        os.chmod(entry.path, 0o700)  # a folder can be moved only by who may write to it
+                        os.chmod(entry.path, 0o700)  # moving a folder needs write permission on it
                         os.rename(entry.path, waiting[-1])
                     else:
                         os.unlink(entry.path)
@@ -447,7 +453,10 @@ def _children(pid: int | str = "self") -> list[int]:
 
 
 def _take_socket(fd: int) -> None:
-    """Descriptor 3 is the frame socket, 0 to 2 are nothing. It came first, so that no other that came with it is 3."""
+    """Make the frame socket descriptor 3, and open 0 to 2 on /dev/null.
+
+    The socket is the first descriptor that arrived, so none of the others is 3.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -455,7 +464,7 @@ def _take_socket(fd: int) -> None:
         os.dup2(fd, 3)
 
 
-def _forget_the_host(scratch: str) -> None:
+def _clear_environment(scratch: str) -> None:
     os.environ.clear()
     os.environ.update(
         PATH="/usr/bin:/bin",
@@ -471,11 +480,11 @@ def _forget_the_host(scratch: str) -> None:
     sys.argv = [""]
 
 
-def _open_way_out(sock: socket.socket, environment: dict[str, str]) -> None:
-    """Hand the host a socket that listens in this session's own network, and have libraries turn to it.
+def _open_proxy_port(sock: socket.socket, environment: dict[str, str]) -> None:
+    """Send the host a socket that listens in this session's own network, and set the proxy variables to it.
 
-    A socket stays in the network that it was made in: the host accepts from there, and the session needs no thread,
-    no file and no socket of another kind to reach it.
+    A socket stays in the network namespace it was created in: the host accepts connections from there, and the session
+    needs no thread, file or Unix socket to reach the proxy.
     """
     with isolation.listen_inside() as listener:
         socket.send_fds(sock, [kernel.HEAD.pack(0, b"N"[0])], [listener.fileno()])

@@ -1,10 +1,10 @@
-"""Taking everything away from a session: namespaces, a private root, Landlock, seccomp, limits, capabilities.
+"""The isolation of a session: namespaces, a private root, Landlock, seccomp, limits and capabilities.
 
-Two levels. Level 3 puts a session into namespaces of its own, under a root that holds an interpreter and nothing
-else. Level 2 is for places that forbid new namespaces, such as a container: Landlock names each path that may be
-read, and seccomp closes sockets, signals and programs. Below that nothing is offered.
+There are two levels. Level 3 puts a session into its own namespaces, under a root that holds only an interpreter.
+Level 2 is for systems that forbid new namespaces, such as a container: Landlock allows each path that may be read, and
+seccomp forbids sockets, signals and programs. Below level 2, no session starts.
 
-Linux on x86-64 and arm64. All calls go through libc by ctypes, so that no compiled part is needed.
+Supports Linux on x86-64 and arm64. All system calls go through libc with ctypes, so no compiled code is needed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER =
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _RESERVE = 1 << 30
-_PENDING = 256  # signals and timers that wait; at level 2 all processes of the user share in them
+_PENDING = 256  # pending signals and timers; at level 2, all processes of the user share this limit
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -81,13 +81,13 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def _write(path: str, text: str) -> None:
-    # In bytes: a codec may have to be imported, from where this process may no longer read.
+    # In bytes: text mode may import a codec from a path that this process may no longer read.
     with open(path, "wb") as file:
         file.write(text.encode())
 
 
 def map_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
-    """In a new user namespace: this process is `inside` there, and stays who it was outside."""
+    """Map the ids of a new user namespace: this process has id `inside` there, and keeps its ids outside."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{inside} {outside_uid} 1")
     _write("/proc/self/gid_map", f"{inside} {outside_gid} 1")
@@ -98,22 +98,22 @@ def map_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
 
 @functools.cache
 def probe() -> tuple[int, list[str]]:
-    """The best isolation level here, and what is missing for a better one."""
+    """Return the best isolation level on this system, and what is missing for a better one."""
     if sys.platform != "linux" or machine() is None:
-        return 1, ["Linux on x86-64 or arm64: use a container elsewhere"]
+        return 1, ["Linux on x86-64 or arm64: on other systems, use a container"]
     if confine.landlock_abi() < 1:
-        return 1, ["Landlock: a kernel of 5.13 or newer with it enabled"]
+        return 1, ["Landlock: Linux 5.13 or newer with Landlock enabled"]
     if _can_isolate():
         return 3, []
     missing = ["user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container that allows them"]
     if confine.landlock_abi() < 6:
-        # Without a process namespace only Landlock's scopes keep a session from signalling its neighbours.
-        return 1, [*missing, "Landlock of version 6 (kernel 6.12), which level 2 needs"]
+        # Without a process namespace, only the scopes of Landlock keep a session from signalling other sessions.
+        return 1, [*missing, "Landlock ABI 6 (Linux 6.12), which level 2 needs"]
     return 2, missing
 
 
 def _can_isolate() -> bool:
-    """Try what level 3 does, in a process that ends with it: some containers allow namespaces but no own /proc."""
+    """Try the steps of level 3 in a child process: some containers allow namespaces but no /proc of one's own."""
     outer = os.fork()
     if outer == 0:
         try:
@@ -136,9 +136,9 @@ def _can_isolate() -> bool:
 
 
 def interpreter_paths() -> list[str]:
-    """Where this interpreter, its libraries and etude live.
+    """Return the folders of this interpreter, its libraries and etude.
 
-    Not all of `sys.path`: its first entry is the folder of whatever script was started, with all that lies there.
+    Not all of `sys.path`: its first entry is the folder of the script that was started, with all of its files.
     """
     libraries = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
     found = [sys.prefix, sys.base_prefix, os.path.dirname(os.__file__), *libraries, os.path.dirname(confine.__file__)]
@@ -146,7 +146,7 @@ def interpreter_paths() -> list[str]:
 
 
 def find_certificates() -> dict[str, str]:
-    """The certificates that this place trusts, by the variables that name them."""
+    """Return the paths of the trusted certificates, by the environment variables that OpenSSL reads them from."""
     import ssl
 
     found = ssl.get_default_verify_paths()
@@ -155,7 +155,7 @@ def find_certificates() -> dict[str, str]:
 
 
 def count_tasks(uid: int) -> int:
-    """How many processes and threads a user has."""
+    """Return how many processes and threads a user has."""
     found = 0
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -170,24 +170,24 @@ def count_tasks(uid: int) -> int:
 def build_root(readable: list[str], data: dict[str, str], own_pids: bool) -> None:
     """Replace the root of this mount namespace by one that holds only what a session may read.
 
-    `readable` keep their paths; `data` maps a folder of the host to the place where a session finds it.
+    Paths in `readable` stay the same; `data` maps folders of the host to their paths in the session.
     """
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
     root = _free_mount_point([*readable, *data, *_SYSTEM])
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=2m,mode=755")
     for path in (*_SYSTEM, *_without_nested(readable)):
-        _place(path, root + path, noexec=False)
+        _bind_mount(path, root + path, noexec=False)
     for path in _DEVICES:
-        _place(path, root + path, noexec=False, device=True)
+        _bind_mount(path, root + path, noexec=False, device=True)
     for path, at in data.items():
-        _place(os.path.realpath(path), root + at, noexec=True)
+        _bind_mount(os.path.realpath(path), root + at, noexec=True)
     for name in ("proc", SCRATCH[1:], "tmp"):
         os.makedirs(f"{root}/{name}", exist_ok=True)
     _write(f"{root}/etc/passwd", f"user:x:{INSIDE_UID}:{INSIDE_UID}::{SCRATCH}:/bin/false\n")
     if own_pids:
         _mount("proc", f"{root}/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     else:
-        # Sessions may mount a proc of their own only where a whole one is visible already.
+        # The kernel lets a session mount its own proc only if a complete one is already visible.
         _mount("/proc", f"{root}/proc", "", _MS_BIND | _MS_REC)
     os.chdir(root)
     _call("pivot_root", b".", b".")
@@ -212,7 +212,7 @@ def _without_nested(paths: list[str]) -> list[str]:
     return kept
 
 
-def _place(source: str, target: str, noexec: bool, device: bool = False) -> None:
+def _bind_mount(source: str, target: str, noexec: bool, device: bool = False) -> None:
     if os.path.islink(source):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if not os.path.lexists(target):
@@ -228,8 +228,8 @@ def _place(source: str, target: str, noexec: bool, device: bool = False) -> None
         return
     _mount(source, target, "", _MS_BIND | _MS_REC)
     flags = _MS_RDONLY | _MS_NOSUID | (0 if device else _MS_NODEV) | (_MS_NOEXEC if noexec else 0)
-    # A bind mount takes the flags of its source. A remount would change the topmost mount alone and leave what is
-    # mounted below it writable; this call reaches all of them, and only ever adds flags. Its first four are the same.
+    # A bind mount takes the flags of its source. A remount would change only the topmost mount and leave mounts below
+    # it writable. mount_setattr changes all of them, and only adds flags; its first four have the same values.
     attributes = struct.pack("QQQQ", flags, 0, 0, 0)
     _call(
         "syscall",
@@ -247,7 +247,7 @@ def _place(source: str, target: str, noexec: bool, device: bool = False) -> None
 
 @dataclass(frozen=True)
 class Confinement:
-    """What one session may use; enforced by the kernel."""
+    """The limits of one session that the kernel enforces."""
 
     memory: int
     processes: int
@@ -258,17 +258,17 @@ class Confinement:
 
 
 def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
-    """Level 3, in the forked child: its own mounts, network, host name, shared memory and ids."""
+    """Level 3, in the forked child: enter new namespaces for mounts, network, host name, shared memory and ids."""
     uid, gid = os.getuid(), os.getgid()
     unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
     if loopback:
-        _raise_loopback()  # here, for in a user namespace of its own the session has no say over its network
+        _raise_loopback()  # now: in its own user namespace, the session may not configure the network
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
     size = f"size={cage.scratch},nr_inodes=4096,mode=700"
     _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, size)
-    if not os.listdir("/tmp"):  # noqa: S108 - unless an interpreter lives there, which this would hide
-        _mount(SCRATCH, "/tmp", "", _MS_BIND)  # noqa: S108 - libraries that ignore TMPDIR land on the scratch
-    with contextlib.suppress(Denied):  # a container may refuse this; it has a name of its own then
+    if not os.listdir("/tmp"):  # noqa: S108 - this would hide an interpreter in /tmp
+        _mount(SCRATCH, "/tmp", "", _MS_BIND)  # noqa: S108 - for libraries that ignore TMPDIR
+    with contextlib.suppress(Denied):  # a container may refuse this, but has its own host name
         _call("sethostname", b"session", 7)
     unshare(NEWUSER)
     map_ids(INSIDE_UID, uid, gid)
@@ -280,7 +280,7 @@ def _raise_loopback() -> None:
 
 
 def listen_inside() -> socket.socket:
-    """A socket that listens in this process's network, whoever accepts from it."""
+    """Return a socket that listens in this process's network, even if another process accepts from it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", PROXY_PORT))
     listener.listen(64)
@@ -288,15 +288,18 @@ def listen_inside() -> socket.socket:
 
 
 def limit(cage: Confinement, other_tasks: int = 0) -> None:
-    """Resource limits of the session's processes; `other_tasks` of the same user are counted by the kernel too."""
+    """Set the resource limits of the session's processes.
+
+    The kernel also counts `other_tasks` of the same user towards the limit of processes.
+    """
     with open("/proc/self/statm", "rb") as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     for kind, value in (
-        # Not 0: a size of 1 alone also stops dumps that go to a program of the host, which 0 does not.
+        # Not 0: unlike 0, a size of 1 also stops core dumps that are piped to a program of the host.
         (resource.RLIMIT_CORE, 1),
         (resource.RLIMIT_DATA, cage.memory),
-        # Private memory is bounded above. Shared memory is not part of it; the address space bounds that, with room
-        # for what allocators and threads reserve but do not use.
+        # RLIMIT_DATA limits private memory only. The address space limits shared memory too, and leaves room for
+        # what allocators and threads reserve but do not use.
         (resource.RLIMIT_AS, mapped + 2 * cage.memory + _RESERVE),
         (resource.RLIMIT_NPROC, cage.processes + other_tasks),
         (resource.RLIMIT_NOFILE, cage.open_files),
@@ -312,7 +315,7 @@ def limit(cage: Confinement, other_tasks: int = 0) -> None:
 
 
 def drop_capabilities() -> None:
-    """No capability, now or later."""
+    """Drop all capabilities permanently."""
     for capability in range(64):
         if _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
@@ -322,7 +325,7 @@ def drop_capabilities() -> None:
 
 
 def become_nobody() -> None:
-    """Leave root for good, and stay able to write one's own id maps."""
+    """Change from root to the user `nobody` permanently; the process can still write its own id maps."""
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -330,14 +333,14 @@ def become_nobody() -> None:
 
 
 def die_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
-    """The kernel ends this process, or signals it otherwise, when its parent ends; at once, if that has happened."""
+    """Have the kernel send this process a signal when its parent ends; at once if it has already ended."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
-    """Processes below this one whose parents end become its children, so that it can end them."""
+    """Become the parent of orphaned descendants, so that this process can end them."""
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -348,7 +351,7 @@ def adopt_orphans() -> None:
 class _Machine:
     audit: int
     newest: int
-    """Calls with a higher number are unknown to us and answered as not implemented."""
+    """The highest known call number. Calls above it fail with `ENOSYS`."""
     numbers: dict[str, int]
 
 
@@ -409,9 +412,9 @@ _BY_ARGUMENT = frozenset(
     {"clone", "clone3", "socket", "socketpair", "ioctl", "execve", "execveat", "mmap", "prctl", "prlimit64"}
     | {"setrlimit", "fcntl", "flock", "setsockopt", "getsockopt"}
 )
-# Refused where a session shares the host's files and processes. Landlock does not see the modes, owners, times and
-# attributes of files, or the limits and priorities of processes: a session that runs as the user who owns them could
-# change them all. A process group that cannot be left is what ends a session as a whole.
+# Refused if a session shares the host's files and processes. Landlock does not protect the modes, owners, times and
+# attributes of files, or the limits and priorities of processes: a session that runs as their owner could change them.
+# Processes must not leave their group, because a session is ended by killing the group.
 _IF_SHARED = frozenset(
     {"chmod", "fchmod", "chown", "fchown", "lchown", "fchmodat", "fchownat", "fchmodat2", "utime", "utimes"}
     | {"futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr"}
@@ -419,15 +422,15 @@ _IF_SHARED = frozenset(
     | {"sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
 )
 _AF_UNIX, _SOL_SOCKET = 1, 1
-_SOCK_DGRAM_BIT = 2  # set in the datagram and the raw type, not in the stream and the packet one
-# Settings and sizes of a terminal (TCGETS, TIOCGWINSZ, TCGETS2), by which a library finds out that there is none; bytes
-# that wait (FIONREAD); blocking or not, inherited or not (FIONBIO, FIONCLEX, FIOCLEX).
+_SOCK_DGRAM_BIT = 2  # set in SOCK_DGRAM and SOCK_RAW, but not in SOCK_STREAM and SOCK_SEQPACKET
+# The settings and size of a terminal (TCGETS, TIOCGWINSZ, TCGETS2), which libraries ask for to find out that there is
+# none; the number of bytes to read (FIONREAD); blocking mode and inheritance (FIONBIO, FIONCLEX, FIOCLEX).
 _IOCTLS = (0x5401, 0x5413, 0x802C542A, 0x541B, 0x5421, 0x5450, 0x5451)
-# By number, for other systems have other names: addresses and ports that are used again, keep-alive, lingering, urgent
-# data, sizes of buffers, time limits; then errors, types, families and whether it listens.
+# By number, because not every system has all the names. To set: reuse of addresses and ports, keep-alive, linger,
+# urgent data, buffer sizes and timeouts. To get: also the error, the type, the family and whether the socket listens.
 _SET_OPTIONS = (2, 15, 9, 13, 10, 7, 8, 20, 21)
 _GET_OPTIONS = (*_SET_OPTIONS, 4, 3, 30, 38, 39)
-_TCP_OPTIONS = (1, 2, 4, 5, 6, 9, 18, 23)  # no delay, segment size, keep-alive, defer, time limit, fast open
+_TCP_OPTIONS = (1, 2, 4, 5, 6, 9, 18, 23)  # no delay, segment size, keep-alive, defer accept, user timeout, fast open
 _IPV6_V6ONLY = 26
 _NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
 _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
@@ -441,15 +444,15 @@ _Instruction = tuple[int, int, int, int]
 
 
 def machine() -> _Machine | None:
-    """The tables for this processor, or None."""
+    """Return the system call numbers of this processor, or None if it is not supported."""
     return _MACHINES.get(platform.machine())
 
 
 def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool = False) -> bytes:
-    """A seccomp program: known dangerous calls fail, unknown ones do not exist, the rest passes.
+    """Build a seccomp program: dangerous calls fail, unknown calls are not implemented, all others are allowed.
 
-    `alone` is a session in namespaces of its own; without them more has to be refused. `has_data` is a session with
-    folders of the host.
+    `alone` means that the session has its own namespaces; otherwise more calls are refused. `has_data` means that
+    folders of the host are mounted.
     """
     found = machine()
     if found is None:
@@ -469,43 +472,43 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
     for name, number in numbers.items():
         if name not in allowed:
             code += _refuse(number, errno.EPERM)
-    # The flags of clone3 are behind a pointer, which a filter cannot read; libc then falls back to clone.
+    # A filter cannot read the flags of clone3, which are behind a pointer. After ENOSYS, libc falls back to clone.
     code += _refuse(numbers["clone3"], errno.ENOSYS)
     code += _refuse(numbers["clone"], errno.EPERM, (_ARG0, "any", _ANY_NEW))
-    # No unix sockets either: a socket file in a folder of data can be connected to, read-only or not. Pairs are fine,
-    # but not of datagrams, which can be sent to any socket file, nor of a family whose module would be loaded for it.
+    # No Unix sockets either: a session could connect to a socket file in a mounted folder, even a read-only one. Pairs
+    # are allowed, except datagram pairs, which can send to any socket file, and families that load a kernel module.
     families = [2, 10] if allow_inet else []
     code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, *((_ARG0, "not", family) for family in families))
-    # Of the inet families TCP alone: a proxy needs no more, and others would have their modules loaded.
+    # Of the inet families only TCP: the proxy needs no other protocol, and others could load kernel modules.
     code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, (_ARG1, "any", _NOT_STREAM_BITS))
     code += _refuse(numbers["socket"], errno.EAFNOSUPPORT, (_ARG2, "not", 0), (_ARG2, "not", socket.IPPROTO_TCP))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG0, "not", _AF_UNIX))
     code += _refuse(numbers["socketpair"], errno.EAFNOSUPPORT, (_ARG1, "any", _SOCK_DGRAM_BIT))
-    # The frame socket was made in the host's network, whatever network the session is in: by ioctl any socket tells the
-    # interfaces of its network, and by its options who is at the other end. Other files have commands of their own.
-    # The kernel takes the lower half of a command, which is the half that is looked at here.
+    # The frame socket was created in the host's network, whatever network the session is in. An ioctl on it would
+    # reveal the interfaces of that network, and its options the process at the other end. Other files have ioctls of
+    # their own. The kernel uses only the lower half of a command, which is also the half that this filter compares.
     code += _refuse(numbers["ioctl"], errno.ENOTTY, *((_ARG1, "not", command) for command in _IOCTLS))
     code += _allow_options(numbers["setsockopt"], _SET_OPTIONS, allow_inet)
     code += _allow_options(numbers["getsockopt"], _GET_OPTIONS, allow_inet)
-    # A lease on a file that a session may only read stops everybody who wants to write to it; notices are like inotify,
-    # of which a user has few for all sessions together, in whatever namespaces; so are the pages of pipes.
+    # A lease on a file blocks its writers, even if the session may only read it. Notifications, like inotify, and pipe
+    # pages have limits per user, which all sessions share, whatever their namespaces.
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ):
         code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
-    # Whoever may read a file may lock it and so keep its writers waiting. Libraries take these errors for a file system
-    # without locks. Databases need record locks even for files of their own, so these go only where there is data of
-    # others; the lock of a whole file can be exclusive on a file that is only read, so it goes everywhere.
+    # A process that may read a file may lock it, and so block its writers. Libraries take these errors for a file
+    # system without locks. Record locks are refused only in sessions with mounts, because databases need them for their
+    # own files. flock is always refused: it gives an exclusive lock on a file that the session may only read.
     code += _refuse(numbers["flock"], errno.ENOSYS)
     for command in _LOCKING if has_data else ():
         code += _refuse(numbers["fcntl"], errno.EOPNOTSUPP, (_ARG1, "is", command))
-    # Huge pages are a reserve of the whole machine that no limit of a process counts.
+    # Huge pages come from a pool of the whole machine, which no limit of a process covers.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
-    # The limit on core dumps stays as it is, for a lower one lets them out again (see `limit`).
+    # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit`).
     code += _refuse(numbers["setrlimit"], errno.EPERM, (_ARG0, "is", resource.RLIMIT_CORE))
     for half in (_ARG2, _ARG2_HIGH):
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG1, "is", resource.RLIMIT_CORE), (half, "not", 0))
     if not alone:
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG0, "not", 0))
-        # The second would hide a session's open files, which are counted.
+        # PR_SET_DUMPABLE would hide the open files of a session, whose sizes are counted.
         for option in (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE):
             code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", option))
     code.append((_RETURN, 0, 0, _ALLOW))
@@ -513,7 +516,7 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
 
 
 def _allow_options(number: int, options: tuple[int, ...], allow_inet: bool) -> list[_Instruction]:
-    """Refuse the options of sockets but those listed, and those of TCP where there is a network."""
+    """Refuse all socket options except those listed and, with a network, some of TCP and IPv6."""
     levels = (_SOL_SOCKET, *((socket.IPPROTO_TCP, socket.IPPROTO_IPV6) if allow_inet else ()))
     code = _refuse(number, errno.ENOPROTOOPT, *((_ARG1, "not", level) for level in levels))
     for level, known in (
@@ -527,7 +530,7 @@ def _allow_options(number: int, options: tuple[int, ...], allow_inet: bool) -> l
 
 
 def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Instruction]:
-    """Answer a call with an error where every test of its arguments holds; else go on with the next rule."""
+    """Fail a call with an error if all tests of its arguments hold; otherwise continue with the next rule."""
     code: list[_Instruction] = [(_JEQ, 0, 2 * len(tests) + 1 + bool(tests), number)]
     for position, (offset, kind, value) in enumerate(tests):
         away = 2 * (len(tests) - position) - 1
@@ -538,7 +541,7 @@ def _refuse(number: int, error: int, *tests: tuple[int, str, int]) -> list[_Inst
 
 
 def apply_filter(program: bytes) -> None:
-    """From now on this process and all it starts live under the filter."""
+    """Apply the filter to this process and all processes it starts from now on."""
     confine.refuse_new_privileges()
     buffer = ctypes.create_string_buffer(program)
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))

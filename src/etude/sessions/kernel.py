@@ -1,10 +1,10 @@
-"""Inside the sandbox: runs cells and keeps their names. It imports nothing of etude, for nothing of etude is needed.
+"""The interpreter inside the sandbox: it runs cells and keeps their variables. It imports no other module of etude.
 
 Frames on the socket: length (u32), kind (one byte), payload. To the host: `R` ready, `O` and `E` text of the two
 streams, `D` a display, `X` the end of a cell, `C` a call for data, or for memory to put a display in. From the host:
 `x` a cell, which is its number (u32) and its text, `s` the seed of random numbers, `r` the reply to a call.
-Before it is ready, the fork server's child may send `N`, a socket for the host's proxy, or `F`, why it failed.
-User code can write to the socket too: all that a frame can do is harm its own session.
+Before it is ready, the fork server's child may send `N`, a socket for the host's proxy, or `F`, the reason it failed.
+User code can write to the socket too, but a forged frame can only harm its own session.
 """
 
 from __future__ import annotations
@@ -39,37 +39,38 @@ NUMBER = struct.Struct("!I")
 INLINE = 1 << 18
 ARROW, PNG, CHART = "application/vnd.apache.arrow.stream", "image/png", "application/vnd.vegalite.v5+json"
 MEDIA = (ARROW, PNG, CHART)
-"""The forms of a display; the host takes no other, for the name travels far."""
+"""The media types of displays. The host rejects all others, because it passes the type on to clients."""
 MAX_CALL = 8 << 20
-"""Bytes of a request: what the host reads of one takes many times that of its memory."""
+"""The most bytes of a request: parsed, it takes many times as much of the host's memory."""
 MAX_END = 8 * INLINE
-"""Bytes of the end of a cell; a value is part of it only up to `INLINE` characters."""
+"""The most bytes of the end of a cell, which includes a value only up to `INLINE` characters."""
 MAX_HEAD = 4096
-"""Bytes of what a display says of itself."""
+"""The most bytes of the header of a display."""
 PREVIEW = 16_384
 COMPLETIONS = 200
-"""Names that are offered for the beginning of one."""
+"""The most names that a completion offers."""
 SPIN_S = 100e-6
 SLEEPS = 16
-"""Waits that are slept through once one was looked through in vain."""
+"""How many waits skip spinning after one that spun without success."""
 _encode = json.JSONEncoder(default=str, ensure_ascii=False).encode
 CELL, SEED, REPLY = b"xsr"
 PIECE = 1 << 20
 DEPTH = 50
 _SCALARS = frozenset({bool, int, float, str})
 SOURCES = 1000
-"""Cells whose lines a traceback can show."""
+"""How many cells keep their source lines for tracebacks."""
 _LIBC = ctypes.CDLL(None)
 _LIBC.mmap.restype = ctypes.c_void_p
 SESSION: KernelSession | None = None
-"""The session of this process; `etude.connect()` finds its way to the host by it."""
+"""The session of this process, through which `etude.connect()` reaches the host."""
 
 
 class SocketWait:
     """Waits until a socket has something to read.
 
-    Answers often come within microseconds: to look for them again and again is quicker than to sleep and be woken. On
-    a busy machine it is slower, for others take the processor meanwhile; so once it was in vain, it sleeps for a while.
+    Answers often come within microseconds, so it spins first, which is faster than to sleep and be woken. On a busy
+    machine spinning is slower, because other processes need the processor: after a spin without success, the next
+    `SLEEPS` waits only sleep.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -78,7 +79,7 @@ class SocketWait:
         self._sleeps = 0
 
     def wait(self, milliseconds: float | None = None) -> bool:
-        """Whether there is something to read, by then."""
+        """Return True as soon as there is something to read, or False after the timeout."""
         if self._sleeps:
             self._sleeps -= 1
         else:
@@ -86,24 +87,24 @@ class SocketWait:
             while time.perf_counter() < until:
                 if self._poll.poll(0):
                     return True
-                os.sched_yield()  # the other side may be waiting for this very processor
+                os.sched_yield()  # the other side may need this processor to answer
             self._sleeps = SLEEPS
         return self.sleep(milliseconds)
 
     def sleep(self, milliseconds: float | None = None) -> bool:
-        """The same, where it is known to take long."""
+        """Wait without spinning, if the answer is known to take long."""
         return bool(self._poll.poll(milliseconds))
 
 
 class OutputStream(io.TextIOBase):
-    """A text stream that leaves as it is written: line by line, or in pieces of a few kilobytes."""
+    """A text stream that sends what is written to it line by line, or in pieces of a few kilobytes."""
 
     def __init__(self, session: KernelSession, kind: bytes, name: str) -> None:
         self._session = session
         self._kind = kind
         self.name = name
         self.other: OutputStream | None = None
-        """The stream beside it, which has to let out what it holds back before this one takes more."""
+        """The other of the two streams. It is flushed before a write to this one, to keep the order of the output."""
         self._parts: list[str] = []
         self._size = 0
 
@@ -113,11 +114,11 @@ class OutputStream(io.TextIOBase):
         return "utf-8"
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Take text; whole lines go out at once."""
+        """Buffer the text; send it if it ends a line or the buffer is full."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if self.other is not None and self.other._parts:
@@ -129,15 +130,15 @@ class OutputStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Send what was held back."""
+        """Send the buffered text."""
         if self._parts:
             text, self._parts, self._size = "".join(self._parts), [], 0
-            # In pieces, for the host takes a frame that is too long for an attack.
+            # In pieces, because the host treats an overlong frame as an attack.
             for start in range(0, len(text), PIECE):
                 self._session.send(self._kind, text[start : start + PIECE].encode("utf-8", "replace"))
 
     def fileno(self) -> int:
-        """There is no file behind it."""
+        """Raise `UnsupportedOperation`: the stream has no file descriptor."""
         raise io.UnsupportedOperation("fileno")
 
 
@@ -174,14 +175,14 @@ class KernelSession:
     # -- frames
 
     def send(self, kind: bytes, payload: bytes) -> None:
-        """Send one frame whole."""
+        """Send one complete frame."""
         data = HEAD.pack(len(payload), kind[0]) + payload
         whole = self._whole_frame() if self._in_cell else contextlib.nullcontext()
         with whole, self._send_lock:
             self._sock.sendall(data)
 
     def _receive(self, between_cells: bool = False) -> tuple[int, bytes]:
-        """The next frame. Descriptors that come along wait in line for the frame that names their size."""
+        """Return the next frame. Descriptors that arrive with it are queued for the frame that states their size."""
         while True:
             if len(self._data) >= HEAD.size:
                 length, kind = HEAD.unpack_from(self._data)
@@ -193,7 +194,7 @@ class KernelSession:
                 self._watch.wait()
                 part = self._sock.recv(1 << 16)
             else:
-                self._watch.sleep()  # here an interrupt may come: nothing is taken yet
+                self._watch.sleep()  # an interrupt is safe here: nothing was read yet
                 with self._whole_frame():
                     part, fds, _, _ = socket.recv_fds(self._sock, 1 << 16, 4)
                     self._fds += fds
@@ -203,9 +204,9 @@ class KernelSession:
 
     @contextlib.contextmanager
     def _whole_frame(self) -> Iterator[None]:
-        """Put an interrupt off until the frame is through: half a frame would make all that follows unreadable."""
+        """Defer an interrupt until the frame is complete: after half a frame, all that follows would be unreadable."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # interrupts come to the main thread alone
+            yield  # only the main thread gets interrupts
             return
         self._in_frame = True
         try:
@@ -218,10 +219,10 @@ class KernelSession:
                 raise KeyboardInterrupt
 
     def call(self, method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
-        """Ask the host for something; the answer is a dict and, for data, a buffer in shared memory."""
+        """Send a request to the host; return its reply as a dict and, if it has data, a buffer in shared memory."""
         with self._call_lock:
             if self._is_copy:
-                raise RuntimeError("a process that was forked cannot ask the host")
+                raise RuntimeError("a forked process cannot send requests to the host")
             if not self._in_cell:
                 raise RuntimeError("the host answers only while a cell runs: let the cell wait for its threads")
             self._calls += 1
@@ -238,7 +239,7 @@ class KernelSession:
                         if "problem" in head:
                             raise HostError(head["problem"])
                         return head, data
-                    # It is the reply to a call that was interrupted: nobody waits for it any more.
+                    # It is the reply to a call that was interrupted, so it is ignored.
                     if "lent" in head:
                         os.close(data)
 
@@ -266,12 +267,12 @@ class KernelSession:
         os.register_at_fork(after_in_child=self._become_copy)
         sys.stdout, sys.stderr = out, err = OutputStream(self, b"O", "<stdout>"), OutputStream(self, b"E", "<stderr>")
         out.other, err.other = err, out
-        # Whoever has caught the output for a while puts these back.
+        # Code that redirects the output restores it from these.
         sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
         builtins.input = _refuse_input
-        # Newer versions of asyncio write by a call that can also send descriptors, which a session may not.
+        # Newer versions of asyncio write with `sendmsg`, which can also send descriptors and is therefore forbidden.
         vars(asyncio.selector_events)["_HAS_SENDMSG"] = False
-        # What a cell touches first is copied from the fork server now, while nobody waits.
+        # Warm up: memory pages that a first cell writes to are copied from the fork server now, not while a user waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
         _encode({"id": 0, "ok": True})
         self._has_children()
@@ -280,7 +281,7 @@ class KernelSession:
             try:
                 kind, payload = self._receive(between_cells=True)
                 if kind == CELL:
-                    # In bytes, not as JSON: a round trip is short enough for that to tell.
+                    # In bytes, not as JSON: a round trip is so short that parsing JSON would show.
                     (number,) = NUMBER.unpack_from(payload)
                     self._run(number, payload[NUMBER.size :].decode("utf-8", "surrogatepass"))
                 elif kind == SEED:
@@ -288,7 +289,7 @@ class KernelSession:
                 else:
                     self._forget_descriptors()  # the reply to a call that was interrupted
             except KeyboardInterrupt:
-                continue  # it came between two cells: there was nothing left to stop
+                continue  # it came between two cells: there is nothing to stop
 
     def _become_copy(self) -> None:
         self._is_copy = True
@@ -313,25 +314,25 @@ class KernelSession:
             finally:
                 self._in_cell = False
         except BaseException as error:
-            # Whatever user code raises, SystemExit and an exception from __repr__ included, is the cell's error.
+            # Anything that user code raises is the cell's error, including SystemExit and exceptions from __repr__.
             end = {"id": number, "ok": False, "error": describe_error(error)}
         if self._is_copy:
-            os._exit(0)  # forked by user code and not ended there: two would take cells from one socket
+            os._exit(0)  # user code forked and did not exit: two processes would read cells from one socket
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, OutputStream):
                 stream.flush()
         if self._has_children():
             end["left"] = True
-        # A thread that waits for the host gets its reply first: after the end nobody would send one.
+        # A thread that waits for the host gets its reply first: after the cell has ended, the host sends none.
         with self._call_lock:
             self.send(b"X", _encode(end).encode("utf-8", "replace"))
-        # What is left to do is done while the host reads the answer.
+        # The rest is done while the host reads the answer.
         if "left" in end:
             self._end_children()
-        linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # else a long session would only grow
+        linecache.cache.pop(f"<cell {number - SOURCES}>", None)  # otherwise a long session would only grow
 
     def _execute(self, code: str, name: str) -> Any:
-        # Lines as the parser counts them; each ends in a newline, else a traceback points beside the place.
+        # Split into lines as the parser does. Each must end in a newline, or a traceback marks the wrong columns.
         lines = io.StringIO(f"{code}\n", newline=None).readlines()
         linecache.cache[name] = (len(code), None, lines, name)
         expression = _as_expression(code, name)
@@ -356,13 +357,13 @@ class KernelSession:
         try:
             return self._loop.run_until_complete(task)
         finally:
-            if not task.done():  # it was interrupted: else it would go on in the next cell that waits for something
+            if not task.done():  # interrupted: otherwise it would continue in the next cell that awaits something
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     self._loop.run_until_complete(task)
 
     def _show_figures(self, end: dict[str, Any]) -> None:
-        """Show what was drawn and not asked for: few end a cell with the figure itself."""
+        """Display open figures that are not the value of the cell: few cells end with the figure itself."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             for number in pyplot.get_fignums():
@@ -375,7 +376,7 @@ class KernelSession:
             try:
                 self._send_display({"id": self._cell, "media": shown["media"]}, blob)
             except (OSError, HostError, RuntimeError) as error:
-                # The cell has its value all the same: that it cannot be shown makes no error of it.
+                # The cell still has its value: a display that cannot be sent is not an error of the cell.
                 del shown["media"]
                 return shown | {"note": f"The value is shown as text: {len(blob):,} bytes cannot be sent ({error})."}
         return shown
@@ -383,13 +384,13 @@ class KernelSession:
     def _send_display(self, head: dict[str, Any], blob: Any) -> None:
         if len(blob) > INLINE:
             head["size"], head["lent"], blob = len(blob), self._share(blob), b""
-        told = json.dumps(head).encode()
-        self.send(b"D", b"".join((struct.pack("!I", len(told)), told, blob)))
+        header = json.dumps(head).encode()
+        self.send(b"D", b"".join((struct.pack("!I", len(header)), header, blob)))
 
     def _share(self, blob: Any) -> int:
-        """Fill memory that the host lends, and seal it; returns the number by which the host knows it.
+        """Fill memory that the host lends, seal it, and return the number by which the host knows it.
 
-        A session sends no descriptors: those on their way count for all processes of a user together.
+        A session never sends descriptors: the kernel counts those in flight for all processes of a user together.
         """
         reply, fd = self.call("memory", size=len(blob))
         try:
@@ -399,9 +400,9 @@ class KernelSession:
         return int(reply["lent"])
 
     def _has_children(self) -> bool:
-        """Reap processes that have ended; whether there are others."""
+        """Reap child processes that have ended; return True if others still run."""
         try:
-            # As the first process of its namespace the session inherits every orphan.
+            # As process 1 of its namespace, the session inherits every orphan.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
@@ -412,29 +413,29 @@ class KernelSession:
         """End the processes that a cell left running."""
         while self._has_children():
             if os.getpid() != 1:
-                return  # without a process namespace the number for all would mean others as well; the host ends them
+                return  # without a process namespace, -1 would mean other processes too; the host ends these
             os.kill(-1, signal.SIGKILL)
             os.waitpid(-1, 0)
 
 
 def _compile(code: str | ast.Module | ast.Expression, name: str, mode: str) -> types.CodeType:
-    # What this module imports from the future is not what the user wrote: it would make texts of their annotations.
+    # `dont_inherit`: the `annotations` future of this module would turn annotations of the user's code into strings.
     compiled: types.CodeType = compile(code, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     return compiled
 
 
 def _as_expression(code: str, name: str) -> types.CodeType | None:
-    """A single line that is an expression, compiled: it needs no tree to find its value."""
+    """Compile a single line that is an expression, which needs no syntax tree to find its value; otherwise None."""
     if "\n" in code:
         return None
     try:
         return _compile(code, name, "eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # a statement, or wrong: the usual way tells
+        return None  # a statement, or an error, which the full parse reports
 
 
 def seed(value: int) -> None:
-    """Make random numbers repeatable: sessions are forked from one process, which leaves them all alike."""
+    """Seed the random numbers: sessions are forked from one process and would all draw the same ones."""
     import random
 
     random.seed(value)
@@ -444,15 +445,15 @@ def seed(value: int) -> None:
 
 
 def _refuse_input(prompt: object = "") -> str:
-    raise RuntimeError("input() is not available: nobody is at the keyboard. Put the value into the code.")
+    raise RuntimeError("input() is not available: a session has no keyboard. Put the value into the code.")
 
 
 def _map(fd: int, size: int) -> memoryview:
-    """Shared memory to read from. Not by `mmap`, which keeps a file open for each, of which a session has few."""
+    """Map shared memory for reading. Not with `mmap`, which keeps a descriptor open, and a session has few."""
     length = ctypes.c_size_t(size)
     address = _LIBC.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, ctypes.c_long(0))
     if address == ctypes.c_void_p(-1).value:
-        raise MemoryError(f"a result of {size:,} bytes has no room in the session's address space")
+        raise MemoryError(f"a result of {size:,} bytes does not fit into the session's address space")
     mapped = (ctypes.c_char * size).from_address(address)
     weakref.finalize(mapped, _LIBC.munmap, ctypes.c_void_p(address), length)
     return memoryview(mapped).cast("B").toreadonly()
@@ -473,13 +474,13 @@ def _fill(fd: int, blob: Any) -> None:
         except OSError as error:
             if last or error.errno != errno.EBUSY:
                 raise
-            time.sleep(0.05)  # the system holds one of its pages for a moment
+            time.sleep(0.05)  # the kernel still uses one of its pages for a moment
 
 
 def print_completions(text: str, within_s: float) -> None:
-    """Print what a name that begins so could be, one to a line; nothing where that takes longer.
+    """Print the completions of a name, one per line; stop after `within_s` seconds.
 
-    A copy of the process finds out: to look at a value can run code of its own, which may change something or not end.
+    A forked copy looks for them: reading an attribute can run user code, which may change something or not end.
     """
     assert SESSION is not None  # noqa: S101 - for the type checker
     out, into = os.pipe()
@@ -508,7 +509,7 @@ def print_completions(text: str, within_s: float) -> None:
 
 
 def describe_value(value: Any) -> dict[str, Any]:
-    """How a value is shown: its text, and where there is a richer form that one as a blob with its media type."""
+    """Describe a value: its text and, if it has a richer form, that form as a blob with its media type."""
     for describe in (_table, _chart, _figure) if type(value) not in _SCALARS else ():
         rich = describe(value)
         if rich is not None:
@@ -523,16 +524,16 @@ def describe_value(value: Any) -> dict[str, Any]:
 
 
 def _preview(text: str) -> dict[str, Any]:
-    """The beginning of a text; where that is not all, with a note that says so."""
+    """Return the beginning of a text, with a note if the text was cut."""
     if len(text) <= PREVIEW:
         return {"text": text}
-    note = f"The text of the value is cut: of {len(text):,} characters {PREVIEW:,} are shown."
+    note = f"The text of the value is cut: {PREVIEW:,} of {len(text):,} characters are shown."
     return {"text": text[:PREVIEW], "note": note}
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
     if depth > DEPTH:
-        return False  # it may hold itself
+        return False  # it may contain itself
     if isinstance(value, bool | int | float | str):
         return not (isinstance(value, str) and len(value) > PREVIEW)
     if isinstance(value, list | tuple) and len(value) <= 1000:
@@ -557,7 +558,7 @@ def _table(value: Any) -> dict[str, Any] | None:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
     except (pa.ArrowException, OSError):
-        return shown  # too large for what memory there is, or of a type that cannot travel: the text will do
+        return shown  # too large for the memory, or of a type that cannot be serialized: the text is shown
     return shown | {"media": ARROW, "blob": memoryview(sink.getvalue())}
 
 
@@ -573,7 +574,7 @@ def _to_arrow(value: Any) -> Any:
         return pa.table({"value": value})
     try:
         if kind == "DataFrame" and hasattr(value, "to_arrow"):
-            # Polars would give texts as views, which the host does not read.
+            # By default, Polars returns texts as string views, which the host does not read.
             return value.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
         if kind == "DataFrame":
             keep_index = type(value.index).__name__ != "RangeIndex"
@@ -586,8 +587,8 @@ def _to_arrow(value: Any) -> Any:
             return found.read_all() if isinstance(found, pa.RecordBatchReader) else _to_arrow(found)
     except Exception as error:
         if kind == "DuckDBPyRelation" and type(error).__module__ in ("duckdb", "_duckdb"):
-            raise  # the query itself, which runs only now
-        return None  # columns that Arrow has no type for, or that fail on the way: the text will do
+            raise  # the query itself failed: it runs only now
+        return None  # Arrow has no type for a column, or the conversion failed: the text is shown
     return None
 
 
@@ -615,7 +616,7 @@ def _figure(value: Any) -> dict[str, Any] | None:
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """An exception as data: its type, its text, and a traceback of the user's code alone."""
+    """Describe an exception as data: its type, its text, and a traceback of only the user's code."""
     try:
         message = _without_middle(str(error))
     except BaseException:
@@ -623,42 +624,42 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     line = None
     if isinstance(error, SyntaxError) and (error.filename or "").startswith("<cell "):
         line = error.lineno
-        if error.text is None and line is not None:  # what is found only after parsing comes without it
+        if error.text is None and line is not None:  # errors found after parsing have no text
             error.text = linecache.getline(error.filename or "", line)
-    told = traceback.TracebackException.from_exception(error, lookup_lines=False)
-    _keep_own_frames(told)
-    if told.stack and line is None:
-        # Of the cell that ran; the frames below can be in functions of earlier ones.
-        line = [f.lineno for f in told.stack if f.filename == told.stack[0].filename][-1]
+    trace = traceback.TracebackException.from_exception(error, lookup_lines=False)
+    _keep_own_frames(trace)
+    if trace.stack and line is None:
+        # The line of the cell that ran: the frames below it can be in functions of earlier cells.
+        line = [f.lineno for f in trace.stack if f.filename == trace.stack[0].filename][-1]
     shown = {
         "type": type(error).__name__,
         "message": message,
-        "traceback": _without_middle("".join(told.format())),
+        "traceback": _without_middle("".join(trace.format())),
         "line": line,
     }
     return shown | ({"problem": error.problem} if isinstance(error, HostError) else {})
 
 
 def _keep_own_frames(error: traceback.TracebackException) -> None:
-    """Leave the frames of cells alone, also in what led to the error; what led to it inside of a library goes."""
+    """Remove all frames but those of cells, also from causes and contexts; drop causes that lie inside a library."""
     waiting = [error]
     while waiting:
-        told = waiting.pop()
-        own = [f for f in told.stack if f.filename.startswith("<cell ")]
-        told.stack = traceback.StackSummary.from_list(own) if own else None  # type: ignore[assignment]
+        trace = waiting.pop()
+        own = [f for f in trace.stack if f.filename.startswith("<cell ")]
+        trace.stack = traceback.StackSummary.from_list(own) if own else None  # type: ignore[assignment]
         for part in ("__cause__", "__context__"):
-            before = getattr(told, part)
+            before = getattr(trace, part)
             if before is None:
                 continue
             if before.stack and not any(f.filename.startswith("<cell ") for f in before.stack):
-                setattr(told, part, None)
+                setattr(trace, part, None)
             else:
                 waiting.append(before)
-        waiting += told.exceptions or ()
+        waiting += trace.exceptions or ()
 
 
 def _without_middle(text: str) -> str:
-    """The text, or where it is long its two ends: the first tells where, the last what."""
+    """Cut the middle out of a long text: the beginning says where an error is, the end says what it is."""
     half = PREVIEW // 2
     if len(text) <= PREVIEW:
         return text
@@ -666,7 +667,7 @@ def _without_middle(text: str) -> str:
 
 
 def serve(sock: socket.socket) -> None:
-    """Be the session behind `sock` until it closes."""
+    """Serve as the session behind `sock` until the socket closes."""
     global SESSION  # noqa: PLW0603 - a process is one session
     SESSION = KernelSession(sock)
     SESSION.serve()

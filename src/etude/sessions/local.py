@@ -1,4 +1,4 @@
-"""The `local` provider: a fork server on this machine, at the best isolation that the system allows."""
+"""The `local` provider: fork servers on this machine, at the best isolation level that the system allows."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.ses
 START_S = 60.0
 REFILL_S = 0.05
 KINDS = 8
-"""Kinds of sessions of which some stay ready: without a bound, every new limit would leave its own behind."""
+"""How many kinds of sessions are kept ready: otherwise every new combination of limits would add one."""
 _START = "import sys; sys.path[:] = {path!r}; from etude.sessions.fork_server import main; main()"
 LEVEL_2_PATHS = (
     *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
     *("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
-    *("/proc/self/cgroup", "/sys/fs/cgroup"),  # DuckDB asks there for its limits, and ends if it may not
+    *("/proc/self/cgroup", "/sys/fs/cgroup"),  # DuckDB reads its limits there, and crashes if it cannot
 )
-# No thread may run in the server when it forks: one each for the array libraries, and Arrow's plain allocator.
+# The server must have no other threads when it forks: so the array libraries use one, and Arrow the system allocator.
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -45,7 +45,7 @@ ENVIRONMENT = {
 
 
 class ForkServerClient:
-    """The host's hold on one fork server."""
+    """The host's client of one fork server."""
 
     _gone = False
     _groups: Cgroups | None = None
@@ -68,7 +68,7 @@ class ForkServerClient:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                # Nothing of ours: a session can read what its fork server was started with.
+                # No variables of the host: a session can read the environment of its fork server.
                 env={"PATH": "/usr/bin:/bin", **ENVIRONMENT},
                 start_new_session=True,
             )
@@ -101,11 +101,11 @@ class ForkServerClient:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, and answers."""
+        """True if the server runs and its control socket is open."""
         return not self._gone and self._process.poll() is None and not self._hung_up()
 
     def _hung_up(self) -> bool:
-        """Whether the server ended, be it that the process that cleans up after it has not yet."""
+        """True if the server ended, even if the process that cleans up after it still runs."""
         descriptor = self._control.fileno()
         if descriptor < 0:
             return True
@@ -114,14 +114,14 @@ class ForkServerClient:
         return bool(control.poll(0))
 
     def fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
-        """A new interpreter."""
+        """Fork an interpreter and return once it is ready."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with theirs:
                 pidfd, group = self._request(spec, limits, theirs.fileno())
         except SandboxError as error:
             with ours:
-                raise _last_words(ours) or error from None
+                raise _read_failure(ours) or error from None
         channel = self._hold(ours, pidfd)
         channel.group = group
         channel.isolation["cgroup"] = group.version if group else None
@@ -133,14 +133,14 @@ class ForkServerClient:
         return channel
 
     def _request(self, spec: SandboxSpec, limits: SessionLimits, sock: int) -> tuple[int, Cgroup | None]:
-        """Have the server fork. What comes of it joins a group of its own before it does anything else."""
+        """Ask the server to fork. The new process joins its own control group before it does anything else."""
         group: Cgroup | None = None
         try:
             group = self._groups.create(self._owner, limits) if self._groups else None
-            with self._lock, _opened(group) as doors:
+            with self._lock, _opened(group) as group_fds:
                 self._count += 1
                 request = {"cage": _cage(spec, limits), "scratch": f"{self._scratch_root}/{self._count}"}
-                self._send(request, sock, *doors)
+                self._send(request, sock, *group_fds)
                 answer, fds = self._receive()
             if not answer.get("ok"):
                 raise SandboxError(f"A session could not be forked: {answer.get('error')}.", hint="Try again.")
@@ -149,14 +149,14 @@ class ForkServerClient:
                 group.close()
             if isinstance(error, SandboxError):
                 raise
-            raise SandboxError(f"A session could not be bounded: {error}.", hint="Try again.") from None
+            raise SandboxError(f"The limits of a session could not be set: {error}.", hint="Try again.") from None
         return fds[0], group
 
     def _hold(self, sock: socket.socket, pidfd: int) -> Channel:
         return ServedChannel(self, sock, pidfd, {"provider": "local", "level": self.level})
 
     def ask(self, what: str, value: int, pidfd: int) -> None:
-        """Have the server do something to a session, without waiting for it."""
+        """Send the server a request about a session, without waiting for an answer."""
         with self._lock, contextlib.suppress(SandboxError):
             self._send({what: value}, pidfd)
 
@@ -169,13 +169,13 @@ class ForkServerClient:
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         try:
-            waiting = select.poll()  # not select(), which knows no descriptor above 1023
+            waiting = select.poll()  # not select(), which does not support descriptors above 1023
             waiting.register(self._control, select.POLLIN)
             if not waiting.poll(START_S * 1000):
                 self.close()
                 raise SandboxError(f"The fork server did not answer within {START_S:g} s.", hint="Try again.")
             message, fds, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
-        except (OSError, ValueError):  # it was closed meanwhile
+        except (OSError, ValueError):  # the socket was closed meanwhile
             message, fds = b"", []
         if not message:
             self._gone = True
@@ -183,7 +183,7 @@ class ForkServerClient:
         return json.loads(message), list(fds)
 
     def close(self) -> None:
-        """End it and every session it forked."""
+        """End the server and every session it forked."""
         self._control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
@@ -199,14 +199,14 @@ class ForkServerClient:
 
 
 class ServedChannel(Channel):
-    """A channel to a session that a fork server looks after."""
+    """A channel to a session of a fork server."""
 
     def __init__(self, server: ForkServerClient, sock: socket.socket, pidfd: int, isolation: dict[str, Any]) -> None:
         super().__init__(sock, pidfd, isolation)
         self._server = server
 
     def end_children(self) -> None:
-        """End the processes that the interpreter started, at a level where it cannot do so itself."""
+        """End the processes that the interpreter started, if its level does not let it do so itself."""
         if self._server.level < 3:
             with self._lock:
                 self._server.ask("end_children", 1, self._pidfd)
@@ -217,7 +217,7 @@ def _opened(group: Cgroup | None) -> contextlib.AbstractContextManager[list[int]
 
 
 def _await_ready(channel: Channel) -> socket.socket | None:
-    """Wait until it has said so; with a network, it sends a socket that listens there first."""
+    """Wait until the session is ready; with a network, return the listening socket that it sends first."""
     channel.sock.settimeout(START_S)
     listener: socket.socket | None = None
     try:
@@ -235,8 +235,8 @@ def _await_ready(channel: Channel) -> socket.socket | None:
     return listener
 
 
-def _last_words(sock: socket.socket) -> SandboxError | None:
-    """Why a session ended before the server could hand it out, where it has said so."""
+def _read_failure(sock: socket.socket) -> SandboxError | None:
+    """Return the error of a session that ended before the server returned it, or None if it sent none."""
     sock.setblocking(False)
     try:
         kind, body, fds = _first_frame(sock)
@@ -268,7 +268,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = sock.recv(size - len(data))
         if not part:
-            raise OSError("it ended before it was ready")
+            raise OSError("the process ended before it was ready")
         data += part
     return data
 
@@ -285,22 +285,22 @@ def _cage(spec: SandboxSpec, limits: SessionLimits) -> dict[str, Any]:
 
 
 def _kind(spec: SandboxSpec, limits: SessionLimits) -> tuple[Any, ...]:
-    """What two sessions must have in common for one to be given for the other; the host keeps their other limits."""
+    """Return a key that is equal for interchangeable sessions. The host enforces the limits that are not in it."""
     return (spec.key(), *_cage(spec, limits).values(), limits.cpus)
 
 
 def _import_path() -> list[str]:
-    """What the server imports from: the interpreter's own folders and the one that etude is in."""
+    """Return the import path of the server: the folders of the interpreter and of etude."""
     own = [*isolation.interpreter_paths(), os.path.dirname(os.path.dirname(confine.__file__))]
     return [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
 
 
 def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
-    """Refuse a list of hosts where a session has no network of its own."""
+    """Raise `SandboxError` if the spec has a list of hosts, but a session would not have its own network."""
     if spec.network and level < 3:
         raise SandboxError(
             f"A list of hosts for the network needs isolation level 3; here it is level {level}.",
-            hint="Below that a session shares the network of its place, so that all sockets stay closed to it. "
+            hint="Below level 3 a session shares the network of its system, so it may not use sockets. "
             f"Missing: {'; '.join(missing)}.",
             level=level,
             asked=3,
@@ -308,7 +308,7 @@ def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
 
 
 class LocalProvider(Provider):
-    """Fork servers by spec, each with a few sessions ready. Thread-safe."""
+    """Runs one fork server for each spec, and keeps a few sessions ready. Thread-safe."""
 
     def __init__(self, ready: int = 2, max_level: int = 3) -> None:
         self._size = ready
@@ -321,7 +321,7 @@ class LocalProvider(Provider):
         self._found: Cgroups | None = None
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
-        """A fresh interpreter: one that was made ready for such a session before, else forked now."""
+        """Return an interpreter that was kept ready for such a session, or fork one now."""
         key = _kind(spec, limits)
         while (channel := self._take(key)) is not None:
             if self._is_served(spec) and not channel.ended:
@@ -333,7 +333,7 @@ class LocalProvider(Provider):
         return channel
 
     def _is_served(self, spec: SandboxSpec) -> bool:
-        """Whether the fork server runs. Where it has ended, its sessions are about to."""
+        """True if the fork server runs. If it has ended, its sessions are about to end."""
         with self._lock:
             found = self._zygotes.get(spec.key())
         return found is not None and found.alive
@@ -343,7 +343,7 @@ class LocalProvider(Provider):
             waiting = self._ready.pop(key, None)
             if not waiting:
                 return None
-            self._ready[key] = waiting  # the kind that was asked for last is the last to be let go of
+            self._ready[key] = waiting  # move it to the end: the kind used least recently is dropped first
             return waiting.pop()
 
     def _fork(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
@@ -354,12 +354,12 @@ class LocalProvider(Provider):
         except SandboxError:
             if fork_server.alive:
                 raise
-            # The server ended since it was last used: the next one is as good.
+            # The server ended since it was last used: start another.
             return self._fork_server(spec, level).fork(spec, limits)
 
     def _refill(self, spec: SandboxSpec, limits: SessionLimits) -> None:
         if self._size:
-            # A little later: now the one who got a session wants the processor for its first cell.
+            # A little later: the session just returned needs the processor for its first cell.
             timer = threading.Timer(REFILL_S, self._make_ready, (spec, limits))
             timer.daemon = True
             timer.start()
@@ -383,7 +383,7 @@ class LocalProvider(Provider):
     def _level(self, spec: SandboxSpec) -> int:
         level, missing = isolation.probe()
         if level > self._max_level:
-            level, missing = self._max_level, [f"this provider is told to stay at level {self._max_level}"]
+            level, missing = self._max_level, [f"this provider has a `max_level` of {self._max_level}"]
         if level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this machine allows level {level}.",
@@ -397,7 +397,7 @@ class LocalProvider(Provider):
     def _fork_server(self, spec: SandboxSpec, level: int) -> ForkServerClient:
         with self._lock:
             if self._closed:
-                raise SandboxError("The sandboxes are shut down.", hint="Open a new app.")
+                raise SandboxError("The sandboxes are shut down.", hint="Open another app.")
             found = self._zygotes.get(spec.key())
             if found is None or not found.alive:
                 if found is not None:

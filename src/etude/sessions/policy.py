@@ -1,7 +1,7 @@
-"""An early, friendly refusal of code that the sandbox would stop anyway, or that a team does not want.
+"""Early errors for code that the sandbox would stop anyway, or that a team does not want.
 
-It reads the syntax tree and names the line. It is no boundary: Python can say anything in many ways, and the sandbox
-holds without it.
+The policy reads the syntax tree and names the line. It is not a security boundary: Python has many ways to write the
+same thing. The sandbox is the boundary, with or without a policy.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from etude.errors import Refused
 
 _WRITING = frozenset("wax+")
 _parsing = threading.Lock()
-"""Python 3.11 counts the depth of all trees that are made at once as one, and fails where two threads parse."""
+"""Python 3.11 keeps one depth counter for all threads that parse, so two threads that parse at once can fail."""
 CONNECTING = frozenset({"http.client", "requests", "socket", "ssl", "urllib.request"})
-"""Modules that are of use to a session that was given places to connect to."""
+"""Modules that a session with a network needs."""
 
 
 class Policy(Entity):
-    """What code may not say. Each field can be changed; an empty one refuses nothing."""
+    """Code that is refused. An empty field refuses nothing."""
 
     imports: frozenset[str] = frozenset(
         {"ctypes", "cffi", "ftplib", "http.client", "multiprocessing", "pty", "requests", "smtplib", "socket"}
         | {"socketserver", "ssl", "subprocess", "telnetlib", "urllib.request", "xmlrpc"}
     )
-    """Modules, with all below them: they need programs or a network, which a session does not have."""
+    """Modules and their submodules. By default, those that need programs or a network, which sessions do not have."""
     calls: frozenset[str] = frozenset(
         {"os.system", "os.popen", "os.fork", "os.kill", "os.execv", "os.execve", "os.spawnv", "breakpoint", "input"}
     )
-    """Functions by the name they are called with."""
+    """Functions, by the name that the call uses."""
     attributes: frozenset[str] = frozenset(
         {"__subclasses__", "__globals__", "__builtins__", "__code__", "__closure__", "__bases__", "__mro__"}
         | {"__reduce__", "__reduce_ex__", "f_back", "f_globals", "gi_frame", "cr_frame", "tb_frame"}
     )
-    """Attributes that lead out of what code was given."""
+    """Attributes that give access to the internals of the interpreter."""
     write_outside: bool = False
-    """Whether a file may be opened for writing by an absolute path outside the scratch folder."""
+    """True if code may open a file for writing at an absolute path outside the scratch folder."""
 
 
 def check_policy(code: str, policy: Policy) -> None:
-    """Pass, or `Refused` that names the line and what to do; code that does not parse is left to the interpreter."""
+    """Raise `Refused` with the line and a hint if the policy forbids the code.
+
+    Code that does not parse passes: the interpreter reports the syntax error.
+    """
     try:
         with _parsing:
             tree = ast.parse(code)
@@ -70,16 +73,16 @@ def _complaints(node: ast.AST, policy: Policy) -> Iterator[tuple[str, str]]:
             if _is_below(module, policy.imports) or any(f in policy.imports for f in full):
                 yield f"`from {module} import ...`", data
         case ast.Call(func=func) if _name(func) in policy.calls:
-            absent = "Nobody is at the keyboard: put the value into the code."
-            yield f"`{_name(func)}()`", absent if _name(func) == "input" else "A session runs Python alone."
+            absent = "A session has no keyboard: put the value into the code."
+            yield f"`{_name(func)}()`", absent if _name(func) == "input" else "A session can only run Python code."
         case ast.Call(func=func, args=args, keywords=keywords) if _name(func) in ("open", "io.open"):
             if not policy.write_outside and _writes_outside(args, keywords):
                 yield (
                     "writing outside the scratch folder",
-                    "Write to a relative path: the scratch folder is the working one.",
+                    "Write to a relative path: the scratch folder is the working directory.",
                 )
         case ast.Attribute(attr=attribute) if attribute in policy.attributes:
-            yield f"`.{attribute}`", "Use what the object offers by its public names."
+            yield f"`.{attribute}`", "Use the public attributes of the object."
 
 
 def _is_below(name: str, roots: frozenset[str]) -> bool:
@@ -89,7 +92,7 @@ def _is_below(name: str, roots: frozenset[str]) -> bool:
 
 def _name(node: ast.expr) -> str:
     parts: list[str] = []
-    while isinstance(node, ast.Attribute):  # not by recursion, which ends at some length of the chain
+    while isinstance(node, ast.Attribute):  # a loop, because a long chain would exceed the recursion limit
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""

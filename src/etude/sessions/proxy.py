@@ -1,7 +1,7 @@
-"""The way out for a session that was given a list of hosts: a proxy that connects to those and to nothing else.
+"""The HTTP proxy of a session with a list of hosts. It connects to these hosts and to no others.
 
-It runs in the host process and listens on a socket that lives in the session's own, empty network. It speaks HTTP:
-CONNECT for tunnels, and requests with an absolute URI. A session has no other way out, not even to look up a name.
+It runs in the host process and listens on a socket in the session's own, otherwise empty network. It supports CONNECT
+for tunnels, and requests with an absolute URI. A session has no other connection, not even to look up a name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _PIECE = 1 << 16
 _READ, _WRITE = select.POLLIN, select.POLLOUT
 _LINGER_S = 1.0
 _NEWS = 50
-_MORE = "There were more connections to other places, made or refused."
-# They speak to the next hop alone. The length is the one thing that frames a body here.
+_MORE = "There were more connections to other hosts, made or refused."
+# Headers that are meant for the proxy alone. Only Content-Length says where a body ends.
 _HOP = frozenset(
     {"connection", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"}
 )
@@ -53,7 +53,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What a session asked for, whether it got it, and how much went through."""
+    """One connection that a session asked for: whether it was allowed, why, and the bytes in each direction."""
 
     host: str
     port: int
@@ -65,7 +65,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class ProxyLimits:
-    """What one session may take of the host."""
+    """What one session may use of the host through its proxy."""
 
     header: int = 16 << 10
     header_s: float = 10.0
@@ -75,7 +75,7 @@ class ProxyLimits:
 
 
 class _Answer(Exception):
-    """An answer by the proxy itself."""
+    """An error response of the proxy itself."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -85,18 +85,18 @@ class _Answer(Exception):
 
 @dataclass(frozen=True)
 class _Request:
-    """The head of a request, read and judged."""
+    """The parsed head of a request."""
 
     host: str
     port: int
     head: bytes
-    """What the target gets to read; empty for a tunnel."""
+    """The head that is sent to the target; empty for a tunnel."""
     length: int | None
-    """How many bytes may follow from the session; None for a tunnel, which has no end."""
+    """How many bytes of body the session may send; None for a tunnel, which has no limit."""
 
 
 class Proxy:
-    """The proxy of one session, on a listening socket that it takes over."""
+    """The proxy of one session. It takes over the listening socket."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Proxy:
         self._resolve = resolve
         self._on_decision = on_decision
         self.decisions: deque[Decision] = deque(maxlen=1000)
-        """The newest of them; `on_decision` hears them all."""
+        """The newest decisions; `on_decision` gets all of them."""
         self._news: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -123,13 +123,13 @@ class Proxy:
         self._acceptor.start()
 
     def close(self) -> None:
-        """End every connection, and hear no more."""
+        """Close every connection and stop listening."""
         with self._lock:
             self._closed = True
             ending, threads = list(self._open), list(self._threads)
         for sock in (self._listener, *ending):
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)  # wakes who waits for it, which closing would not
+                sock.shutdown(socket.SHUT_RDWR)  # wakes threads that wait for the socket; closing it would not
         deadline = time.monotonic() + _LINGER_S
         for thread in (self._acceptor, *threads):
             thread.join(max(deadline - time.monotonic(), 0))
@@ -141,10 +141,10 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 if not self._closed:
-                    time.sleep(0.1)  # the host has no descriptor to spare, for now
+                    time.sleep(0.1)  # the host has no free descriptors right now
                 continue
             with self._lock:
-                # A few more than are served get to hear why they are not.
+                # Connections above the limit get an error response, up to twice the limit; the rest are closed.
                 if self._closed or len(self._threads) >= 2 * self._limits.connections:
                     client.close()
                     continue
@@ -161,7 +161,7 @@ class Proxy:
         try:
             self._answer(client, crowded)
         except OSError:
-            pass  # one side is gone: there is nobody to tell
+            pass  # one side closed its connection, so no answer can be sent
         finally:
             self._forget(client, threading.current_thread())
 
@@ -180,9 +180,9 @@ class Proxy:
             head, rest = self._read_head(client)
             request = _parse_request(head)
             target = self._connect(request)
-            self._tell(f"Connected to {request.host}:{request.port}.")  # before the session can know it
+            self._note(f"Connected to {request.host}:{request.port}.")  # before the session sees the connection
         except _Answer as answer:
-            self._tell(f"A connection was refused: {answer.reason}.")
+            self._note(f"A connection was refused: {answer.reason}.")
             self._decide(request, False, answer.reason)
             _refuse(client, answer)
             return
@@ -196,22 +196,22 @@ class Proxy:
         finally:
             self._forget(target)
             self._decide(request, True, "listed", *counts)
-        _take_leave(client)
+        _drain(client)
 
     def _decide(self, request: _Request | None, allowed: bool, reason: str, sent: int = 0, received: int = 0) -> None:
         host, port = (request.host, request.port) if request else ("", 0)
         decision = Decision(host, port, allowed, reason, sent, received)
         self.decisions.append(decision)
         if self._on_decision is not None:
-            with contextlib.suppress(Exception):  # who listens must not end who speaks
+            with contextlib.suppress(Exception):  # an error of the callback must not end the connection
                 self._on_decision(decision)
 
-    def _tell(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         with self._lock:
             self._news[text if text in self._news or len(self._news) < _NEWS else _MORE] += 1
 
     def take_news(self) -> list[str]:
-        """What was connected and what was refused since this was last asked, for people to read."""
+        """Return a line for each connection made or refused since the last call."""
         with self._lock:
             news, self._news = self._news, Counter()
         return [text if times == 1 else f"{text} ({times} times)" for text, times in news.items()]
@@ -222,7 +222,7 @@ class Proxy:
         while b"\r\n\r\n" not in data:
             if len(data) >= self._limits.header:
                 raise _Answer(431, f"a request's head is longer than {self._limits.header} bytes")
-            # For the whole head, not for each piece of it: else a byte now and then would hold it for ever.
+            # One deadline for the whole head: otherwise a byte now and then would keep it open forever.
             client.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
                 part = client.recv(self._limits.header - len(data))
@@ -258,7 +258,7 @@ class Proxy:
 
     def _addresses(self, request: _Request) -> list[Address]:
         with contextlib.suppress(ValueError):
-            return [ipaddress.ip_address(request.host)]  # whoever wrote the list wrote this very address
+            return [ipaddress.ip_address(request.host)]  # the list itself names this address
         if request.host == "localhost":
             return loopback_addresses()
         try:
@@ -274,9 +274,9 @@ def _parse_request(head: bytes) -> _Request:
         lines = head.decode("latin-1").split("\r\n")
         method, target, version = lines[0].split(" ")
     except ValueError:
-        raise _Answer(400, "a request line has three words") from None
+        raise _Answer(400, "the request line must have three parts: method, target and version") from None
     if not _TOKEN.fullmatch(method) or not _TARGET.fullmatch(target) or version not in ("HTTP/1.0", "HTTP/1.1"):
-        raise _Answer(400, "this is no request of HTTP/1")
+        raise _Answer(400, "this is not an HTTP/1 request")
     if method == "CONNECT":
         found = parse_host_port(target)
         if found is None:
@@ -286,28 +286,28 @@ def _parse_request(head: bytes) -> _Request:
     authority = re.split(r"[/?#]", place, maxsplit=1)[0]
     found = parse_host_port(authority, 80)
     if scheme.lower() != "http" or found is None:
-        raise _Answer(400, "only `http://host:port/` and CONNECT are understood")
+        raise _Answer(400, "only `http://host:port/` and CONNECT are supported")
     path = place[len(authority) :].partition("#")[0]
     return _rewrite(f"{method} {path if path.startswith('/') else f'/{path}'} HTTP/1.1", *found, lines[1:])
 
 
 def _rewrite(line: str, host: str, port: int, headers: list[str]) -> _Request:
-    """The request as the target gets it: for one host, of a known length, and the last on its connection."""
+    """Return the request for the target: with one Host header, a known length, and `Connection: close`."""
     kept = [line, f"Host: {f'[{host}]' if ':' in host else host}{'' if port == 80 else f':{port}'}"]
     lengths: set[str] = set()
     for header in headers:
         name, colon, value = header.partition(":")
         if not colon or not _TOKEN.fullmatch(name) or re.search(r"[\r\n\0]", value):
-            raise _Answer(400, "a header cannot be read")
+            raise _Answer(400, "a header is malformed")
         if name.lower() == "transfer-encoding":
-            raise _Answer(411, "a request with a body needs its length")
+            raise _Answer(411, "a request with a body needs a Content-Length")
         if name.lower() == "content-length":
             lengths.add(value.strip(" \t"))
         elif name.lower() not in _HOP:
             kept.append(header)
     if len(lengths) > 1 or not all(re.fullmatch(r"[0-9]{1,15}", found, re.ASCII) for found in lengths):
-        raise _Answer(400, "the length cannot be read")
-    # What follows the body is not sent on: a second request could ask for another host in the name of this one.
+        raise _Answer(400, "the Content-Length is malformed")
+    # Bytes after the body are not forwarded: they could be a second request, for a host that is not on the list.
     kept += [f"Content-Length: {found}" for found in lengths]
     head = "\r\n".join([*kept, "Connection: close", "", ""])
     return _Request(host, port, head.encode("latin-1"), int(lengths.pop()) if lengths else 0)
@@ -316,15 +316,15 @@ def _rewrite(line: str, host: str, port: int, headers: list[str]) -> _Request:
 def _refuse(client: socket.socket, answer: _Answer) -> None:
     body = f"{answer.reason}\n".encode("ascii", "replace")
     line = f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}"
-    # In the reason phrase too, which is all that a client shows of a tunnel that was refused.
+    # The reason is also in the status line, which is all that a client shows if a tunnel is refused.
     head = f"{line}: {answer.reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
     client.settimeout(_LINGER_S)
     client.sendall(f"{head}\r\n\r\n".encode("ascii", "replace") + body)
-    _take_leave(client)
+    _drain(client)
 
 
-def _take_leave(client: socket.socket) -> None:
-    """Let it read to the end: to close while something of its own is unread would take the answer away again."""
+def _drain(client: socket.socket) -> None:
+    """Read until the client closes: closing with unread bytes would reset the connection and lose the answer."""
     client.shutdown(socket.SHUT_WR)
     deadline = time.monotonic() + _LINGER_S
     while (left := deadline - time.monotonic()) > 0:
@@ -336,10 +336,10 @@ def _take_leave(client: socket.socket) -> None:
 def _pump(
     client: socket.socket, target: socket.socket, first: bytes, room: int | None, idle_s: float, counts: list[int]
 ) -> None:
-    """Carry bytes both ways until the target ends, or nothing moves for too long.
+    """Forward bytes in both directions until the target closes, or the connection is idle for too long.
 
-    From the client come `first` and then at most `room` bytes; None is without end. Nothing here waits for one side
-    alone: where both send before they read, that would stop both.
+    The target gets `first` and then at most `room` bytes of the client; None means no limit. The loop never waits for
+    one side alone: if both send before they read, that would be a deadlock.
     """
     out, back = bytearray(first), bytearray()
     reads_client, reads_target, ends = room != 0, True, False
@@ -350,7 +350,7 @@ def _pump(
         wants_target = (_READ if reads_target and len(back) < _PIECE else 0) | (_WRITE if out else 0)
         waiting = select.poll()
         for sock, wants in ((client, wants_client), (target, wants_target)):
-            if wants:  # a side that is gone and of which nothing is wanted would wake this loop without end
+            if wants:  # otherwise a closed side would wake this loop again and again
                 waiting.register(sock, wants)
         events = dict(waiting.poll(idle_s * 1000))
         if not events:
@@ -367,7 +367,7 @@ def _pump(
             reads_client = bool(part) and room != 0
             if not part:
                 if room is not None:
-                    return  # it left amid its request
+                    return  # the client closed in the middle of its request
                 ends = True
         if wants_target & _READ and at_target & ~_WRITE:
             part = target.recv(_PIECE)

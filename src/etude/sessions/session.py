@@ -1,4 +1,4 @@
-"""A session as its user sees it: cells go in, outcomes come out, names stay."""
+"""A session on the host: it runs cells one after the other in an interpreter that keeps its variables."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ from etude.sessions.usage import idle_check
 MAX_FRAME = 64 << 20
 MAX_DISPLAYS = 64
 MAX_SHARED = 1 << 30
-"""Bytes of shared memory that the displays of one cell may keep alive."""
+"""The most bytes of shared memory that the displays of one cell may use."""
 GRACE_S = 1.0
 LONGEST_S = 1e6
-"""A wait that a socket can still count, where a cell has all the time in the world."""
+"""The longest timeout that is set on a socket, for cells with a very long time limit."""
 LOOK_S = 0.25
-"""How often a cell that says nothing is looked after."""
+"""How often a cell that sends nothing is checked."""
 BACKGROUND_S = 0.1
-"""Processor seconds between two cells that are worth telling."""
+"""Processor seconds used between two cells from which on the next cell reports them."""
 HISTORY = 32
-"""Cells that a session remembers; each holds its value, which can be large."""
+"""How many cells a session remembers. Each holds its value, which can be large."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
 _decode = json.JSONDecoder().decode
 _STDOUT, _STDERR, _DISPLAY, _END, _CALL = b"OEDXC"
 
 
 class Broker(Protocol):
-    """The host's side of `db` in a session."""
+    """The host's side of `db` in a session: it runs the queries."""
 
     def answer(self, request: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int | None]:
-        """The head of the reply, and a descriptor of sealed shared memory where there is data.
+        """Return the header of the reply and, if it has data, a descriptor of sealed shared memory.
 
-        It is given within `left_s`, after which the cell that asks has no more time.
+        The answer must come within `left_s` seconds, when the time limit of the cell ends.
         """
 
     def cancel(self) -> None:
-        """Stop the query that a session waits for, if any; from any thread."""
+        """Stop the query that a session waits for, if any. Can be called from any thread."""
 
 
 class _ListenerFailed(Exception):
-    """Who listens to the output raised something, which is its cause."""
+    """The `on_output` callback raised an exception, which is the cause of this one."""
 
 
 class Session:
-    """One interpreter that keeps its state. Cells run one at a time; `interrupt` may come from any thread."""
+    """One interpreter that keeps its state. Cells run one at a time; any thread may call `interrupt`."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Session:
         self.history: deque[Cell] = deque(maxlen=HISTORY)
         self._isolation: dict[str, Any] = {}
         self._idle_from: float | None = None
-        """Processor seconds of the session when it was first seen idle after a cell."""
+        """Processor seconds of the session when it was first found idle after a cell."""
         self._background_s = 0.0
         self._end_reason = ""
         self._opened()
@@ -101,17 +101,17 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        """Whether the interpreter with its variables is still there."""
+        """True if the interpreter still runs, with its variables."""
         return self._channel is not None and not self._channel.ended
 
     @property
     def isolation(self) -> dict[str, Any]:
-        """What confines the session: the provider and its level."""
+        """The provider, the isolation level and other facts about the sandbox."""
         return self._isolation
 
     def _opened(self) -> Channel:
         if self._fresh and not self.alive:
-            self._drop()  # one that ended before its first cell took nothing with it: another is as good
+            self._drop()  # it ended before its first cell, so nothing is lost: start another
         if self._channel is None:
             if self._closed:
                 raise SandboxError("The session is closed.", hint="Open another one.")
@@ -132,7 +132,7 @@ class Session:
         on_output: Callable[[Output], None] | None = None,
         cancel: Cancellation | None = None,
     ) -> Cell:
-        """Run a cell. Its errors are in the cell; only a broken sandbox raises, and a `cancel` that came before it."""
+        """Run a cell. Errors of its code are in the cell: this raises only if the sandbox fails or `cancel` is set."""
         with self._lock, contextlib.ExitStack() as stack:
             self._cells = number = number or self._cells + 1
             run = _Run(number, code, self.limits.output, on_output)
@@ -141,7 +141,7 @@ class Session:
             started = time.perf_counter()
             proxy = self._opened().proxy
             self._interrupted, self._running = False, True
-            self._tell_background(run)
+            self._note_background(run)
             try:
                 if cancel is not None:
                     stack.enter_context(cancel.stopping(self.interrupt))
@@ -163,7 +163,7 @@ class Session:
         channel = self._opened()
         request = _frame(kernel.CELL, kernel.NUMBER.pack(run.id) + run.code.encode("utf-8", "surrogatepass"))
         if self._fresh:
-            # With the first cell, not at the start: a session that waited for its user has no seed yet.
+            # With the first cell, not at the start: sessions that are kept ready have no seed yet.
             request, self._fresh = _frame(kernel.SEED, str(self._seed).encode()) + request, False
         stop = _Stop(time.monotonic() + wall_s)
         look = time.monotonic() + LOOK_S
@@ -175,7 +175,7 @@ class Session:
             while True:
                 now = time.monotonic()
                 if now >= stop.deadline or self._interrupted:
-                    stop.go_on(channel, now, self._interrupted)
+                    stop.escalate(channel, now, self._interrupted)
                 if now >= look:
                     look = now + LOOK_S
                     self._check_cpu(channel.cpu_s())
@@ -188,13 +188,13 @@ class Session:
                 if kind == _CALL:
                     self._answer(run, channel, payload, stop.deadline)
         except (wire.Closed, OSError, ValueError, RecursionError):
-            # It ended, or spoke nonsense, or did not heed the interrupt: it goes, and a fresh one comes when needed.
+            # It ended, sent invalid frames or ignored the interrupt: drop it; the next cell starts a fresh one.
             self._drop()
             run.reason, self._end_reason = self._end_reason, ""
             run.note("The session was killed and its variables are lost; the next cell starts in a fresh one.")
             return stop.outcome or "killed"
         except BaseException:
-            self._drop()  # what the cell still says is nobody's; the next one must not take it for its own
+            self._drop()  # frames of this cell must not be taken for those of the next one
             raise
 
     # -- processor time
@@ -208,9 +208,9 @@ class Session:
             raise wire.Closed
 
     def check_background(self) -> None:
-        """Count processor time that is used while no cell runs; end the session if it passed its limit."""
+        """Count the processor time used while no cell runs; end the session if it exceeded its limit."""
         if not self._lock.acquire(blocking=False):
-            return  # a cell runs, which is checked as it goes
+            return  # a cell runs, and its own loop checks it
         try:
             channel = self._channel
             if channel is None or channel.ended:
@@ -226,7 +226,7 @@ class Session:
         finally:
             self._lock.release()
 
-    def _tell_background(self, run: _Run) -> None:
+    def _note_background(self, run: _Run) -> None:
         if self._background_s >= BACKGROUND_S:
             run.note(
                 f"Before this cell, the session used {self._background_s:,.1f} s of processor time while no cell ran."
@@ -234,12 +234,12 @@ class Session:
         self._idle_from, self._background_s = None, 0.0
 
     def _settle(self, run: _Run, elapsed_s: float) -> None:
-        """After a cell: end the processes that it left running, and read the clock if that takes little beside it."""
+        """After a cell, end the processes it left running, and read the processor time unless the cell was short."""
         channel = self._channel
         if channel is None:
             return
         if run.end.get("left"):
-            run.note("Processes that the cell left running were ended with it.")
+            run.note("Processes that the cell left running were ended.")
             channel.end_children()
         if elapsed_s > BACKGROUND_S:
             self._idle_from = channel.cpu_s()
@@ -251,7 +251,7 @@ class Session:
             return "ok"
         if stopping is not None:
             return stopping
-        # Libraries make errors of their own of an interrupt.
+        # Libraries turn an interrupt into errors of their own.
         return "interrupted" if self._interrupted else "error"
 
     def _answer(self, run: _Run, channel: Channel, payload: bytes, deadline: float) -> None:
@@ -267,7 +267,7 @@ class Session:
             else:
                 head, fd = self._broker.answer(request, max(deadline - time.monotonic(), 0))
         except Exception as error:
-            # Whatever it is, of what was asked or of the host: it is told to who asked, and ends nothing here.
+            # Any error, of the request or of the host, is the reply to the session; it must not end the host's loop.
             head = {"problem": problem(error)}
         body = json.dumps(head | {"id": request.get("id")}).encode()
         try:
@@ -279,7 +279,7 @@ class Session:
     # -- control
 
     def interrupt(self) -> None:
-        """Stop the running cell, and the query it waits for; the names it has set stay."""
+        """Stop the running cell and the query it waits for; variables it has set stay."""
         self._interrupted = True
         if self._broker is not None:
             self._broker.cancel()
@@ -300,7 +300,7 @@ class Session:
             channel.close()
 
     def close(self) -> None:
-        """End the interpreter, for good."""
+        """End the interpreter. The session cannot be used again."""
         idle_check.remove(self)
         with self._lock:
             self._closed = True
@@ -314,21 +314,21 @@ class Session:
 
 
 class _Stop:
-    """The ladder by which a cell is stopped: an interrupt, another where the first was missed, then the end."""
+    """The steps by which a cell is stopped: an interrupt, a second one if the first had no effect, then a kill."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.outcome: Outcome | None = None
         self._warned = False
 
-    def go_on(self, channel: Channel, now: float, interrupted: bool) -> None:
+    def escalate(self, channel: Channel, now: float, interrupted: bool) -> None:
         """Take the next step, if it is due."""
         if self.outcome is None:
-            if not interrupted:  # whoever interrupted sent the signal
+            if not interrupted:  # `interrupt` has already sent the signal
                 channel.signal(signal.SIGINT)
             self.outcome, self.deadline = "interrupted" if interrupted else "timeout", now + LOOK_S
         elif now >= self.deadline and not self._warned:
-            # It is missed by a cell that had not begun, or that swallows it.
+            # The first signal has no effect on a cell that had not begun, or that catches it.
             channel.signal(signal.SIGINT)
             self._warned, self.deadline = True, now + GRACE_S
         elif now >= self.deadline:
@@ -336,7 +336,7 @@ class _Stop:
 
 
 class Frames:
-    """Frames from a session. Their lengths are its word, so they are capped before anything is held."""
+    """Reads frames from a session. It does not trust the stated lengths: it caps them before it buffers anything."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -344,7 +344,7 @@ class Frames:
         self._data = bytearray()
 
     def next(self, deadline: float) -> tuple[int, bytes] | None:
-        """The next frame, or None once the deadline has passed; `wire.Closed` when there will be none."""
+        """Return the next frame, or None after the deadline; raise `wire.Closed` if the session ended."""
         while True:
             size = kernel.HEAD.size
             if len(self._data) >= size:
@@ -365,7 +365,7 @@ class Frames:
 
 
 class _Run:
-    """Collects the frames of one cell. What a frame says is the session's word: sizes are capped, ids compared."""
+    """Collects the frames of one cell. It does not trust them: it caps sizes and compares ids."""
 
     def __init__(
         self,
@@ -378,7 +378,7 @@ class _Run:
         self.code = code
         self.end: dict[str, Any] = {}
         self.came_too_late = False
-        """Whether the session had ended before the cell began."""
+        """True if the session had ended before the cell began."""
         self.reason = ""
         """Why the host ended the session, if it did."""
         self._cap = cap
@@ -388,18 +388,18 @@ class _Run:
         self._cut = 0
         self._displays: list[Display] = []
         self._table: Any = None
-        """The table that was displayed last, if it can be read."""
+        """The last displayed table, if it can be read."""
         self._lent: dict[int, int] = {}
         self._lent_bytes = 0
         self._notes: list[str] = []
 
     def close(self) -> None:
-        """Let go of memory that was lent and not come back."""
+        """Release the memory that was lent and not returned."""
         while self._lent:
             os.close(self._lent.popitem()[1])
 
     def lend(self, size: object) -> tuple[dict[str, Any], int]:
-        """Shared memory for a display: the reply that gives it, and a descriptor for the session."""
+        """Create shared memory for a display; return the reply to the session and the descriptor to send with it."""
         if not isinstance(size, int) or size <= 0:
             raise Invalid(f"`{size!r:.80}` is not a number of bytes.", hint="Ask for 1 byte or more.")
         if self._lent_bytes + size > MAX_SHARED or len(self._lent) >= MAX_DISPLAYS:
@@ -408,7 +408,7 @@ class _Run:
                 hint="Show fewer rows.",
                 limit="displays",
             )
-        number = self._lent_bytes = self._lent_bytes + size  # it only grows, so no number is given twice
+        number = self._lent_bytes = self._lent_bytes + size  # it only grows, so every number is unique
         self._lent[number] = wire.lend(size)
         return {"lent": number}, os.dup(self._lent[number])
 
@@ -416,7 +416,7 @@ class _Run:
         self._notes.append(text)
 
     def take(self, kind: int, payload: bytes) -> bool:
-        """Whether the cell ended with this frame."""
+        """Handle a frame; return True if it ends the cell."""
         try:
             if kind == _END:
                 return self._finish(payload)
@@ -441,7 +441,7 @@ class _Run:
                 try:
                     self._on_output(Output(stream, text))
                 except Exception as error:
-                    raise _ListenerFailed from error  # as itself it could be taken for an error of the session
+                    raise _ListenerFailed from error  # unwrapped, it could be taken for an error of the session
 
     def _show(self, payload: bytes) -> None:
         (size,) = struct.unpack("!I", payload[:4])
@@ -450,10 +450,10 @@ class _Run:
         head = json.loads(payload[4 : 4 + size])
         data: Any = memoryview(payload)[4 + size :]
         if "size" in head:
-            length = int(head["size"])  # before the descriptor is ours to close
+            length = int(head["size"])  # may raise, so before the descriptor is taken over
             data = memoryview(wire.map_sealed(self._lent.pop(head["lent"]), length, whole=True))
         elif len(data) > kernel.INLINE:
-            raise wire.Closed  # the kernel sends so much by shared memory alone
+            raise wire.Closed  # the kernel sends larger displays through shared memory
         if head["id"] != self.id or len(self._displays) >= MAX_DISPLAYS or head["media"] not in kernel.MEDIA:
             return
         if head["media"] == kernel.ARROW:
@@ -462,16 +462,16 @@ class _Run:
             except LimitExceeded as error:
                 self.note(f"A table is not shown. {error.message}")
                 return
-            except Exception:  # it is the session's word, and extensions of Arrow read it in Python
+            except Exception:  # untrusted data, and Arrow extension types run Python code on it
                 self._table = None
         self._displays.append(Display(head["media"], data))
 
     def _finish(self, payload: bytes) -> bool:
         if len(payload) > kernel.MAX_END:
-            raise wire.Closed  # the kernel never says so much, and read it takes many times its length
+            raise wire.Closed  # the kernel never sends this much, and parsed it takes many times its length
         end = _decode(payload.decode())
         if b"\\u" in payload:
-            # Half a character can be written so, and nowhere be kept.
+            # An escape can be half of a surrogate pair, which cannot be stored as UTF-8.
             end = _decode(json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").decode())
         if not isinstance(end, dict) or end.get("id") != self.id or not isinstance(end.get("ok"), bool):
             return False
@@ -503,21 +503,21 @@ class _Run:
         )
 
     def _error(self, outcome: Outcome, wall_s: float) -> dict[str, Any] | None:
-        said = self.end.get("error")
-        error = _as_error(said) if said else None
+        sent = self.end.get("error")
+        error = _as_error(sent) if sent else None
         if outcome == "timeout" and (error is None or error["type"] == "KeyboardInterrupt"):
             kind, message = "Timeout", _TIMEOUT.format(wall_s)
         elif error is not None or outcome not in ("interrupted", "killed"):
             return error
         elif outcome == "interrupted":
-            kind, message = "KeyboardInterrupt", "The cell did not heed the interrupt."
+            kind, message = "KeyboardInterrupt", "The cell did not stop when it was interrupted."
         elif self.reason:
             kind, message = "SessionDied", self.reason
         elif self.came_too_late:
             kind, message = "SessionDied", "The session had ended before the cell began."
         else:
             kind = "SessionDied"
-            message = "The session ended while the cell ran: most likely it passed a limit of memory or files."
+            message = "The session ended while the cell ran: most likely it exceeded its limit of memory or files."
         where = error or {"traceback": "", "line": None}
         lines = where["traceback"].removesuffix("KeyboardInterrupt\n")
         return where | {
@@ -535,7 +535,7 @@ class _Run:
 
 
 def _read_table(data: bytes | memoryview) -> Any:
-    """The table of a display, or any error."""
+    """Return the table of a display. The data is untrusted, so this can raise any exception."""
     import pyarrow as pa
 
     refuse_compressed(data)
@@ -543,20 +543,20 @@ def _read_table(data: bytes | memoryview) -> Any:
     if not all(_is_known(field.type) for field in reader.schema):
         raise ValueError
     table = reader.read_all()
-    table.validate(full=True)  # offsets are the session's word, and reading by them is not checked
+    table.validate(full=True)  # offsets are untrusted, and Arrow does not check them when it reads values
     check_batch(table)
     return table
 
 
 def _is_known(arrow: Any) -> bool:
-    """Whether a type is one that Arrow validates in full: views that passed have ended the process that read them."""
+    """True if Arrow validates the type in full. Views are not: some passed validation and crashed the reader."""
     import pyarrow as pa
 
     types = pa.types
     if isinstance(arrow, pa.BaseExtensionType):
         return _is_known(arrow.storage_type)
     if types.is_dictionary(arrow):
-        return _is_known(arrow.value_type) and not types.is_nested(arrow.value_type)  # which Parquet does not know
+        return _is_known(arrow.value_type) and not types.is_nested(arrow.value_type)  # Parquet has no such dictionaries
     if types.is_struct(arrow) or types.is_list(arrow) or types.is_large_list(arrow):
         return all(_is_known(arrow.field(i).type) for i in range(arrow.num_fields))
     if types.is_fixed_size_list(arrow):
@@ -569,13 +569,13 @@ def _is_known(arrow: Any) -> bool:
 
 
 def _as_error(error: dict[str, Any]) -> dict[str, Any]:
-    """What a session says of an error, in the shape that everybody expects."""
+    """Return an error sent by a session with the fields and types that callers expect."""
     line, inner = error.get("line"), error.get("problem")
-    told: dict[str, Any] = {part: str(error.get(part, "")) for part in ("type", "message", "traceback")}
-    told["line"] = line if isinstance(line, int) else None
-    # Of the host's own error, which came through the session and back.
+    checked: dict[str, Any] = {part: str(error.get(part, "")) for part in ("type", "message", "traceback")}
+    checked["line"] = line if isinstance(line, int) else None
+    # An error of the host itself, which the session sent back.
     whole = isinstance(inner, dict) and all(isinstance(inner.get(p), str) for p in ("type", "title", "code", "detail"))
-    return told | ({"problem": inner} if whole else {})
+    return checked | ({"problem": inner} if whole else {})
 
 
 def _frame(kind: int, payload: bytes) -> bytes:
@@ -583,7 +583,7 @@ def _frame(kind: int, payload: bytes) -> bytes:
 
 
 def _send(sock: socket.socket, data: bytes, deadline: float, fd: int | None = None) -> None:
-    """Send all, but wait no longer than a cell may run for a session that does not read; `OSError` then."""
+    """Send all data; raise `OSError` if the session does not read it before the deadline of the cell."""
     sent = 0
     if fd is None:
         with contextlib.suppress(BlockingIOError):

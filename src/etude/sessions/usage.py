@@ -1,4 +1,4 @@
-"""Processor time that sessions use, also while no cell runs."""
+"""The processor time of sessions, including the time between cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def read_tree(pid: int) -> float:
     """Return the processor seconds of a process, its descendants, and the children it waited for.
 
-    A child that ends without being waited for takes its time with it: only a control group counts that too.
+    The time of a child that ended without being waited for is lost: only a control group counts that.
     """
     total, processes = 0, [pid]
     while processes:
@@ -24,7 +24,7 @@ def read_tree(pid: int) -> float:
         with contextlib.suppress(OSError, IndexError):
             with open(f"/proc/{process}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            total += sum(map(int, fields[11:15]))  # its own two, then those of children
+            total += sum(map(int, fields[11:15]))  # user and system time of the process, then of its children
             for task in os.listdir(f"/proc/{process}/task"):
                 with contextlib.suppress(OSError), open(f"/proc/{process}/task/{task}/children", "rb") as file:
                     processes += map(int, file.read().split())
@@ -32,14 +32,14 @@ def read_tree(pid: int) -> float:
 
 
 class Metered(Protocol):
-    """A session as it is checked."""
+    """A session whose processor time is checked."""
 
     def check_background(self) -> None:
-        """Count what was used since the last cell, and end the session if it passed its limit."""
+        """Count the processor time since the last cell, and end the session if it exceeded its limit."""
 
 
 class IdleCheck:
-    """Checks sessions from one thread, which runs while there are any."""
+    """Checks idle sessions in one thread, which runs as long as there are sessions."""
 
     def __init__(self) -> None:
         self._sessions: weakref.WeakSet[Metered] = weakref.WeakSet()
@@ -47,7 +47,7 @@ class IdleCheck:
         self._thread: threading.Thread | None = None
 
     def add(self, session: Metered) -> None:
-        """Check the session from now on, for as long as somebody else holds it."""
+        """Check the session from now on. This does not keep the session alive: the reference is weak."""
         with self._lock:
             self._sessions.add(session)
             if self._thread is None or not self._thread.is_alive():
