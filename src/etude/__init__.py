@@ -49,7 +49,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    # What is not used is not imported: `etude --help` and the engine processes start in milliseconds.
+    # Import only what is used: `etude --help` and the engine processes start in milliseconds.
     from importlib import import_module
 
     if name == "errors":

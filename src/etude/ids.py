@@ -13,7 +13,7 @@ _last = 0
 
 def new_id(noun: str) -> str:
     """A new id such as `run_01k...`: 48 bits of milliseconds, then 80 random bits; strictly rising per process."""
-    global _last  # noqa: PLW0603 - ids must rise within a process whoever asks, so the last one is process-wide
+    global _last  # noqa: PLW0603 - ids must rise within a process, for all callers, so the last one is process-wide
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10), "big")
     with _lock:
         if value <= _last:

@@ -233,7 +233,7 @@ def _encode(what: str, value: Any, largest: int) -> str:
     if len(text) > largest:
         raise Invalid(
             f"The {what} of the step has {len(text):,} characters; the limit is {largest:,}.",
-            hint="Keep large values in a session, a file or a table, and return where they are.",
+            hint="Keep large values in a session, a file or a table, and return their location.",
         )
     return text
 

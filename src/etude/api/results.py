@@ -70,7 +70,7 @@ class SortCache:
 
 
 def choose_media(accept: str) -> str | None:
-    """Return the media type that the Accept header prefers; None if it accepts none of ours."""
+    """Return the media type that the Accept header prefers; None if it accepts no known one."""
     wanted: list[tuple[float, int, str]] = []
     for order, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
         name, *parameters = [p.strip().lower() for p in part.split(";")]

@@ -26,7 +26,7 @@ SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "data": {"t
 """One event of a stream, as OpenAPI describes it; `data` is JSON with a `type`."""
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Events as they happen.", "content": {"text/event-stream": {"schema": SCHEMA}}},
-    204: {"description": "The runs have ended and there are no newer events: do not reconnect."},
+    204: {"description": "The runs have ended and no newer events exist: do not reconnect."},
 }
 _POSITION = re.compile(r"(?P<run>[\w-]{1,100}):(?P<seq>\d{1,10})")
 

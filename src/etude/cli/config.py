@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print each setting, its effective value and where it was set. Secrets are not shown."""
+    """Print each setting, its effective value and its origin. Secrets are not shown."""
     from etude.redaction import is_secret, redact
     from etude.settings import flatten, load_with_origins
 

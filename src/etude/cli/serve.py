@@ -79,7 +79,7 @@ def check_access(app: App, host: str, options: argparse.Namespace) -> bool:
         )
     if keys and not Identity(app.store).any_key():
         raise Invalid(
-            f"There are no keys, so no one could use the server on `{host}`.",
+            f"No keys exist, so no one could use the server on `{host}`.",
             hint="`etude keys create NAME --role analyst` creates one.",
         )
     return keys

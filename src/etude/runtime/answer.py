@@ -87,7 +87,7 @@ class Conclusion:
     objects: Objects
     read: Read
     corrects: bool
-    """Whether the model can be asked to mend its answer."""
+    """Whether the model can be asked to correct its answer."""
 
     def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
         """The end of the run, or what the model must hear before its answer can be taken."""

@@ -244,7 +244,7 @@ class DataBroker:
             raise error from None
         finally:
             answer, self._answer = self._answer, None
-        assert answer is not None  # noqa: S101 - for the type checker: it was set where this is reached
+        assert answer is not None  # noqa: S101 - for the type checker: it is set here
         info = describe_answer(answer, schema)
         self._calls.append(CellQuery(sql, info))
         number = len(self._calls)

@@ -1,4 +1,4 @@
-"""The open sessions of threads: one for each thread and source, whoever uses it."""
+"""The open sessions of threads: one for each thread and source, shared by all users."""
 
 from __future__ import annotations
 

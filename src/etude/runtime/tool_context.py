@@ -37,7 +37,7 @@ class RunResources:
     names: tuple[str, ...]
     """The sources that the run may use; models call them datasets."""
     fingerprints: Mapping[str, str]
-    """By source: its address and its grants. What is cached for one is never used for another."""
+    """By source: its address and its grants. A cached value of one is never used for another."""
     find_catalog: Callable[[str], Catalog]
     query: Callable[[str, str, Limits, bool], ResultStream]
     """Start a query: source, SQL, limits, whether to describe the query."""

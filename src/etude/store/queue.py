@@ -211,7 +211,7 @@ class Queue:
             try:
                 self._dialect.listen(self.origin, self._notify, ended)
             except Exception:
-                # Catch everything: without notifications the process would only be slow, and nobody would know why.
+                # Catch everything: without notifications the process would only be slow, and no one would know why.
                 log.exception("listening for notifications failed; trying again")
                 self._closed.wait(RETRY_S)
 
