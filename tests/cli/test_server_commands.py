@@ -59,9 +59,9 @@ def test_what_cannot_be_a_key(arguments: list[str], capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--host", "0.0.0.0"], "There are no keys"),
-        (["--host", "::"], "There are no keys"),
-        (["--keys"], "There are no keys"),
+        (["--host", "0.0.0.0"], "No keys exist"),
+        (["--host", "::"], "No keys exist"),
+        (["--keys"], "No keys exist"),
         (["--host", "0.0.0.0", "--no-keys"], "everyone who reaches"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_refusal_to_serve_is_final(home: Path) -> None:
     command = [sys.executable, "-m", "etude", "serve", "--reload", "--host", "0.0.0.0"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 2
-    assert "There are no keys" in refused.stderr
+    assert "No keys exist" in refused.stderr
 
 
 def test_sources_of_a_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
