@@ -284,6 +284,7 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
             for index in ("word", "kind", "status_and_kind", "source_and_status", "source_and_kind"):
                 execute(f"DROP INDEX runs_by_{index}")
         execute("UPDATE runs SET search = lower(text)")
+        execute("ALTER TABLE actions DROP COLUMN delayed_at")
         execute("DELETE FROM schema_version WHERE version > 6")
     again = open_store()
     assert [run.id for run in again.runs(RunFilter(text="strasse zür")).items] == [a]
