@@ -103,12 +103,14 @@ def _check(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
 
 
 def _check_counts(sql: str, dialect: str, granted: Granted) -> CheckedQuery | None:
-    """The verdict on counts and distinct values of granted tables, in the one form etude writes them; else None.
+    """Check counts and distinct values of granted tables in the one form that etude writes; return None for any other.
 
-    etude looks at every table of a source this way; parsing these long statements costs ten times as much as running
-    them. The form is a whole grammar: quoted names of ASCII letters and three aggregates. All other text is parsed.
+    etude reads every table of a source this way, and parsing these long statements costs ten times as much as running
+    them. The form is a whole grammar: quoted names of ASCII letters and three aggregates. All other text is parsed, and
+    everything on Postgres, because a database can define aggregates, operators and types of its own there.
     """
-    if _COUNTS[dialect].fullmatch(sql) is None:
+    grammar = _COUNTS.get(dialect)
+    if grammar is None or grammar.fullmatch(sql) is None:
         return None
     tables = set()
     for found in _COUNTED[dialect].finditer(sql):
@@ -131,7 +133,7 @@ def _counts_grammar(quote: str) -> re.Pattern[str]:
     return re.compile(rf"{counts}|{beside}|{values}(?: UNION ALL {values})*")
 
 
-_QUOTES = {"postgres": '"', "mysql": "`", "sqlite": '"'}
+_QUOTES = {"mysql": "`", "sqlite": '"'}
 _COUNTS = {dialect: _counts_grammar(quote) for dialect, quote in _QUOTES.items()}
 _COUNTED = {d: re.compile(f" FROM {q}([A-Za-z0-9_]+){q}(?:\\.{q}([A-Za-z0-9_]+){q})?") for d, q in _QUOTES.items()}
 
