@@ -31,6 +31,8 @@ LINGER_S = 0.5
 """How long a refused connection stays open so that the client can read the refusal."""
 SPARE_FILES = 256
 """Open files that are reserved for engines, sessions and the store."""
+SWITCH_S = 0.0005
+"""How long a computing thread may keep others waiting; Python's default of 5 ms is longer than a small query takes."""
 
 
 def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
@@ -185,6 +187,7 @@ def _raise_open_files() -> int:
 
 def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool = False) -> None:
     """Serve until stopped; resume the runs that an earlier process left unfinished."""
+    sys.setswitchinterval(SWITCH_S)
     api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
     api.state.server.access = AccessLog(sys.stderr)
     listener = make_listener(app, api, host, port)
