@@ -18,7 +18,8 @@ from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
 from etude.sources.pool import EngineLimits, Pool, ResultStream
-from etude.sources.source import Source, StartedQuery, check_name, find_kind, local_path, name_for, resolve_url
+from etude.sources.source import Source, StartedQuery
+from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
     from etude.agents.control import Agents
@@ -250,13 +251,13 @@ class App:
 
     def annotations(self, source: str | Source) -> dict[str, Any]:
         """Return the annotations of the tables of a source: descriptions, owners and tags."""
-        from etude.catalog.storage.profiles import get_annotations
+        from etude.catalog.storage.annotations import get_annotations
 
         return get_annotations(self, self.source(source)).model_dump(mode="json", exclude_unset=True)
 
     def annotate(self, source: str | Source, annotations: Annotations) -> None:
         """Add annotations to the tables of a source."""
-        from etude.catalog.storage.profiles import put_annotations
+        from etude.catalog.storage.annotations import put_annotations
 
         put_annotations(self, self.source(source), annotations)
 

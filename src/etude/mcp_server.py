@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from etude import __version__
-from etude.agents.control import Agents, Sent, check_reach, require_hold
+from etude.agents.control import Agents, Sent, check_reach, require_agent_control
 from etude.entities import ENDED, AnswerBody, Catalog, Entity, RowPage, Run, RunStatus
 from etude.errors import EtudeError, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
@@ -326,7 +326,7 @@ def agents_show(caller: McpCaller, agent_id: AgentId, steps: Annotated[int, Fiel
 
 
 def _hold(caller: McpCaller, agent_id: str) -> Agents:
-    return require_hold(caller.app.agents, agent_id, caller.require)
+    return require_agent_control(caller.app.agents, agent_id, caller.require)
 
 
 def agents_message(

@@ -11,7 +11,7 @@ import pytest
 from etude.app import App
 from etude.catalog.storage.annotations import Annotations
 from etude.catalog.storage.catalog_store import CatalogStore
-from etude.catalog.storage.profiles import folder_of, open_root
+from etude.catalog.storage.folders import folder_of, open_root
 from etude.entities import SourceSpec
 from etude.errors import Invalid
 

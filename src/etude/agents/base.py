@@ -103,7 +103,7 @@ class StepContext:
     tenant: str
     step_no: int
     key: str
-    """An idempotency key: the same if this step runs again after a crash, and different for every recorded step."""
+    """An idempotency key: the id of the action, the same for every attempt, after a crash or a failure."""
     app: AgentApp
     """The application: sources, questions, settings."""
     cancel: Cancellation

@@ -257,7 +257,7 @@ def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Ca
         app.check_model(str(model))
 
 
-def require_hold(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
+def require_agent_control(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
     """Return the agents if the caller may control this one: controlling it takes the same role as creating it."""
     try:
         admin = load_kind(agents.get(agent_id).kind).admin

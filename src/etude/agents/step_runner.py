@@ -160,7 +160,7 @@ class StepRunner:
             agent_id=claim.agent_id,
             tenant=claim.tenant,
             step_no=claim.step_no + 1,
-            key=f"{claim.id}:{claim.step_no + 1}",
+            key=claim.id,
             app=app,
             cancel=running.cancel,
             _open_session=open_session,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_hold
+from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_agent_control
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import check_capacity
@@ -153,7 +153,7 @@ async def agent_steps(
 
 
 def _hold(call: ApiCall, agent_id: str) -> Agents:
-    return require_hold(call.app.agents, agent_id, call.caller.require)
+    return require_agent_control(call.app.agents, agent_id, call.caller.require)
 
 
 @router.post("/agents/{agent_id}/message", status_code=202, response_model=Sent)

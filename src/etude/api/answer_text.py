@@ -75,7 +75,7 @@ class AnswerText:
         return unsent
 
 
-async def stream_text(call: ApiCall, run_id: str) -> AsyncGenerator[str | Run | None, None]:
+async def stream_answer_text(call: ApiCall, run_id: str) -> AsyncGenerator[str | Run | None, None]:
     """Yield the text of a run as it is written, None as a heartbeat, and finally the stopped run.
 
     Raises the error of a run that failed.

@@ -14,7 +14,7 @@ import anyio.to_thread
 from fastapi import Depends, Request
 
 from etude.api.access import AccessControl, Caller
-from etude.api.results import SortCache
+from etude.api.result_formats import SortCache
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
 from etude.store.identity import ApiKey, Identity, Role

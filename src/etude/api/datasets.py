@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from etude.api.call import ReaderCall
-from etude.api.results import RowSelection, as_json
+from etude.api.result_formats import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, respond_unless_cached
 from etude.api.schemas import Dataset, Listing
 from etude.catalog.model import SourceProfile

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.api.answer_text import require_answer, stream_text
+from etude.api.answer_text import require_answer, stream_answer_text
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
 from etude.api.schemas import TEXT
@@ -293,7 +293,7 @@ async def _stream_completion(call: ApiCall, body: CompletionRequest, run_id: str
 
     yield chunk({"role": "assistant", "content": ""})
     try:
-        async for piece in stream_text(call, run_id):
+        async for piece in stream_answer_text(call, run_id):
             match piece:
                 case None:
                     yield b": still here\n\n"
@@ -327,7 +327,7 @@ async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) ->
     yield event("response.content_part.added", part=OutputText(text="").model_dump(), **position)
     sent = ""
     try:
-        async for piece in stream_text(call, run_id):
+        async for piece in stream_answer_text(call, run_id):
             match piece:
                 case None:
                     yield b": still here\n\n"

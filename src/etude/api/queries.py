@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
-from etude.api.results import RowSelection, as_json
+from etude.api.result_formats import RowSelection, as_json
 from etude.api.schemas import given
 from etude.errors import Cancelled
 from etude.limits import lower_limits

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import PlainTextResponse
 
-from etude.api import results
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.problems import HttpError
-from etude.api.results import RowSelection
 from etude.api.schemas import AnswerRequest, Listing, RunRequest, RunState, Timestamp, given
-from etude.entities import Artifact, RowPage, Run, RunFilter, RunKind, RunStatus, RunSummary
-from etude.errors import Conflict, NotFound, Stale, Unavailable
+from etude.entities import Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.errors import Conflict, Stale, Unavailable
 from etude.limits import lower_limits
 from etude.runtime.script import script_of
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
-    from etude.result import Result
 
-PAGE = 200
 IfMatch = Annotated[str | None, Header(description="Only if the run still has this ETag.")]
 IfNoneMatch = Annotated[str | None, Header(description="Only if the ETag is no longer this one.")]
 SAME: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified."}}
@@ -148,97 +143,6 @@ async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
     """Return the run's code as a Python script that runs on its own; `ETUDE_SOURCE` names the data."""
     run = await call.access_store(call.app.store.run, run_id)
     return PlainTextResponse(script_of(run), media_type="text/x-python")
-
-
-# Results.
-
-
-@router.get(
-    "/runs/{run_id}/result",
-    response_model=RowPage,
-    responses=SAME
-    | {
-        200: {
-            "description": "The rows, in the media type of the Accept header.",
-            "content": {
-                results.CSV: {"schema": {"type": "string"}},
-                results.PARQUET: {"schema": {"type": "string", "format": "binary"}},
-                results.ARROW: {"schema": {"type": "string", "format": "binary"}},
-            },
-        }
-    },
-)
-async def run_result(
-    call: ReaderCall,
-    request: Request,
-    run_id: str,
-    offset: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
-    limit: Annotated[int | None, Query(ge=1, le=100_000, description="By default 200 for JSON, else all rows.")] = None,
-    sort: Annotated[list[str], Query(max_length=8, description="A column; `-` before it means descending.")] = [],  # noqa: B006
-    filter: Annotated[list[str], Query(max_length=16, description="column:operator:value")] = [],  # noqa: B006
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Return the rows of a run's result, sorted, filtered and paged by the server."""
-    media = results.choose_media(request.headers.get("accept", ""))
-    if media is None:
-        raise HttpError(406, "The result has no such media type.", f"Accept one of {', '.join(results.MEDIA)}.")
-    if limit is None and media == results.JSON:
-        limit = PAGE
-    view = RowSelection(tuple(sort), tuple(filter), offset, limit)
-    run = await call.access_store(call.app.store.run, run_id)
-    if run.result is None or run.result_artifact is None:
-        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
-    tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}"'
-    if if_none_match is not None and tag in if_none_match:
-        return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept"})
-    response = await call.run_in_thread(make_result_response, call, run, run.result_artifact, view, media)
-    response.headers.update({"ETag": tag, "Vary": "Accept", "Cache-Control": "private, no-cache"})
-    return response
-
-
-def make_result_response(call: ApiCall, run: Run, artifact: Artifact, view: RowSelection, media: str) -> Response:
-    """Return the response with the rows in a media type."""
-    result: Result = call.app.result(run.id)
-    objects = call.app.objects
-    name = f'attachment; filename="{run.id}.'
-    path = objects.local_path(artifact.hash)
-    if media != results.JSON and path is not None:
-        # Check before the first byte: a stream that breaks cannot report why.
-        objects.check_artifact(artifact.hash, run.id)
-    if media == results.PARQUET and view.plain:
-        headers = {"Content-Disposition": f'{name}parquet"'}
-        if path is not None:
-            return FileResponse(path, headers=headers, media_type=media)
-        return Response(objects.get(artifact.hash, run.id), headers=headers, media_type=media)
-    positions = call.server.sort_cache.positions(artifact.hash, result, view)
-    match media:
-        case results.JSON:
-            return Response(results.as_json(result, view, positions), media_type=media)
-        case results.CSV:
-            pieces = results.as_csv(result, view, positions)
-            return StreamingResponse(pieces, headers={"Content-Disposition": f'{name}csv"'}, media_type=media)
-        case results.ARROW:
-            return StreamingResponse(results.as_arrow(result, view, positions), media_type=media)
-        case _:
-            headers = {"Content-Disposition": f'{name}parquet"'}
-            return Response(results.as_parquet(result, view, positions), headers=headers, media_type=media)
-
-
-@router.get(
-    "/runs/{run_id}/artifacts/{hash}",
-    response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
-)
-async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
-    """Return an artifact of the run. Browsers save it and never show it as a page."""
-    run = await call.access_store(call.app.store.run, run_id)
-    artifact = next((a for a in run.artifacts if a.hash == hash), None)
-    if artifact is None:
-        raise NotFound(f"Run `{run_id}` has no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
-    data = await call.run_in_thread(call.app.objects.get, artifact.hash, run.id)
-    headers = {"ETag": f'"{artifact.hash[:32]}"', "X-Artifact-Media": artifact.media}
-    headers |= {"Content-Disposition": f'attachment; filename="{artifact.hash[:16]}"', "Cache-Control": "private"}
-    return Response(data, headers=headers, media_type="application/octet-stream")
 
 
 # Control.

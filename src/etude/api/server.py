@@ -14,7 +14,21 @@ from starlette.routing import Route
 from etude import __version__
 from etude.agents.hub import Hub
 from etude.agents.worker import Worker
-from etude.api import agents, catalogs, chat, datasets, gateway, health, keys, openai, page, runs, streams, threads
+from etude.api import (
+    agents,
+    catalogs,
+    chat,
+    datasets,
+    gateway,
+    health,
+    keys,
+    openai,
+    page,
+    results,
+    runs,
+    streams,
+    threads,
+)
 from etude.api.access import AccessControl
 from etude.api.call import ApiCall, ServerState
 from etude.api.middleware import Middleware
@@ -34,6 +48,7 @@ NOUNS: tuple[APIRouter, ...] = (
     gateway.router,
     chat.router,
     runs.router,
+    results.router,
     streams.router,
     threads.router,
     datasets.router,

@@ -90,17 +90,17 @@ async def send_entries(call: ApiCall, after: dict[str, int], many: bool) -> Asyn
         pieces = []
         for entry in entries:
             sent[entry.run_id] = entry.seq
-            pieces.append(to_event(to_line(entry), to_positions(sent) if many else str(entry.seq)))
+            pieces.append(to_event(to_line(entry), format_event_positions(sent) if many else str(entry.seq)))
         yield b"".join(pieces)
 
 
-def to_positions(after: dict[str, int]) -> str:
+def format_event_positions(after: dict[str, int]) -> str:
     """Format the last seq sent of each run as the id of an event."""
     return ";".join(f"{run_id}:{seq}" for run_id, seq in after.items())
 
 
-def parse_positions(text: str) -> dict[str, int]:
-    """Parse the text that `to_positions` wrote."""
+def parse_event_positions(text: str) -> dict[str, int]:
+    """Parse the text that `format_event_positions` wrote."""
     found = [_POSITION.fullmatch(part) for part in text.split(";")] if text else []
     if not all(found):
         raise Invalid(f"`{text[:200]}` is not the id of an event of this stream.", hint="Send the last one received.")
@@ -146,5 +146,5 @@ async def events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """Stream the events of several runs."""
-    read = parse_positions(last_event_id or after)
+    read = parse_event_positions(last_event_id or after)
     return await open_stream(call, {run_id: read.get(run_id, 0) for run_id in run}, many=True)

@@ -35,6 +35,7 @@ from etude.catalog.scripts import (
 )
 from etude.catalog.storage.annotations import annotate
 from etude.catalog.storage.catalog_store import CATALOG, HISTORY, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.folders import folder_of, open_root
 from etude.catalog.storage.history import (
     CHANGE_LIST,
     CHANGES,
@@ -44,7 +45,7 @@ from etude.catalog.storage.history import (
     find_changes,
     read_history,
 )
-from etude.catalog.storage.profiles import data_fingerprint, folder_of, keep_profile, open_root
+from etude.catalog.storage.profiles import data_fingerprint, keep_profile
 from etude.entities import Entity
 from etude.errors import Cancelled, EtudeError, Invalid, NotFound, SandboxError, Unavailable
 from etude.events import (

@@ -137,7 +137,7 @@ def _settings(app: App, kind: str, pairs: list[str]) -> dict[str, Any]:
 
 def _absolute_path(source: str) -> str:
     """Return a local path as an absolute one, so that it is valid for a worker in another folder."""
-    from etude.sources.source import local_path
+    from etude.sources.source_url import local_path
 
     path = os.path.expanduser(source)
     return local_path(source) if os.path.exists(path) or glob(path) else source

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
     from etude.entities import SourceSpec
     from etude.settings import load_settings
-    from etude.sources.source import name_for
+    from etude.sources.source_url import name_for
 
     if options.reload:
         from etude.api.reload import serve_with_reload

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,16 +18,6 @@ def schema_mark(tables: list[Json]) -> str:
     """Return the fingerprint of a schema: it changes with names and types, not with statistics or comments."""
     shape = [(t["name"], [(c["name"], c["type"], c.get("nullable", True)) for c in t["columns"]]) for t in tables]
     return hashlib.sha256(json.dumps(sorted(shape)).encode()).hexdigest()[:16]
-
-
-def file_mark(path: str) -> str:
-    """A fingerprint of a file from its size and time of change: other after every write, empty without a file."""
-    parts = []
-    for each in (path, f"{path}.wal"):
-        with contextlib.suppress(FileNotFoundError):
-            stat = os.stat(each)
-            parts.append(f"{stat.st_size:x}.{stat.st_mtime_ns:x}")
-    return "-".join(parts)
 
 
 def empty_batch(schema: Any) -> Any:

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
-from etude.settings import read_reference
-from etude.sources.base import Mount, file_mark, schema_mark
+from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
+from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.cache import load_files
 from etude.sources.pool import EngineClient, Key, Pool, ResultStream
+from etude.sources.source_url import find_kind, local_path, resolve_url
 
-_SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
-_PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _NETWORK = frozenset({"postgres", "mysql"})
-_RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
 SIZES_S = 60.0
 """How long the sizes of tables are cached; they serve only estimates."""
-NAME = re.compile(r"[a-z_][a-z0-9_]*")
 FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
@@ -76,7 +71,7 @@ class Source:
             return self._mount_files()
         mark = ""
         if self.kind == "duckdb":
-            mark = file_mark(self.url)
+            mark = file_fingerprint(self.url)
         if (self.kind == "duckdb" and not mark) or (self.kind == "sqlite" and not os.path.isfile(self.url)):
             raise NotFound(f"There is no file `{self.url}`.", hint="Check the path.")
         tables = self.spec.tables
@@ -154,7 +149,7 @@ class Source:
 
     def _written(self) -> str:
         """Return a text that changes with each write to a file whose key stays the same."""
-        return sqlite_mark(self.url) if self.kind == "sqlite" else ""
+        return sqlite_fingerprint(self.url) if self.kind == "sqlite" else ""
 
     def begin(self, sql: str, limits: Limits) -> StartedQuery | None:
         """Send a statement to an engine that is idle now, without waiting for anything.
@@ -228,15 +223,6 @@ def relay(inner: ResultStream, outer: ResultStream) -> Iterator[Any]:
         outer.end, outer.info = inner.end, inner.info
 
 
-def sqlite_mark(path: str) -> str:
-    """Return a fingerprint of a SQLite file and its log, which changes with every write to either."""
-    marks = [file_mark(path), file_mark(f"{path}-wal")]
-    with suppress(OSError), open(path, "rb") as file:
-        # Two writes within one tick of the file system's clock differ only in the change counter.
-        marks.append(file.read(28)[24:].hex())
-    return "|".join(marks)
-
-
 def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, Any]]) -> Catalog:
     """Return a catalog of the tables that a driver described."""
     keys = {t["name"]: t.get("primary_key", ()) for t in tables}
@@ -245,65 +231,3 @@ def make_catalog(source: str, kind: str, dialect: str, tables: list[dict[str, An
         key["to_columns"] = key.get("to_columns") or keys.get(key["to_table"], ())
     entries = tuple(Table.model_validate(t) for t in tables)
     return Catalog(source=source, kind=kind, dialect=dialect, tables=entries, fingerprint=schema_mark(tables))
-
-
-def resolve_url(url: str) -> str:
-    """Return the URL itself, or the one that `env:NAME` or `file:PATH` refers to."""
-    return read_reference(url, "The source")
-
-
-def find_kind(url: str) -> str:
-    """Return the kind of source behind a URL or path; a file's content decides, not its name alone."""
-    scheme, separator, _ = url.partition("://")
-    if separator and scheme in _SCHEMES:
-        return _SCHEMES[scheme]
-    if separator and scheme in _PATH_SCHEMES and scheme != "file":
-        return scheme
-    if separator and scheme != "file":
-        from etude import plugins
-
-        if scheme in plugins.names("source"):
-            return scheme
-        raise Invalid(
-            f"`{scheme}://` is not a kind of source.",
-            hint="Give a path, a glob, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
-        )
-    path = local_path(url)
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            head = file.read(16)
-        if head.startswith(b"SQLite format 3\0"):
-            return "sqlite"
-        if head[8:12] == b"DUCK":
-            return "duckdb"
-    return "files"
-
-
-def local_path(url: str) -> str:
-    """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
-    scheme, separator, rest = url.partition("://")
-    path = rest if separator and scheme in _PATH_SCHEMES else url
-    if separator and scheme in ("sqlite", "duckdb") and path.startswith("/"):
-        path = path[1:]
-        path = path if path.startswith("/") else os.path.join(os.getcwd(), path)
-    return os.path.abspath(os.path.expanduser(path))
-
-
-def name_for(url: str) -> str:
-    """Return a name for a source that has only a URL: its last part, made valid for SQL."""
-    tail = re.sub(r"[?#].*$", "", url).rstrip("/").rsplit("/", 1)[-1]
-    stem = tail.split(".")[0] or tail
-    name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
-    if not NAME.fullmatch(name):
-        name = f"_{name}"
-    return f"{name}_db" if name in _RESERVED else name
-
-
-def check_name(name: str) -> str:
-    """Return the name; raise `Invalid` if it needs quotes before a dot in a query."""
-    if not NAME.fullmatch(name) or name in _RESERVED:
-        raise Invalid(
-            f"`{name}` cannot name a source.",
-            hint="Use lower-case letters, digits and _, no digit first, and no reserved word such as `main`.",
-        )
-    return name

@@ -17,7 +17,7 @@ from etude.errors import Conflict, Invalid
 from etude.ids import new_id
 from etude.redaction import is_secret
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
-from etude.store.base import ALL, Page, check_limit
+from etude.store.base import ALL, Page, row_limit
 from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found
 from etude.store.queue_dialect import Transaction, to_text
 
@@ -149,7 +149,7 @@ class AgentStore:
         """Return a page of agents, newest first. Destroyed agents are listed only if `status` asks for them."""
         if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
             raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
-        asked = check_limit(limit)
+        asked = row_limit(limit)
         where, values = ["tenant = ?"], [self.queue.tenant]
         where.append("status = ?" if status else "status <> ?")
         values.append(status or "destroyed")
@@ -176,7 +176,7 @@ class AgentStore:
 
     def steps(self, agent_id: str, after: int = 0, limit: int = 100) -> list[AgentStep]:
         """Return the steps of an agent after step number `after`, in order."""
-        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), check_limit(limit))
+        rows = self.queue.read(STEPS, self.queue.tenant, agent_id, min(max(after, 0), ALL), row_limit(limit))
         if not rows:
             self.agent(agent_id)
         return [_agent_step(row) for row in rows]

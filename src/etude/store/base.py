@@ -359,7 +359,7 @@ class Store(ABC):
 
     def entries(self, run_id: str, after: int = 0, limit: int | None = None) -> list[Entry]:
         """Return the entries of a run's log with a seq above `after`, in order."""
-        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
+        rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, row_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
             raise _no_run(run_id)
         return [_entry(row) for row in rows]
@@ -386,7 +386,7 @@ class Store(ABC):
 
         The index is not ordered by time, so a word that every run has would need a sort of all runs.
         """
-        asked = check_limit(limit)
+        asked = row_limit(limit)
         where, values = self._conditions("created_at", where, values, cursor)
         # Found first, so that no run created in the meantime is in both parts.
         oldest = self._read(NEWEST.format(where=" AND ".join(where)), *values, LOOKED_AT - 1)
@@ -413,7 +413,7 @@ class Store(ABC):
     ) -> tuple[Rows, bool]:
         where, values = self._conditions(by, where, values, cursor)
         # One extra row shows whether there is another page.
-        asked = check_limit(limit)
+        asked = row_limit(limit)
         sql = f"{select} WHERE {' AND '.join(where)} ORDER BY {by} DESC, id DESC LIMIT ?"
         rows = self._read(sql, *values, asked + 1)
         return rows[:asked], len(rows) > asked
@@ -516,7 +516,7 @@ class Store(ABC):
 
     def messages(self, thread_id: str, after: int = 0, limit: int | None = None) -> list[Message]:
         """Return the messages of a thread with a seq above `after`, in order."""
-        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, check_limit(limit))
+        rows = self._read(MESSAGES, thread_id, min(max(after, 0), ALL), self.tenant, row_limit(limit))
         if not rows:
             self.thread(thread_id)
         return [_message(row) for row in rows]
@@ -660,7 +660,7 @@ def _utc(value: str | datetime) -> datetime:
         raise Invalid(f"The time `{moment}` is out of range.") from None
 
 
-def check_limit(limit: int | None) -> int:
+def row_limit(limit: int | None) -> int:
     """Return how many rows to read: all if no limit is given, but no more than a database can count."""
     if limit is None:
         return ALL

@@ -19,8 +19,8 @@ from etude.catalog.measure import statements
 from etude.catalog.measure.columns import find_freshness, mask_row, profile_column, unmeasured_column
 from etude.catalog.measure.distribution import to_scalars
 from etude.catalog.measure.families import family_of
-from etude.catalog.measure.plans import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
 from etude.catalog.measure.reading import Reader, TableDraft
+from etude.catalog.measure.tables import SMALL_ROWS, Bounds, make_draft, measure_table, read_ahead
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
 from etude.db import Database
 from etude.entities import Table

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
+from etude.catalog.storage.catalog_store import JSON, TENANTS
+from etude.catalog.storage.folders import folder_of, open_root
 from etude.entities import Entity
-from etude.errors import Invalid
+from etude.errors import Invalid, NotFound
+from etude.store.base import MAIN
+from etude.store.objects import Objects
 from etude.untrusted_yaml import BYTES, parse_yaml
 from etude.validation import explain
 
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.sources.source import Source
+
 SUFFIX = ".etude.yaml"
+STORED = "annotations.json"
 _HINT = "Write `tables:`, below it the tables by name, each with `description`, `owner`, `tags` and `columns`."
 
 Text = Annotated[str, Field(max_length=4000)]
@@ -119,3 +129,47 @@ def _choose(note: TableNote | ColumnNote, name: str, before: str | None) -> str 
     """Return the value that a note sets, even an explicit null, or else the previous value."""
     value: str | None = getattr(note, name)
     return value if name in note.model_fields_set else before
+
+
+def get_annotations(app: App, source: Source) -> Annotations:
+    """Return the annotations of a source: from YAML files next to it, from the settings' folder, and from the API."""
+    annotations = Annotations()
+    for path in _annotation_files(app, source):
+        found = read_annotations(path)
+        annotations = merge(annotations, found) if found is not None else annotations
+    objects, key = _stored_annotations(app, source)
+    try:
+        stored = parse_annotations(json.loads(objects.read(key)), f"`{key}`")
+    except NotFound:
+        return annotations
+    return merge(annotations, stored)
+
+
+def put_annotations(app: App, source: Source, annotations: Annotations) -> Annotations:
+    """Add annotations to a source; they replace earlier ones of the same field."""
+    objects, key = _stored_annotations(app, source)
+
+    def change(current: bytes | None) -> bytes:
+        before = parse_annotations(json.loads(current), f"`{key}`") if current else Annotations()
+        return merge(before, annotations).model_dump_json(exclude_unset=True).encode()
+
+    objects.update(key, change, JSON)
+    return get_annotations(app, source)
+
+
+def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
+    objects, root = open_root(app)
+    return objects, "/".join(part for part in (root, folder_of(app, source), STORED) if part)
+
+
+def _annotation_files(app: App, source: Source) -> list[Path]:
+    """Return the YAML files that may annotate a source, those with the lowest precedence first."""
+    found = []
+    if not source.network:
+        path = Path(source.url.rstrip("/*"))
+        found = [path.parent / f"{name}{SUFFIX}" for name in dict.fromkeys((path.stem, path.name, source.name))]
+    if not app.settings.catalog.annotations:
+        return found
+    folder = Path(app.settings.catalog.annotations).expanduser()
+    own = folder if app.tenant == MAIN else folder / TENANTS / app.tenant
+    return [*found, own / f"{source.name}{SUFFIX}"]

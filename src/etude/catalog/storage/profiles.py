@@ -1,4 +1,4 @@
-"""Find the profile of a source in the local cache or the latest catalog, or make it; read and write annotations."""
+"""Find the profile of a source in the local cache or the latest catalog, or make it."""
 
 from __future__ import annotations
 
@@ -7,52 +7,25 @@ import json
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from etude.catalog.model import SourceProfile, from_json, to_line
-from etude.catalog.storage.annotations import SUFFIX, Annotations, annotate, merge, parse_annotations, read_annotations
-from etude.catalog.storage.catalog_store import CATALOG, JSON, TENANTS, CatalogStore
+from etude.catalog.storage.annotations import annotate, get_annotations
+from etude.catalog.storage.catalog_store import CATALOG, CatalogStore
+from etude.catalog.storage.folders import folder_of, open_root
 from etude.db import Database
 from etude.entities import Catalog, Limits
-from etude.errors import EtudeError, NotFound
+from etude.errors import EtudeError
 from etude.limits import change_limits
 from etude.sources.cost import Size
-from etude.store.base import MAIN
-from etude.store.objects import Objects, write_whole
+from etude.store.objects import write_whole
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.catalog.measure.profile import Progress
     from etude.result import Result
     from etude.sources.source import Source
-
-CATALOGS = "catalogs"
-ANNOTATIONS = "annotations.json"
-
-
-def open_root(app: App, store: str = "") -> tuple[Objects, str]:
-    """Return the object store of catalogs and the root folder in it: a separate store, or a folder of the app's."""
-    chosen = store or app.settings.catalog.store
-    if chosen:
-        options = app.settings.catalog.store_options or app.settings.objects_options
-        objects = Objects(chosen, **options)
-        return objects, "" if app.tenant == MAIN else f"{TENANTS}/{app.tenant}"
-    return app.objects, CATALOGS if app.tenant == MAIN else f"{CATALOGS}/{TENANTS}/{app.tenant}"
-
-
-def folder_of(app: App, source: Source) -> str:
-    """Return the folder name of a source in the catalog store; two files with the same name get different ones."""
-    # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
-    name = f"source-{source.name}" if source.name.startswith("_") or source.name == TENANTS else source.name
-    if app.sources().get(source.name) == source.spec:
-        return name
-    parts = urlsplit(source.url)
-    address = (
-        source.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else source.url
-    )
-    return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
 
 
 def load_or_measure_profile(app: App, source: Source, on_progress: Progress | None = None) -> SourceProfile:
@@ -132,50 +105,6 @@ def _folder(app: App, source: Source) -> Path:
 
 
 # Annotations.
-
-
-def get_annotations(app: App, source: Source) -> Annotations:
-    """Return the annotations of a source: from YAML files next to it, from the settings' folder, and from the API."""
-    annotations = Annotations()
-    for path in _files(app, source):
-        found = read_annotations(path)
-        annotations = merge(annotations, found) if found is not None else annotations
-    objects, key = _stored_annotations(app, source)
-    try:
-        stored = parse_annotations(json.loads(objects.read(key)), f"`{key}`")
-    except NotFound:
-        return annotations
-    return merge(annotations, stored)
-
-
-def put_annotations(app: App, source: Source, annotations: Annotations) -> Annotations:
-    """Add annotations to a source; they replace earlier ones of the same field."""
-    objects, key = _stored_annotations(app, source)
-
-    def change(current: bytes | None) -> bytes:
-        before = parse_annotations(json.loads(current), f"`{key}`") if current else Annotations()
-        return merge(before, annotations).model_dump_json(exclude_unset=True).encode()
-
-    objects.update(key, change, JSON)
-    return get_annotations(app, source)
-
-
-def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
-    objects, root = open_root(app)
-    return objects, "/".join(part for part in (root, folder_of(app, source), ANNOTATIONS) if part)
-
-
-def _files(app: App, source: Source) -> list[Path]:
-    """Return the YAML files that may annotate a source, those with the lowest precedence first."""
-    found = []
-    if not source.network:
-        path = Path(source.url.rstrip("/*"))
-        found = [path.parent / f"{name}{SUFFIX}" for name in dict.fromkeys((path.stem, path.name, source.name))]
-    if not app.settings.catalog.annotations:
-        return found
-    folder = Path(app.settings.catalog.annotations).expanduser()
-    own = folder if app.tenant == MAIN else folder / TENANTS / app.tenant
-    return [*found, own / f"{source.name}{SUFFIX}"]
 
 
 class _HostDatabase(Database):

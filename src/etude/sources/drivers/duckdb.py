@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from etude.errors import EtudeError, LimitExceeded, SourceError
-from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch, file_mark
+from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.sources.file_fingerprint import file_fingerprint
 from etude.sources.guard_duckdb import GrantedNames, Guard, broken, fold, invalid_query, is_fatal
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -230,7 +231,7 @@ class DuckdbDriver(Driver):
         for position, mount in enumerate(self._mounts):
             prefix = "" if position == 0 else f"{mount.name}."
             if mount.kind == "duckdb":
-                mark = file_mark(mount.url)
+                mark = file_fingerprint(mount.url)
                 found |= {t: mark for t in tables if not prefix or t.startswith(prefix)}
             else:
                 found |= {prefix + f["table"]: f["fingerprint"] for f in mount.files}
@@ -311,7 +312,7 @@ class _Facts:
     def _file_facts(self, mount: Mount, table: str) -> Json:
         file = next((f for f in mount.files if f["table"] == table), None)
         if file is None:
-            return {"fingerprint": file_mark(mount.url)} if mount.kind == "duckdb" else {}
+            return {"fingerprint": file_fingerprint(mount.url)} if mount.kind == "duckdb" else {}
         size = sum(os.path.getsize(p) for p in file["paths"])
         rows = self._rows_of_files[mount.name, table]
         facts = {"kind": "table", "row_count": rows, "bytes": size, "fingerprint": file["fingerprint"]}

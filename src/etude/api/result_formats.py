@@ -1,0 +1,295 @@
+"""Results over HTTP: sorted and filtered pages, and whole results as CSV, Parquet or Arrow."""
+
+from __future__ import annotations
+
+import bisect
+import csv
+import io
+import itertools
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from etude.errors import Invalid
+from etude.result import Result, json_value, no_rows
+
+CSV = "text/csv"
+PARQUET = "application/vnd.apache.parquet"
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+MEDIA = (JSON, CSV, PARQUET, ARROW)
+OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge", "contains", "starts", "null", "notnull")
+KEPT_ORDERS = 32
+"""Sort orders that are cached, so that the second page of a sort needs no second sort."""
+_FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?P<value>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class RowSelection:
+    """Which rows of a result to return, and in which order."""
+
+    sort: tuple[str, ...] = ()
+    """Columns to sort by; a `-` before a column means descending."""
+    filter: tuple[str, ...] = ()
+    """Filters as `column:operator:value`; rows must pass all of them."""
+    offset: int = 0
+    limit: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """True if this selects the whole result, unsorted."""
+        return not (self.sort or self.filter or self.offset) and self.limit is None
+
+
+class SortCache:
+    """The positions of rows by result, sort and filter; keeps the last few. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def positions(self, name: str, result: Result, view: RowSelection) -> Any:
+        """Return the positions of the selected rows, in order; None if there is no sort and no filter."""
+        if not view.sort and not view.filter:
+            return None
+        key = (name, view.sort, view.filter)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        found = find_rows(result, view)
+        with self._lock:
+            self._kept[key] = found
+            if len(self._kept) > KEPT_ORDERS:
+                self._kept.popitem(last=False)
+        return found
+
+
+def choose_media(accept: str) -> str | None:
+    """Return the media type that the Accept header prefers; None if it accepts no known one."""
+    wanted: list[tuple[float, int, str]] = []
+    for order, part in enumerate(accept.split(",") if accept.strip() else ["*/*"]):
+        name, *parameters = [p.strip().lower() for p in part.split(";")]
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        weight = float(quality) if re.fullmatch(r"[01](\.\d{0,3})?", quality) else 0.0
+        wanted += [(-weight, order, name)] if weight else []
+    for _, _, name in sorted(wanted):
+        for media in MEDIA:
+            if name in (media, "*/*", f"{media.partition('/')[0]}/*"):
+                return media
+    return None
+
+
+# Select rows.
+
+
+def find_rows(result: Result, view: RowSelection) -> Any:
+    """Return the positions of the rows that pass the filters, sorted. Reads only the columns that are named."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    filters = [_parse_filter(text) for text in view.filter]
+    sorts = [(name.removeprefix("-"), "descending" if name.startswith("-") else "ascending") for name in view.sort]
+    names = {c.name: i for i, c in enumerate(result.columns)}
+    for name in [f[0] for f in filters] + [s[0] for s in sorts]:
+        if name not in names:
+            listed = ", ".join(f"`{n}`" for n in list(names)[:20])
+            raise Invalid(f"The result has no column `{name[:200]}`.", hint=f"Columns: {listed}.")
+    wanted = sorted({names[n] for n in [f[0] for f in filters] + [s[0] for s in sorts]})
+    columns = _read_columns(result, wanted)
+    by_name = {result.columns[i].name: column for i, column in zip(wanted, columns)}
+    mask = None
+    for name, operator, value in filters:
+        found = _matches(by_name[name], operator, value, name)
+        mask = found if mask is None else pc.and_(mask, found)
+    count = len(columns[0]) if columns else result.row_count
+    positions = (
+        pc.indices_nonzero(pc.fill_null(mask, False)) if mask is not None else pa.array(range(count), pa.int64())
+    )
+    if not sorts:
+        return positions
+    try:
+        table = pa.table(
+            [pc.take(by_name[name], positions) for name, _ in sorts], names=[str(i) for i in range(len(sorts))]
+        )
+        order = pc.sort_indices(table, sort_keys=[(str(i), way) for i, (_, way) in enumerate(sorts)])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
+        raise Invalid(
+            "The result cannot be sorted by these columns.", hint="Lists and structs have no order."
+        ) from None
+    return pc.take(positions, order)
+
+
+def _parse_filter(text: str) -> tuple[str, str, str]:
+    found = _FILTER.fullmatch(text)
+    if found is None or (found["value"] is None) != (found["operator"] in ("null", "notnull")):
+        raise Invalid(
+            f"`{text[:200]}` is not a filter.",
+            hint=f"Write column:operator:value, with one of {', '.join(OPERATORS)}; the last two take no value.",
+        )
+    return found["column"], found["operator"], found["value"] or ""
+
+
+def _read_columns(result: Result, wanted: Sequence[int]) -> list[Any]:
+    import pyarrow as pa
+
+    parts: list[list[Any]] = [[] for _ in wanted]
+    for batch in result.batches():
+        for part, index in zip(parts, wanted):
+            part.append(_comparable(batch.column(index), result.columns[index].type))
+    return [pa.chunked_array(part) for part in parts]
+
+
+def _comparable(column: Any, kind: str) -> Any:
+    """Return the column with values that compare correctly: integers too large for Arrow arrive as text."""
+    import pyarrow as pa
+
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if kind in ("HUGEINT", "UHUGEINT"):
+        return column.cast(pa.decimal256(76, 0))
+    return column
+
+
+def _matches(column: Any, operator: str, value: str, name: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if operator == "null":
+        return pc.is_null(column)
+    if operator == "notnull":
+        return pc.is_valid(column)
+    try:
+        if operator in ("contains", "starts"):
+            text = column.cast(pa.string())
+            match = pc.match_substring if operator == "contains" else pc.starts_with
+            return match(text, value, ignore_case=True)
+        compare = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater"}
+        function = compare.get(operator, "greater_equal")
+        return pc.call_function(function, [column, pa.scalar(value, pa.string()).cast(column.type)])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError):
+        raise Invalid(
+            f"The column `{name}` ({column.type}) cannot be compared with `{value[:200]}` by `{operator}`.",
+            hint="Give a value of the column's type.",
+        ) from None
+
+
+# Read rows.
+
+
+def count_rows(result: Result, positions: Any) -> int:
+    """Return the number of selected rows on all pages."""
+    return result.row_count if positions is None else len(positions)
+
+
+def read_batches(result: Result, view: RowSelection, positions: Any) -> Iterator[Any]:
+    """Yield the selected rows as Arrow batches; at least one batch, so that the columns are known."""
+    start = view.offset
+    end = count_rows(result, positions) if view.limit is None else start + view.limit
+    if positions is None:
+        yield from _slice(result, start, end)
+    else:
+        yield from _take(result, positions.slice(start, max(end - start, 0)))
+
+
+def _slice(result: Result, start: int, end: int) -> Iterator[Any]:
+    at, given = 0, False
+    for batch in result.batches():
+        first, last = max(start - at, 0), min(end - at, batch.num_rows)
+        if first < last or (not given and at + batch.num_rows >= min(end, result.row_count)):
+            given = True
+            yield batch.slice(min(first, batch.num_rows), max(last - first, 0))
+        at += batch.num_rows
+        if at >= end and given:
+            return
+
+
+def _take(result: Result, wanted: Any) -> Iterator[Any]:
+    """Yield the rows at the positions `wanted`, in that order, holding only those rows in memory."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    order = pc.sort_indices(wanted)
+    ascending = pc.take(wanted, order)
+    positions = ascending.to_pylist()
+    parts: list[Any] = []
+    at = done = 0
+    for batch in result.batches():
+        end = bisect.bisect_left(positions, at + batch.num_rows, done)
+        if end > done or not parts:
+            parts.append(batch.take(pc.subtract(ascending.slice(done, end - done), at)))
+        at += batch.num_rows
+        done = end
+        if done == len(positions):
+            break
+    found = pa.Table.from_batches(parts)
+    yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)
+
+
+def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
+    """Return a page of a result as JSON, in the shape of `RowPage`."""
+    part = Result(result.info, list(read_batches(result, view, positions)))
+    rows = [[json_value(v) for v in row] for row in part.iter_rows()]
+    count, end = count_rows(result, positions), view.offset + len(rows)
+    body = {
+        "run_id": result.run_id,
+        "columns": [{"name": c.name, "type": c.type} for c in result.columns],
+        "rows": rows,
+        "row_count": count,
+        "offset": view.offset,
+        "next": end if rows and end < count else None,
+        "truncated": result.truncated,
+        "elapsed_ms": round(result.elapsed_ms, 3),
+        "notes": list(result.notes),
+    }
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
+    """Yield a result as CSV, piece by piece."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([c.name for c in result.columns])
+    for batch in read_batches(result, view, positions):
+        for row in Result(result.info, [batch]).iter_rows():
+            writer.writerow(["" if v is None else _safe(json_value(v)) for v in row])
+        yield text.getvalue().encode("utf-8", "replace")
+        text.seek(0)
+        text.truncate()
+
+
+def _safe(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
+    """Yield a result as an Arrow stream, piece by piece."""
+    import pyarrow as pa
+
+    batches = read_batches(result, view, positions)
+    first = next(batches)
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, first.schema) as writer:
+        for batch in itertools.chain([first], batches):
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()
+
+
+def as_parquet(result: Result, view: RowSelection, positions: Any) -> bytes:
+    """Return a result as Parquet."""
+    import pyarrow as pa
+
+    from etude.spool import write_parquet
+
+    batches = read_batches(result, view, positions)
+    first = next(batches)
+    sink = pa.BufferOutputStream()
+    write_parquet(sink, first.schema, itertools.chain([first], batches))
+    return bytes(sink.getvalue())

@@ -1,0 +1,76 @@
+"""URLs and paths of sources: which kind of source they lead to, where it is, and what it is called."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from etude.errors import Invalid
+from etude.settings import read_reference
+
+_SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+_PATH_SCHEMES = ("duckdb", "sqlite", "file")
+_RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
+NAME = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def resolve_url(url: str) -> str:
+    """Return the URL itself, or the one that `env:NAME` or `file:PATH` refers to."""
+    return read_reference(url, "The source")
+
+
+def find_kind(url: str) -> str:
+    """Return the kind of source behind a URL or path; a file's content decides, not its name alone."""
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme in _SCHEMES:
+        return _SCHEMES[scheme]
+    if separator and scheme in _PATH_SCHEMES and scheme != "file":
+        return scheme
+    if separator and scheme != "file":
+        from etude import plugins
+
+        if scheme in plugins.names("source"):
+            return scheme
+        raise Invalid(
+            f"`{scheme}://` is not a kind of source.",
+            hint="Give a path, a glob, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
+        )
+    path = local_path(url)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            head = file.read(16)
+        if head.startswith(b"SQLite format 3\0"):
+            return "sqlite"
+        if head[8:12] == b"DUCK":
+            return "duckdb"
+    return "files"
+
+
+def local_path(url: str) -> str:
+    """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
+    scheme, separator, rest = url.partition("://")
+    path = rest if separator and scheme in _PATH_SCHEMES else url
+    if separator and scheme in ("sqlite", "duckdb") and path.startswith("/"):
+        path = path[1:]
+        path = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def name_for(url: str) -> str:
+    """Return a name for a source that has only a URL: its last part, made valid for SQL."""
+    tail = re.sub(r"[?#].*$", "", url).rstrip("/").rsplit("/", 1)[-1]
+    stem = tail.split(".")[0] or tail
+    name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
+    if not NAME.fullmatch(name):
+        name = f"_{name}"
+    return f"{name}_db" if name in _RESERVED else name
+
+
+def check_name(name: str) -> str:
+    """Return the name; raise `Invalid` if it needs quotes before a dot in a query."""
+    if not NAME.fullmatch(name) or name in _RESERVED:
+        raise Invalid(
+            f"`{name}` cannot name a source.",
+            hint="Use lower-case letters, digits and _, no digit first, and no reserved word such as `main`.",
+        )
+    return name
