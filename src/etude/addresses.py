@@ -1,7 +1,7 @@
 """Addresses: which ones are public, how allow-lists name hosts, and connections that DNS rebinding cannot redirect.
 
-This module alone decides. The proxy of sessions, webhooks and bridges of agents, and the server's check of host names
-all ask it.
+All such decisions are made here: for the proxy of sessions, the webhooks and bridges of agents, and the server's check
+of host names.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SPECIAL_V4 = tuple(
     )
 )
 _UNICAST_V6 = ipaddress.IPv6Network("2000::/3")
-"""The only IPv6 range that is given out: loopback, link-local, site-local, unique local and multicast are outside."""
+"""The only public IPv6 range: loopback, link-local, site-local, unique local and multicast are outside."""
 _SPECIAL_V6 = tuple(
     ipaddress.IPv6Network(text)
     for text in (
@@ -65,7 +65,7 @@ _LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 
 
 def is_public(address: Address) -> bool:
-    """True if the address is one of the public internet. An IPv4 address embedded in it has to be public as well."""
+    """True if the address is on the public internet. An embedded IPv4 address must be public as well."""
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _SPECIAL_V4)
     inner = _embedded(address)
@@ -77,7 +77,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True if the host, a name or an address, is this machine and no other can reach it."""
+    """True if the host, a name or an address, is a loopback address of this machine."""
     folded = fold_host(f"[{host}]" if ":" in host else host)
     if folded == "localhost":
         return True
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that packets end up at, if the form of the address tells. Ranges that are never public aside."""
+    """Return the embedded IPv4 address that packets are sent to, if any. Ranges that are never public are ignored."""
     low = int(address) & 0xFFFF_FFFF
     if address in _NAT64 or int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
         return ipaddress.IPv4Address(low)
@@ -95,7 +95,7 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 def _plain(address: Address) -> Address:
-    """The address as the system connects to it: IPv4 if it is written as IPv4-mapped IPv6."""
+    """Return the address that the system connects to: IPv4 if it is written as IPv4-mapped IPv6."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
@@ -103,7 +103,7 @@ def _plain(address: Address) -> Address:
 
 
 def parse_host_port(text: str, default_port: int = 0) -> tuple[str, int] | None:
-    """The host and port of `host:port` in the form that is compared; None if the text is anything else."""
+    """Parse `host:port` into a normalized host and a port; return None if the text is anything else."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/?#\s]+)(?::([0-9]{1,5}))?", text, re.ASCII)
     if match is None:
         return None
@@ -112,7 +112,7 @@ def parse_host_port(text: str, default_port: int = 0) -> tuple[str, int] | None:
 
 
 def parse_entry(entry: str) -> tuple[str, int]:
-    """The host and port of an entry of an allow-list; raises `Invalid` for anything but `host:port`."""
+    """Parse an entry of an allow-list into host and port; raise `Invalid` for anything but `host:port`."""
     found = parse_host_port(entry) if isinstance(entry, str) else None
     if found is None:
         raise Invalid(
@@ -125,7 +125,7 @@ def parse_entry(entry: str) -> tuple[str, int]:
 
 
 def parse_reach(entry: str) -> str | Network:
-    """An entry of an allow-list without ports: a network, or a host name; raises `Invalid` for anything else."""
+    """Parse an entry of an allow-list without ports into a network or a host name; raise `Invalid` otherwise."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_network(entry, strict=False)
     host = fold_host(entry)
@@ -140,7 +140,7 @@ def parse_reach(entry: str) -> str | Network:
 
 
 def fold_host(host: str) -> str:
-    """A host name or address in the form that is compared; empty if it is neither. IPv6 is written in brackets."""
+    """Normalize a host name or address; return an empty string if it is neither. IPv6 must be in brackets."""
     with contextlib.suppress(ValueError):
         if host.startswith("["):
             return str(ipaddress.IPv6Address(host[1:-1])) if host.endswith("]") else ""
@@ -148,7 +148,7 @@ def fold_host(host: str) -> str:
         with contextlib.suppress(ValueError):
             return str(ipaddress.IPv4Address(host))
         labels = host.split(".")
-        # A name that ends in a number would be read as an address, in one of many old notations.
+        # Some resolvers read a name that ends in a number as an IPv4 address in an old notation.
         looks_like_address = re.fullmatch(r"[0-9]+|0x[0-9a-f]*", labels[-1])
         if len(host) <= _LONGEST_NAME and not looks_like_address and all(map(_LABEL.fullmatch, labels)):
             return host
@@ -168,7 +168,7 @@ def _covers(entry: str | Network, host: str, address: Address) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host name, from the resolver of this machine."""
+    """Return the addresses of a host name, from the resolver of this machine."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -178,8 +178,8 @@ def find_addresses(
 ) -> list[Address]:
     """Look the host up once and return those of its addresses that are allowed.
 
-    Raises `Unavailable` if it has no address and `Refused` if it has but none is allowed. Connect to what this returns,
-    never to the name: a second lookup could give another address, which is how DNS rebinding works.
+    Raises `Unavailable` if it has no address, and `Refused` if none is allowed. Connect to the returned addresses,
+    never to the name: a second lookup could return another address, which is how DNS rebinding works.
     """
     try:
         found = [ipaddress.ip_address(text) for text in resolve(host, port)]
@@ -191,13 +191,13 @@ def find_addresses(
     if not kept:
         raise Refused(
             f"`{host}` is not a public address.",
-            hint="Give one that everybody can reach, or have it allowed in `agents.reach`.",
+            hint="Use a public address, or have it allowed in `agents.reach`.",
         )
     return kept
 
 
 def loopback_addresses() -> list[Address]:
-    """The addresses of this machine that no other can reach, for the name `localhost`."""
+    """Return the loopback addresses, for the name `localhost`."""
     return list(_LOOPBACK)
 
 
@@ -213,7 +213,7 @@ def dial(
 
     `hold` is called with each socket before it connects, `drop` with each that fails.
     """
-    failure = OSError("it has no address")
+    failure = OSError("the host has no address")
     for address in addresses[:TRIES]:
         target = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
         hold(target)

@@ -1,7 +1,7 @@
-"""Limits on Arrow data where it enters the host: rows, and bytes once every encoding is undone.
+"""Limits on Arrow data that enters the host: on its rows, and on its size as plain, decoded values.
 
-A dictionary, runs, nulls or views describe gigabytes in a few hundred bytes. Whoever reads such a batch value by value
-needs all of that memory, so the check is by what the batch would take as plain values.
+Dictionaries, run-end encoding, nulls and views can describe gigabytes in a few hundred bytes. Code that reads such a
+batch value by value needs all of that memory, so the limit is on the size of the plain values.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from typing import Any
 from etude.errors import LimitExceeded
 
 ROWS = 100_000_000
-"""Rows of one batch or table."""
+"""The most rows of one batch or table."""
 EXTRA = 256 << 20
-"""Bytes that a batch may take as plain values beyond the bytes that really came."""
+"""By how many bytes the plain values of a batch may exceed the bytes that were received."""
 METADATA = 32 << 20
-"""Bytes by which a stream may describe its batches: read, they take many times that."""
+"""The most bytes of metadata in a stream: parsed, it takes many times as much memory."""
 _NULL = 8
-"""Bytes that a null counts for: a pointer, once it is a Python value."""
-# The ids of types whose values lie one after the other in memory: numbers, times, decimals, texts and bytes.
+"""The bytes that a null counts for: a pointer, as a Python value."""
+# The ids of types whose values are stored one after the other: numbers, times, decimals, texts and bytes.
 _PLAIN = frozenset([*range(1, 25), 33, 34, 35, 37, 43, 44])
 
 
 def check_batch(batch: Any) -> None:
-    """Pass a batch or table, or `LimitExceeded`: it has too many rows, or takes too much memory as plain values.
+    """Raise `LimitExceeded` if a batch or table has too many rows, or takes too much memory as plain values.
 
     Raises `pyarrow.ArrowInvalid` if its lengths and buffers contradict each other.
     """
-    batch.validate()  # by lengths alone; to look at an array whose length is wrong can end the process
+    batch.validate()  # lengths only; reading an array whose length is wrong can crash the process
     if batch.num_rows > ROWS:
         raise _too_much(f"{batch.num_rows:,} rows", f"{ROWS:,} rows", "rows")
     if _PLAIN.issuperset([arrow.id for arrow in batch.schema.types]):
-        return  # it takes what came
+        return  # plain values take as much as was received
     batch.validate(full=True)
-    came = int(batch.nbytes)
+    received = int(batch.nbytes)
     taken = sum(_count(chunk) for column in batch.columns for chunk in getattr(column, "chunks", (column,)))
-    if taken > came + EXTRA:
-        raise _too_much(f"{came:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than came", "bytes")
+    if taken > received + EXTRA:
+        raise _too_much(f"{received:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than received", "bytes")
 
 
 def _too_much(found: str, allowed: str, limit: str) -> LimitExceeded:
@@ -49,7 +49,7 @@ def _too_much(found: str, allowed: str, limit: str) -> LimitExceeded:
 
 
 def _count(array: Any) -> int:
-    """The bytes of an array as plain values, or more: a bound is enough, and cheaper."""
+    """Return an upper bound of the bytes of an array as plain values, which is cheaper than the exact number."""
     import pyarrow as pa
 
     types, arrow, rows = pa.types, array.type, len(array)
@@ -83,7 +83,7 @@ def _is_view(arrow: Any) -> bool:
 
 
 def _count_views(array: Any) -> int:
-    """The lengths that views state: the first four of the sixteen bytes of each."""
+    """Return the sum of the lengths of views. A length is the first four of the sixteen bytes of a view."""
     buffer = array.buffers()[1]
     if buffer is None:
         return 0
@@ -92,7 +92,7 @@ def _count_views(array: Any) -> int:
 
 
 def _count_repeated(values: Any, indices: Any) -> int:
-    """The bytes of a dictionary's values, each as often as it is used."""
+    """Return the bytes of a dictionary's values, each counted as often as it is used."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -107,7 +107,7 @@ def _count_repeated(values: Any, indices: Any) -> int:
 
 
 def _longest(values: Any) -> int:
-    """The bytes of the longest value of an array, or more."""
+    """Return an upper bound of the bytes of the longest value of an array."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -125,12 +125,12 @@ def _longest(values: Any) -> int:
 
 
 def _count_children(array: Any) -> int:
-    """For a type that is not known, such as a view of lists: no value takes more than all that lies behind it."""
+    """Return an upper bound for one value of an unknown type, such as a list view: the bytes of the whole array."""
     return int(array.nbytes) + (_count(array.values) if hasattr(array, "values") else 0)
 
 
 def is_compressed(message: Any) -> bool:
-    """Whether an Arrow message says that its body is compressed; pyarrow does not tell, so its flatbuffer is read."""
+    """True if the body of an Arrow message is compressed. Reads the flatbuffer, as pyarrow does not expose it."""
 
     def field(table: int, index: int) -> int:
         (back,) = struct.unpack_from("<i", message, table)
@@ -156,7 +156,7 @@ def is_compressed(message: Any) -> bool:
 
 
 def refuse_compressed(stream: Any) -> None:
-    """Pass, or raise: nobody here sends a compressed stream, and a little could become very much."""
+    """Raise `LimitExceeded` if a stream is compressed: a small one could expand to gigabytes, and etude sends none."""
     import pyarrow as pa
 
     described = 0
@@ -164,7 +164,7 @@ def refuse_compressed(stream: Any) -> None:
         described += len(message.metadata)
         if described > METADATA or is_compressed(message.metadata):
             raise LimitExceeded(
-                "A stream of Arrow data is compressed, or in too many pieces.",
+                "A stream of Arrow data is compressed or has too many batches.",
                 hint="Send fewer, larger batches without compression.",
                 limit="bytes",
             )

@@ -1,4 +1,4 @@
-"""Limits, budgets and limits of sessions: how their owner changes them, and how a caller lowers them."""
+"""Changes to limits, budgets and session limits: an owner can change them, a caller can only lower them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bounds = TypeVar("Bounds", bound=Entity)
 
 
 def change_limits(limits: Bounds, changes: Mapping[str, Any]) -> Bounds:
-    """The limits with some of them replaced, up or down, for their owner.
+    """Return the limits with some of them replaced by higher or lower ones.
 
     Raises `Invalid` that names the limit and the value.
     """
@@ -29,9 +29,9 @@ def change_limits(limits: Bounds, changes: Mapping[str, Any]) -> Bounds:
 
 
 def lower_limits(limits: Bounds, asked: Mapping[str, Any]) -> Bounds:
-    """The limits with those that a caller asked for within them: a caller can have less, never more.
+    """Return the limits lowered to those that a caller asked for. A caller can never raise them.
 
-    Zero means no limit for those that allow it, so asking for zero changes nothing. Raises `Invalid` as
+    For limits that allow zero, it means no limit, so asking for zero changes nothing. Raises `Invalid` as
     `change_limits` does.
     """
     if not asked:

@@ -1,4 +1,4 @@
-"""Secrets in text that is shown: which names hold one, and how to take them out of URLs and values."""
+"""Redaction of secrets: which names hold secrets, and how to remove them from URLs and values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 MASK = "***"
 DEPTH = 20
-"""Levels of a value that are looked into; deeper ones are left out."""
+"""How many levels of a value are shown; deeper ones are replaced by `...`."""
 _SECRET = re.compile(r"secret|password|passwd|token|key|credential|authorization|cookie", re.IGNORECASE)
 _URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
 _QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)
@@ -20,17 +20,17 @@ def is_secret(key: str) -> bool:
 
 
 def holds_secrets(key: str) -> bool:
-    """True if a field of this name is a secret or a table of anything that others want, often secrets."""
+    """True if a field of this name is a secret, or free-form headers or options, which often contain secrets."""
     return is_secret(key) or key == "headers" or key.endswith("options")
 
 
 def redact(text: str) -> str:
-    """The text without passwords and keys in URLs."""
+    """Return the text with passwords and keys in URLs masked."""
     return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
 
 
 def redact_value(value: Any, hides: Callable[[str], bool] = holds_secrets, depth: int = DEPTH) -> Any:
-    """The value without what its secret keys hold, and without passwords in URLs."""
+    """Return the value with the values of secret keys and passwords in URLs masked."""
     if isinstance(value, Mapping | list | tuple) and not depth:
         return "..."
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a run works with: its source, its model, its tools, and how its conversation opens."""
+"""The setup of a run: its source, its model, its tools, and the opening of its conversation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_setup(
     model: Model | None,
     conclude: Callable[[Run, Turn], RunFinished | Guided],
 ) -> RunSetup:
-    """Return what a question works with. `model` is one that the caller passed; None opens the run's own."""
+    """Return the setup of a question. `model` is one that the caller passed; None opens the model of the run."""
     log.commit()
     run = log.run
     opening = _read_opening(app, run)
@@ -70,7 +70,7 @@ def make_resources(app: App, run: Run, source: Source | None, mark: str | None =
 
     def lend() -> AbstractContextManager[Notebook]:
         if not sources:
-            raise NotFound("There is no dataset to open a session on.", hint="Add a source first.")
+            raise NotFound("No dataset is registered to open a session on.", hint="Add a source first.")
         chosen = sources[run.source or next(iter(sources))]
         return app.lend_session(run.thread_id or run.id, chosen, keep=run.thread_id is not None)
 
@@ -103,7 +103,7 @@ def _open_model(app: App, run: Run, resources: RunResources) -> Model:
 
 
 def _read_opening(app: App, run: Run) -> Opening | None:
-    """Return how the conversation opened. It is kept with the run, so that it is the same when the run is resumed."""
+    """Return the stored opening of the conversation, so that it is the same when the run is resumed."""
     kept = next((a for a in run.artifacts if a.media == OPENING), None)
     return Opening.model_validate_json(app.objects.get(kept.hash)) if kept else None
 
@@ -141,6 +141,6 @@ def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTa
 
 
 def _fingerprint(app: App, source: Source) -> str:
-    """Return what tells a source from all others, of any tenant and with any grants."""
+    """Return a fingerprint of the source that is unique across tenants and grants."""
     granted = source.spec.model_dump_json(exclude={"url"})
     return hashlib.sha256(f"{app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()

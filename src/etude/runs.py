@@ -62,7 +62,7 @@ class Runs:
         self._app = app
         self._live = app.live_runs
         self._given: dict[str, _Given] = {}
-        """By run, until the run has ended."""
+        """By run id, until the run has ended."""
 
     def __len__(self) -> int:
         """Return how many runs are being worked on in this process."""
@@ -100,7 +100,7 @@ class Runs:
         budget: Budget | None = None,
         limits: Limits | None = None,
     ) -> str:
-        """Put a run on record and return its id: it is queued, and `start` or `work` works on it.
+        """Record a queued run and return its id. `start` or `work` then works on it.
 
         A question that begins with `SQL:` or `PYTHON:` becomes a run of that kind, which needs no model.
         """
@@ -112,7 +112,7 @@ class Runs:
         if kind == "ask":
             return self._begin_question(text, opened, thread_id, model, budget, limits)
         if kind not in CODE:
-            raise Invalid(f"A run of kind `{kind}` cannot be begun here.", hint="Kinds: sql, plan, python, ask.")
+            raise Invalid(f"A run of kind `{kind}` cannot be started here.", hint="Kinds: sql, plan, python, ask.")
         if thread_id is not None and opened is None:
             opened = self._last_source(self._app.store.thread(thread_id))
         return self._queue(kind, text, _require_source(opened), thread_id=thread_id, limits=limits)
@@ -168,7 +168,7 @@ class Runs:
                 limits=limits,
             )
         )
-        # The message comes first: without it, the run would belong to no conversation.
+        # The message comes first: otherwise, after a crash, the run would not be in its conversation.
         if message is not None and thread_id is not None:
             self._app.store.add_message(thread_id, "user", message, log.run_id)
         log.commit()
@@ -176,7 +176,7 @@ class Runs:
         return log.run_id
 
     def _location(self, source: Source) -> str | None:
-        """Return where a source is that has no registered name, unless its URL may hold a secret."""
+        """Return the URL of a source that is not registered, unless the URL may contain a secret."""
         if source.name in self._app.sources() and self._app.source(source.name) is source:
             return None
         return None if source.network else source.url
@@ -199,7 +199,7 @@ class Runs:
 
     def start(self, run_id: str) -> None:
         """Work on a queued or paused run in the background."""
-        # Read now: a run that is paused before its thread begins stays paused.
+        # Read the run now: if it is paused before the thread starts, it stays paused.
         run = self._app.store.run(run_id)
         self._live.start(run_id, lambda: self._work(run, Control()))
 
@@ -229,7 +229,7 @@ class Runs:
     def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
         end = Conclusion(self._app.objects, self._app.read_result, corrects=run.model != "offline")(run, turn)
         if isinstance(end, RunFinished):
-            # Before the run ends: if the process dies between the two, the resumed run adds the message, once.
+            # Before the run ends: if the process dies in between, the resumed run does not add the message again.
             self._add_reply(run, end.answer or "")
         return end
 
@@ -240,7 +240,7 @@ class Runs:
         return log.ended
 
     def _settle(self, run: Run, control: Control) -> Run:
-        """Carry out a cancellation that came just as the run stopped by itself, and forget a run that has ended."""
+        """Apply a cancellation that came just as the run stopped by itself, and forget a run that has ended."""
         store = self._app.store
         if run.status in ("waiting", "paused") and "cancel" in (control.request, store.run(run.id).requested):
             self.cancel(run.id)
@@ -295,13 +295,13 @@ class Runs:
     # -- looking
 
     def answer_of(self, run: Run) -> Answer:
-        """Return the answer of a run, as far as there is one."""
+        """Return the answer of a run, which may be incomplete while it runs."""
         return make_answer(run, self._app.read_result)
 
     def wait(self, run_id: str, timeout: float | None = None, beyond: int = 0) -> Run:
-        """Return the run once it has ended, waits or is paused, or when the time is over.
+        """Return the run once it has ended, waits or is paused, or after the timeout.
 
-        A run that is to continue from entry `beyond` has not stopped before it got further.
+        A run that continues from entry `beyond` counts as stopped only after a later entry.
         """
         for _ in self.follow(run_id, beyond, timeout, beyond):
             pass
@@ -310,7 +310,7 @@ class Runs:
     def follow(self, run_id: str, after: int = 0, timeout: float | None = None, beyond: int = 0) -> Iterator[Entry]:
         """Yield the entries of a run as they come, until it has ended, or is paused or waits while no one works on it.
 
-        A run that is to continue from entry `beyond` has not stopped before it got further.
+        A run that continues from entry `beyond` counts as stopped only after a later entry.
         """
         store, changed = self._app.store, threading.Event()
         unsubscribe = store.subscribe(lambda run, _: changed.set() if run == run_id else None)
@@ -368,7 +368,7 @@ class Runs:
         control.interrupt(text)
 
     def answer(self, run_id: str, text: str) -> int:
-        """Answer the question that a run waits with. It is paused until it is started again.
+        """Answer the question that a run is waiting on. The run is paused until it is started again.
 
         Returns the entry that the run continues from.
         """
@@ -391,22 +391,22 @@ class Runs:
                 store.append(run_id, event, expect=run.seq)
                 return
             except Conflict:
-                time.sleep(0.01)  # its worker wrote something meanwhile
+                time.sleep(0.01)  # the worker of the run wrote an entry meanwhile
         raise Conflict(f"Run `{run_id}` changes too fast to be {participle}.", hint="Try again.")
 
 
 def _require_source(source: Source | None) -> Source:
     if source is None:
-        raise Invalid("It is not known which source to run this on.", hint="Name a dataset.")
+        raise Invalid("No source was given to run this on.", hint="Name a dataset.")
     return source
 
 
 def parse_direct(text: str) -> tuple[Literal["sql", "python"], str] | None:
-    """Return kind and code of a message that begins with `SQL:` or `PYTHON:`, or None for any other message."""
+    """Return the kind and the code of a message that begins with `SQL:` or `PYTHON:`; None for other messages."""
     found = _DIRECT.match(text)
     if found is None:
         return None
     code = text[found.end() :].strip()
     if not code:
-        raise Invalid(f"There is nothing after `{found.group().strip()}`.", hint="Write the code behind it.")
+        raise Invalid(f"There is nothing after `{found.group().strip()}`.", hint="Write the code after it.")
     return ("sql" if found.group(1).lower() == "sql" else "python"), code

@@ -1,6 +1,6 @@
-"""Validation errors in words: the field, its value unless it is a secret, the reason, and a near name for a typo.
+"""Readable validation errors: the field, its value unless secret, the reason, and a suggestion for a typo.
 
-Every `ValidationError` that a person, a program or a model gets to read passes through here.
+Every `ValidationError` that is shown to a user, a client or a model passes through here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from etude.errors import Invalid
 from etude.redaction import MASK, holds_secrets, redact_value
 
 SHOWN = 80
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 _MOMENT = "such as `2026-01-31T12:00:00Z`"
 _OBJECTS = ("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type")
 _REASONS = {
@@ -70,37 +70,37 @@ _COMPARED = {
 
 
 class HasErrors(Protocol):
-    """What `explain` takes: `ValidationError` of pydantic, and that of FastAPI."""
+    """An error that `explain` accepts: a `ValidationError` of pydantic or FastAPI."""
 
     def errors(self) -> Sequence[Any]:
-        """The errors in detail."""
+        """Return the details of each error."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """What is wrong with one field."""
+    """An error of one field."""
 
     kind: Literal["missing", "unknown", "wrong"]
     field: str
-    """Its path, such as `limits.rows` or `where[0].op`; empty for the whole."""
+    """Its path, such as `limits.rows` or `where[0].op`; empty for the whole object."""
     value: str
     """The value as text in backticks; empty if there is none or it is a secret."""
     reason: str
     """A clause, such as "it must be 1 or more"."""
     known: tuple[str, ...] = ()
-    """The fields that could stand in the place of an unknown one, or beside a missing one."""
+    """The valid fields of the object that has the unknown or missing field."""
     loc: tuple[int | str, ...] = ()
     type: str = ""
-    """How pydantic calls the error."""
+    """The error type of pydantic."""
 
     @property
     def near(self) -> str:
-        """The known field that an unknown one is nearest to; empty if none is near."""
+        """The known field that is most similar to an unknown one; empty if none is similar."""
         last = str(self.loc[-1]) if self.loc else ""
         return next(iter(difflib.get_close_matches(last, self.known, n=1)), "") if self.kind == "unknown" else ""
 
     def advise(self, otherwise: str = "") -> str:
-        """What to do; `otherwise` if the fields do not tell."""
+        """Return what to do; `otherwise` if the error itself suggests nothing."""
         if self.near:
             return f"Did you mean `{self.field.removesuffix(str(self.loc[-1]))}{self.near}`?"
         if self.kind == "missing":
@@ -110,7 +110,7 @@ class FieldError:
         return otherwise
 
     def say(self, where: str) -> str:
-        """The sentence on it; `where` names the field, such as "The setting `limits.rows`"."""
+        """Return the error as a sentence; `where` names the field, such as "The setting `limits.rows`"."""
         match self.kind:
             case "missing":
                 return f"{where} is missing."
@@ -129,12 +129,11 @@ def explain(
     hint: str = "",
     **details: Any,
 ) -> Invalid:
-    """The `Invalid` for a failed validation.
+    """Return the `Invalid` error for a failed validation.
 
-    `whole` says what was validated, such as "the script `a.json`", and `model` is the type it was validated against,
-    which gives the names of fields. `name` makes the words for a field from its path. `containers` is False if
-    objects and lists must not be shown, because they may hold a secret under any name. `hint` says what to do if the
-    problem itself does not.
+    `whole` says what was validated, such as "the script `a.json`". `model` is the type it was validated against, which
+    has the names of fields. `name` describes a field, given its path. If `containers` is False, objects and lists are
+    not shown, because they may hold a secret under any name. `hint` is used if the error itself suggests nothing.
     """
     problem = find_field_error(error, model, containers)
     if not problem.field:
@@ -145,8 +144,8 @@ def explain(
 
 
 def find_field_error(error: HasErrors, model: Any = None, containers: bool = True) -> FieldError:
-    """The problem to speak of first."""
-    # A misspelt field is also a missing one; the spelling is the better news.
+    """Return the most helpful of the errors."""
+    # A misspelt field can also cause a missing one; the misspelling is the more helpful error.
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
     loc, kind = tuple(first["loc"]), str(first["type"])
     path, holders = _walk(model, loc)
@@ -160,7 +159,7 @@ def find_field_error(error: HasErrors, model: Any = None, containers: bool = Tru
 
 
 def show_value(value: Any) -> str:
-    """The value as JSON in backticks, cut to a length that fits into a sentence."""
+    """Return the value as JSON in backticks, cut to a length that fits into a sentence."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str).encode(errors="backslashreplace").decode()
     except RecursionError:
@@ -169,8 +168,8 @@ def show_value(value: Any) -> str:
 
 
 def _may_hide(kind: str, value: Any, containers: bool) -> bool:
-    """True if the value may hold a secret at a place that has no name to judge by."""
-    unread = isinstance(value, str | bytes) and kind in _OBJECTS  # an object as text, which cannot be looked into
+    """True if the value may contain a secret that no field name reveals."""
+    unread = isinstance(value, str | bytes) and kind in _OBJECTS  # an object as text, whose fields are unknown
     return kind == "json_invalid" or unread or (not containers and isinstance(value, Mapping | list | tuple))
 
 
@@ -230,9 +229,9 @@ def _length(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _walk(model: Any, loc: Sequence[int | str]) -> tuple[str, list[type[BaseModel]]]:
-    """The path for people, and the models that hold its last step.
+    """Return the path as the user wrote it, and the models that have its last field.
 
-    The steps of pydantic name members of unions as well, which nobody wrote; those that are fields or keys are kept.
+    The `loc` of pydantic also names members of unions, which are not part of the input; only fields and keys are kept.
     """
     path, here = "", list(_members(model))
     holders = [t for t in here if _is_model(t)]
@@ -268,7 +267,7 @@ def _is_tag(step: str, here: Sequence[Any]) -> bool:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """The types that a value may have: those of a union, without what annotates them."""
+    """Yield the types that a value may have: the members of a union, without their annotations."""
     origin = get_origin(kind)
     if hasattr(kind, "__value__"):  # a named alias
         yield from _members(kind.__value__)
@@ -282,7 +281,7 @@ def _members(kind: Any) -> Iterator[Any]:
 
 
 def _enter(kind: Any, step: int | str) -> Iterator[Any]:
-    """The type of an item or field of a type."""
+    """Yield the type of an item or field of a type."""
     if _is_model(kind):
         for name, field in kind.model_fields.items():
             if step in (name, field.alias):
@@ -296,7 +295,7 @@ def _enter(kind: Any, step: int | str) -> Iterator[Any]:
 
 
 def _annotation(model: type[BaseModel], field: FieldInfo) -> Any:
-    """The type of a field; a model that stands for itself, or for one below it, is found in its module."""
+    """Return the type of a field. A forward reference of a recursive model is looked up in its module."""
     kind: Any = field.annotation
     return getattr(sys.modules[model.__module__], kind.__forward_arg__, None) if isinstance(kind, ForwardRef) else kind
 
@@ -310,7 +309,7 @@ def _field_names(models: Sequence[type[BaseModel]]) -> tuple[str, ...]:
 
 
 def _hidden_names(model: Any) -> frozenset[str]:
-    """The names of fields with `repr=False`, at any depth."""
+    """Return the names of fields with `repr=False`, at any depth."""
     found: set[str] = set()
     waiting, seen = list(_members(model)), set()
     while waiting:

@@ -84,7 +84,7 @@ def test_rules_that_take_too_long_say_so(app: App, monkeypatch: pytest.MonkeyPat
     answer = app.ask("shop", "Which customers have no orders in 2025?")
     assert isinstance(answer.error, NotUnderstood)
     assert "did not find out within" in answer.error.message and "`shop` has 4 tables" in answer.error.message
-    assert "Name the table" in answer.error.hint
+    assert "exact name of the table" in answer.error.hint
 
 
 def test_cancelling_a_run_stops_the_look_at_its_source(tmp_path: Path):

@@ -10,7 +10,7 @@ from etude.sessions.local import LocalProvider
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[None]:
-    """A server that loads little starts sooner."""
+    """Preload few libraries, so that fork servers start faster."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "PRELOAD", ("numpy",))
         yield
@@ -18,14 +18,14 @@ def small() -> Iterator[None]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that a slow machine keeps from heeding an interrupt at once is not killed for it."""
+    """Wait longer for interrupts, so that sessions on a slow machine are not killed."""
     monkeypatch.setattr(session, "LOOK_S", 10.0)
     monkeypatch.setattr(session, "GRACE_S", 60.0)
 
 
 @pytest.fixture
 def fairly_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `patient`, where one that is deaf has to be waited for."""
+    """As `patient`, but shorter, for tests of sessions that ignore interrupts."""
     monkeypatch.setattr(session, "LOOK_S", 2.0)
     monkeypatch.setattr(session, "GRACE_S", 3.0)
     monkeypatch.setattr(check, "LATE_S", 120.0)

@@ -1,4 +1,4 @@
-"""The interpreter inside, on its own: what each kind of cell sends, and that nothing ends it."""
+"""The kernel on its own: the frames that each kind of cell sends, and that no cell ends the kernel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Kernel:
         self.send("x", kernel.NUMBER.pack(self.cells) + code.encode())
 
     def frames(self) -> list[tuple[str, bytes]]:
-        """All frames up to the end of the cell; memory is lent as it is asked for."""
+        """Return all frames up to the end of the cell; lend memory when it is requested."""
         seen = [self.receive()]
         while seen[-1][0] != "X":
             if seen[-1][0] == "C" and json.loads(seen[-1][1])["method"] == "memory":
@@ -316,7 +316,7 @@ def test_an_interrupt_never_cuts_a_frame_in_two() -> None:
             assert inside.receive()[0] == "O"
         timer = threading.Timer(0.05, inside.process.send_signal, [signal.SIGINT])
         timer.start()
-        time.sleep(0.1)  # nobody reads: the signal comes while a frame is half sent
+        time.sleep(0.1)  # nothing reads here, so the signal arrives while a frame is half sent
         assert json.loads(inside.frames()[-1][1])["error"]["type"] == "KeyboardInterrupt"
     inside.close()
 
@@ -346,7 +346,7 @@ def test_a_thread_gets_its_reply_before_its_cell_ends_and_none_after(inside: Ker
         "import sys, threading\ncall, told = sys.modules['etude.sessions.kernel'].SESSION.call, []\n"
         "asked = sys.modules['etude.sessions.kernel'].SESSION._calls\n"
         "thread = threading.Thread(target=lambda: told.append(call('rows')[1]))\nthread.start()\n"
-        # Before the cell ends it must have asked: after that it would be refused.
+        # The thread must send its request before the cell ends: afterwards it would be refused.
         "while sys.modules['etude.sessions.kernel'].SESSION._calls == asked: pass"
     )
     request = json.loads(inside.receive()[1])
@@ -366,7 +366,7 @@ def test_a_thread_gets_its_reply_before_its_cell_ends_and_none_after(inside: Ker
     frames = inside.frames()
     assert json.loads(frames[-1][1])["ok"]
     while not any(b"while a cell runs" in body for kind, body in frames if kind == "O"):
-        frames.append(inside.receive())  # it speaks just before the cell's end is told, or after it
+        frames.append(inside.receive())  # the thread prints just before the cell ends, or after it
     assert inside.value("1")["json"] == 1
 
 
@@ -403,7 +403,7 @@ def test_what_was_interrupted_does_not_go_on_in_the_next_cell() -> None:
 
 
 def test_what_was_drawn_is_shown_beside_the_value_and_only_once(inside: Kernel) -> None:
-    # A stand-in for the parts of matplotlib that are used, which is no dependency.
+    # A stand-in for the used parts of matplotlib, which is not a dependency.
     inside.run(
         "import sys, types\nclass Figure:\n    def savefig(self, file, **_): file.write(b'PNG')\n"
         "Figure.__module__ = 'matplotlib.figure'\nfigures = {}\nplt = types.ModuleType('matplotlib.pyplot')\n"

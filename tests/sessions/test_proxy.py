@@ -1,4 +1,4 @@
-"""The way out for a session with a list of hosts: to those on it, and nowhere else."""
+"""The proxy of a session with a list of hosts: it connects to these hosts and to no others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("small")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Says what it was asked."""
+    """Answers with the request it got."""
 
     protocol_version = "HTTP/1.1"
     seen: list[tuple[str, dict[str, str], bytes]] = []
@@ -69,7 +69,7 @@ def echo(connection: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def echo_port() -> Iterator[int]:
-    """A server that sends back what it gets, and a last word when no more comes."""
+    """A server that echoes what it gets, and sends a final text at the end of the input."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -126,7 +126,7 @@ Start = Callable[..., tuple[Proxy, int]]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    # Who is refused has all the time it needs to read why, and to be counted meanwhile.
+    # A refused client has enough time to read the reason, and to be counted meanwhile.
     monkeypatch.setattr("etude.sessions.proxy._LINGER_S", 120.0)
     started = []
 
@@ -159,7 +159,7 @@ def ask(port: int, request: str) -> bytes:
 
 
 def await_decision(proxy: Proxy) -> Decision:
-    """The newest one; it is written when the connection has ended."""
+    """Return the newest decision, which is recorded when the connection has ended."""
     wait_until(lambda: proxy.decisions)
     return proxy.decisions[-1]
 
@@ -169,7 +169,7 @@ def test_a_tunnel_carries_bytes_both_ways(start: Start, echo_port: int) -> None:
     proxy, port = start(f"127.0.0.1:{echo_port}", on_decision=heard.append)
     much = os.urandom(3 << 20)
     with dial(port) as connection:
-        # The first bytes come along with the head, as a hurried client sends them.
+        # The first bytes arrive together with the head, as from a client that does not wait for the answer.
         connection.sendall(f"CONNECT 127.0.0.1:{echo_port} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + much[:100])
         writer = threading.Thread(target=lambda: (connection.sendall(much[100:]), connection.shutdown(1)))
         writer.start()
@@ -323,7 +323,7 @@ def test_too_many_connections_are_refused_and_room_comes_back(start: Start, web:
     held += [dial(port), dial(port)]
     await_connections(proxy, 4)
     with dial(port) as beyond:
-        assert beyond.recv(100) == b""  # so many at once are not even told why
+        assert beyond.recv(100) == b""  # above twice the limit, connections are closed without an answer
     for connection in held:
         connection.close()
     await_connections(proxy, 0)
@@ -422,7 +422,7 @@ def test_without_the_proxy_a_session_reaches_nothing(session: Session, web: int,
     for place in [("127.0.0.1", web), ("127.0.0.1", echo_port), ("::1", web), (own, web), ("192.0.2.1", 80)]:
         reached = session.execute(f"attempt(lambda: socket.create_connection({place!r}, timeout=2).close())")
         assert reached.value in (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EADDRNOTAVAIL), place
-    # A name is looked up by the proxy alone.
+    # Only the proxy looks up names.
     assert session.execute("attempt(socket.gethostbyname, 'api.example.com') < 0").value is True
 
 
@@ -447,7 +447,7 @@ def test_socket_files_in_data_stay_closed(provider: LocalProvider, tmp_path: Pat
         for path in (tmp_path, tmp_path / "control"):
             path.chmod(0o777)
         with Session(provider, spec) as session:
-            # Pairs can be had, and connecting is allowed now; but who is connected cannot go elsewhere.
+            # Pairs and `connect` are allowed here, but a connected socket cannot connect elsewhere.
             session.execute(f"import os, socket{ATTEMPT}\nfound = []")
             code = """
 for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
@@ -465,7 +465,7 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
 @needs_level_3
 def test_the_certificates_of_the_host_are_there(session: Session) -> None:
     if not isolation.find_certificates():
-        pytest.skip("this machine trusts nobody")
+        pytest.skip("this machine has no trusted certificates")
     assert session.execute("import ssl\nssl.create_default_context().cert_store_stats()['x509_ca'] > 0").value is True
 
 
@@ -538,7 +538,7 @@ provider.close()
     assert (done.stdout, done.stderr) == ("200\n", "")
 
 
-# -- where it is not to be had
+# -- without a network of its own
 
 
 def test_below_level_3_it_is_refused() -> None:

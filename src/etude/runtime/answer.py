@@ -1,4 +1,4 @@
-"""The answer of a run: what it says, checked against what was computed, with the table, the chart and the code."""
+"""The answer of a run: its text, checked against the computed results, with the table, the chart and the code."""
 
 from __future__ import annotations
 
@@ -24,51 +24,51 @@ if TYPE_CHECKING:
 
 CUT_OFF = "Your answer was cut off. Give a shorter one."
 ROWS = 1_000
-"""Rows of a result in which a number of the answer is looked for."""
+"""How many rows of a result are searched for the numbers of the answer."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question."""
+    """The outcome of a question."""
 
     run: Run
     text: str = ""
     result: Result | None = None
     code: str = ""
-    """What computed it: SQL, or a Python script that runs alone."""
+    """The code that computed it: SQL, or a standalone Python script."""
     chart: dict[str, Any] | None = None
-    """Vega-Lite: of the result, without data, or one that a cell drew, with its own."""
+    """A Vega-Lite chart: of the result, without data, or one that a cell drew, with its data."""
     reading: str = ""
-    """How the question was understood, where no model did."""
+    """How the rules understood the question; empty if a model answered."""
     unverified: tuple[str, ...] = ()
-    """Numbers in the text that no result holds."""
+    """Numbers in the text that no result contains."""
     question: str = ""
-    """What the run needs to know to go on."""
+    """The question that the run asks the user before it continues."""
     choices: tuple[str, ...] = ()
     error: EtudeError | None = None
 
     @property
     def run_id(self) -> str:
-        """The run that has all of it on record."""
+        """The id of the run, whose record has all details."""
         return self.run.id
 
     @property
     def thread_id(self) -> str:
-        """The conversation that it belongs to."""
+        """The id of the conversation that the run belongs to; empty if none."""
         return self.run.thread_id or ""
 
     @property
     def status(self) -> RunStatus:
-        """How far the run is."""
+        """The status of the run."""
         return self.run.status
 
     @property
     def ok(self) -> bool:
-        """Whether there is an answer."""
+        """True if the run succeeded."""
         return self.status == "succeeded"
 
     def require(self) -> Answer:
-        """The answer itself, or the error that the run ended with."""
+        """Return the answer, or raise the error that the run ended with."""
         if self.error is not None:
             raise self.error
         if self.status == "cancelled":
@@ -77,20 +77,20 @@ class Answer:
 
 
 Read = Callable[[ResultInfo, Artifact, str], "Result"]
-"""A kept table: its shape, its artifact, and the run it belongs to."""
+"""Reads a stored table: takes its shape, its artifact and the id of its run."""
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """Ends runs: checks the numbers, and puts together what the person gets."""
+    """Ends runs: checks the numbers of the answer, and assembles the result for the user."""
 
     objects: Objects
     read: Read
     corrects: bool
-    """Whether the model can be asked to correct its answer."""
+    """True if the model can be asked to correct its answer."""
 
     def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
-        """The end of the run, or what the model must hear before its answer can be taken."""
+        """Return the end of the run, or the guidance that asks the model to correct its answer."""
         text = turn.text
         verdict = check_numbers(text, self.evidence(run), run.text, _given(run))
         if self.corrects and not any(g.by == "gate" for g in run.guidance):
@@ -110,7 +110,7 @@ class Conclusion:
         )
 
     def evidence(self, run: Run) -> list[Evidence]:
-        """All that the run computed: the tables its tools made, and what its cells printed."""
+        """Return everything that the run computed: the tables of its tools, and the output of its cells."""
         found = []
         for step in run.steps:
             if step.outcome != "ok":
@@ -126,32 +126,32 @@ class Conclusion:
         return found
 
     def _drawn(self, run: Run) -> dict[str, Any] | None:
-        """The last chart that a cell drew."""
+        """Return the last chart that a cell drew, if any."""
         drawn = [a for a in run.artifacts if a.media == VEGA]
         return read_chart(self.objects.get(drawn[-1].hash, run.id)) if drawn else None
 
 
 def _given(run: Run) -> list[str]:
-    """Texts whose numbers an answer may repeat: the queries that were run, and what the person said."""
-    said = [g.text for g in run.guidance if g.by == "user"]
+    """Return the texts whose numbers an answer may repeat: the queries that ran, and the user's messages."""
+    guidance = [g.text for g in run.guidance if g.by == "user"]
     replied = [s.shown for s in run.steps if s.code == "ask_user" and s.shown]
-    return [*(s.code for s in run.steps if s.kind == "sql"), *said, *replied]
+    return [*(s.code for s in run.steps if s.kind == "sql"), *guidance, *replied]
 
 
 def last_table(run: Run) -> Step | None:
-    """The step that made the last table."""
+    """Return the step that produced the last table, if any."""
     steps = (s for s in reversed(run.steps) if s.kind == "tool" and s.outcome == "ok")
     return next((s for s in steps if s.result is not None and s.artifact is not None), None)
 
 
 def read_table(run: Run, read: Read) -> Result | None:
-    """The last table that the run made."""
+    """Return the last table that the run produced, if any."""
     step = last_table(run)
     return read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
 
 
 def code_of(run: Run) -> str:
-    """What computed the answer: the last query, or all cells as one script where Python came last."""
+    """Return the code of the answer: the last query or, if Python ran last, all cells as one script."""
     steps = [s for s in run.steps if s.outcome == "ok" and s.kind in ("sql", "python")]
     cells = [s for s in steps if s.kind == "python"]
     tools = [s for s in steps if s.kind == "sql" and s.parent not in {c.id for c in cells}]
@@ -162,7 +162,7 @@ def code_of(run: Run) -> str:
 
 
 def make_answer(run: Run, read: Read) -> Answer:
-    """The answer of a run, as far as it is."""
+    """Return the answer of a run, which may be incomplete while it runs."""
     result = read(run.result, run.result_artifact, run.id) if run.result and run.result_artifact else None
     return Answer(
         run=run,

@@ -15,9 +15,9 @@ from etude.runtime.control import Control
 from etude.store.base import Store
 
 POLL_S = 0.25
-"""How often the store is asked for requests that other processes made."""
+"""How often the store is polled for requests of other processes."""
 CLOSE_S = 5.0
-"""How long closing waits for all the runs to stop."""
+"""How long `close` waits for each run to stop."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class _Live:
     control: Control
     on_close: Callable[[], None]
     seen: int
-    """The last entry of the run's log that was looked at."""
+    """The last entry of the run's log that was read."""
     done: threading.Event = field(default_factory=threading.Event)
 
 
@@ -56,7 +56,7 @@ class LiveRuns:
         self.start_all({run_id: work}, 1)
 
     def start_all(self, work: Mapping[str, Callable[[], object]], at_once: int) -> None:
-        """Work on runs in up to `at_once` threads. Their errors are on record, so they are not raised again."""
+        """Work on runs in up to `at_once` threads. Errors are recorded with the runs, not raised."""
         pending = deque(work.items())
         with self._lock:
             self._starting.update(work)
@@ -102,14 +102,14 @@ class LiveRuns:
             live.done.set()
 
     def _poll(self) -> None:
-        """Pass on requests of other processes, as long as any run is live."""
+        """Pass requests of other processes on to the runs, as long as any run is live."""
         while not self._closed.wait(POLL_S):
             with self._lock:
                 live = dict(self._live)
                 if not live:
                     self._poller = None
                     return
-            with contextlib.suppress(EtudeError):  # the store may be reachable again at the next look
+            with contextlib.suppress(EtudeError):  # the store may be reachable again at the next poll
                 for run_id, seq in self._store.heads(sorted(live)).items():
                     if seq > live[run_id].seen:
                         self._pass_on(run_id, live[run_id])
@@ -124,7 +124,7 @@ class LiveRuns:
                     live.control.cancel()
 
     def close(self) -> None:
-        """Stop all live runs and wait for them, but not for long."""
+        """Stop all live runs, and wait for each of them for up to `CLOSE_S` seconds."""
         with self._lock:
             self._closed.set()
             live = list(self._live.values())

@@ -1,6 +1,6 @@
-"""No model at all: rules read the question, a plan computes it, and the answer is said with the result's own values.
+"""Answers without a model: rules read the question, a query plan computes the result, and a sentence states its values.
 
-It takes the place of a model in the same loop, so that its runs are recorded, paused and resumed like all others.
+`OfflineModel` replaces a model in the same loop, so its runs are recorded, paused and resumed like all others.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from etude.store.base import Store
 
 ROWS = 1_000
 EARLIER = 6
-"""Questions of the thread that a follow-up may refer to, one through the other."""
+"""How many earlier questions of the thread are read before a follow-up, which may refer to them."""
 READ_S = 10.0
-"""How long the rules may think about one question; looking at the data is limited by the budget of the run."""
+"""How long the rules may take to read one question. The budget of the run limits its queries."""
 WAIT_S = 0.1
-"""How often a run that waits for its turn looks whether it was cancelled."""
+"""How often a run that waits for its turn checks whether it was cancelled."""
 KEPT = 4
-"""Vocabularies that stay in memory."""
+"""How many vocabularies are kept in memory."""
 FRESH_S = 3600
-"""How long what is known of a server's values counts as true; files tell by themselves when they change."""
+"""How long the vocabulary of a database server is used. That of files is used until the files change."""
 
 
 class OfflineModel(Model):
@@ -65,7 +65,7 @@ class OfflineModel(Model):
         self._read = read
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
-        """A plan to run, a question back, or the answer."""
+        """Return a query plan to run, a question to the user, or the answer."""
         run = self._store.run(self._run_id)
         dataset, meant = self._understand(run, cancel)
         turn = self._turn(run, dataset, meant)
@@ -78,7 +78,7 @@ class OfflineModel(Model):
                 hint = (
                     "Try: " + "; ".join(f"“{n}”" for n in nearest)
                     if nearest
-                    else "Ask in other words, or name a model."
+                    else "Ask in other words, or choose a model."
                 )
                 raise NotUnderstood(reason, hint=hint, suggestions=list(nearest))
             case Clarification(ask=question, choices=choices):
@@ -96,14 +96,14 @@ class OfflineModel(Model):
                 return Turn(text=say(meant, [c.name for c in result.columns], rows, result.row_count))
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
-        """What the question means: on its dataset, or on the only one of several that it fits."""
+        """Return the dataset and what the question means there; of several datasets, the only one it fits."""
         names = self._resources.names
         found = [(name, self._read_question(run, name, cancel)) for name in names]
         fitting = [f for f in found if isinstance(f[1], Understanding)]
         if len(found) == 1 or len(fitting) == 1:
             return (fitting or found)[0]
         if not found:
-            raise NotUnderstood("There is no dataset to ask.", hint="Add one: `etude sources add NAME PATH`.")
+            raise NotUnderstood("No dataset is registered.", hint="Add one: `etude sources add NAME PATH`.")
         meant = ", ".join(f"`{name}`" for name, _ in fitting or found)
         raise NotUnderstood(f"It is not clear which dataset is meant: {meant}.", hint="Name the dataset.")
 
@@ -119,8 +119,8 @@ class OfflineModel(Model):
         except OutOfTime as error:
             raise NotUnderstood(
                 f"The rules did not find out within {error.seconds:g} s what the question means: `{dataset}` has "
-                f"{len(vocabulary.tables):,} tables that it may be about.",
-                hint="Name the table as the source does, grant fewer tables, or use a model.",
+                f"{len(vocabulary.tables):,} tables that it may refer to.",
+                hint="Use the exact name of the table, grant fewer tables, or use a model.",
             ) from None
 
     def _earlier(self, run: Run) -> list[Run]:
@@ -132,22 +132,22 @@ class OfflineModel(Model):
         return [r for r in asked if r.source == run.source][-EARLIER:]
 
     def _vocabulary(self, dataset: str, cancel: Cancellation) -> Vocabulary:
-        """What is known of the dataset, looked up once as long as its data stays the same."""
+        """Return the vocabulary of the dataset. It is built once and cached until the data changes."""
         catalog = self._resources.find_catalog(dataset)
-        place = self._resources.fingerprints[dataset]
-        path = self._cache / f"{_fingerprint(catalog, place)}.json"
+        source = self._resources.fingerprints[dataset]
+        path = self._cache / f"{_fingerprint(catalog, source)}.json"
         lasting = all(table.fingerprint for table in catalog.tables)
         with _turns_of(path).turn(cancel), within(math.inf, cancel):
             made = path.stat().st_mtime if path.is_file() else None
             if made is not None and (lasting or time.time() - made < FRESH_S):
-                return _load(place, path, made)
+                return _load(source, path, made)
             known = self._resources.find_known(dataset)
             vocabulary = build_vocabulary(catalog, lambda sql: self._rows(dataset, sql, cancel), known)
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(f".{self._run_id}")
             part.write_text(vocabulary.to_json(), encoding="utf-8")
             part.replace(path)
-            _keep(place, _Kept(path, path.stat().st_mtime, vocabulary))
+            _keep(source, _Kept(path, path.stat().st_mtime, vocabulary))
             return vocabulary
 
     def _rows(self, dataset: str, sql: str, cancel: Cancellation) -> Iterator[tuple[Any, ...]]:
@@ -155,7 +155,7 @@ class OfflineModel(Model):
 
 
 class _Turns:
-    """Lets one run at a time compute: rules are pure Python, so two at once are no faster and starve other threads."""
+    """Lets one run at a time compute: in pure Python, two at once are not faster, and they starve other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -180,38 +180,38 @@ _building_lock = threading.Lock()
 class _Kept:
     path: Path
     made: float
-    """When the file was written: after an hour it may be written anew under the same name."""
+    """When the file was written: the vocabulary of a server is rewritten under the same name every hour."""
     vocabulary: Vocabulary
 
 
 _kept: OrderedDict[str, _Kept] = OrderedDict()
-"""The vocabularies in memory, one for each place; those used last stay."""
+"""The most recently used vocabularies, one for each source."""
 
 
 def _turns_of(path: Path) -> _Turns:
-    """Those who want the same vocabulary: one makes it, the others wait for it."""
+    """Return the lock of a vocabulary: one run builds it, the others wait."""
     with _building_lock:
         return _building.setdefault(path, _Turns())
 
 
-def _load(place: str, path: Path, made: float) -> Vocabulary:
-    kept = _kept.get(place)
+def _load(source: str, path: Path, made: float) -> Vocabulary:
+    kept = _kept.get(source)
     if kept is None or (kept.path, kept.made) != (path, made):
         kept = _Kept(path, made, vocabulary_from_json(path.read_text(encoding="utf-8")))
-    _keep(place, kept)
+    _keep(source, kept)
     return kept.vocabulary
 
 
-def _keep(place: str, kept: _Kept) -> None:
-    _kept[place] = kept
-    _kept.move_to_end(place)
+def _keep(source: str, kept: _Kept) -> None:
+    _kept[source] = kept
+    _kept.move_to_end(source)
     while len(_kept) > KEPT:
         _kept.popitem(last=False)
 
 
 def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) -> Outcome:
-    """What the question of a run means, with what the person said when it was asked back."""
-    # The day it was asked, so that "last month" stays what it was when the run goes on later.
+    """Return what the question of a run means, with the user's answers to clarifying questions."""
+    # The day it was asked, so that "last month" means the same when the run is resumed later.
     meant = understand(run.text, vocabulary, previous=previous, today=run.created_at.date())
     for step in run.steps:
         if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
@@ -223,6 +223,6 @@ def _call(tool: str, arguments: dict[str, Any], text: str) -> Turn:
     return Turn(text=text, calls=(ToolCall(id="rules", name=tool, arguments=json.dumps(arguments)),), stop="calls")
 
 
-def _fingerprint(catalog: Catalog, place: str) -> str:
+def _fingerprint(catalog: Catalog, source: str) -> str:
     facts = [(t.name, t.fingerprint, t.row_count) for t in catalog.tables]
-    return hashlib.sha256(json.dumps([place, catalog.fingerprint, facts]).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps([source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]

@@ -1,4 +1,4 @@
-"""Repair of a run: queries whose kept results are damaged or gone are run again, and give the same bytes or not."""
+"""Repair of a run: queries whose stored results are damaged or missing run again, which may restore the same bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from etude.store.objects import Objects
 
 
 class RepairedFile(Entity):
-    """A damaged or missing file of a run, and what became of it."""
+    """A damaged or missing file of a run, and the outcome of its repair."""
 
     artifact: str
     outcome: str
-    """`repaired`: the query gave the same bytes. `changed`: it gives another result now. `not a query`: no query
-    made the file."""
+    """`repaired`: the query gave the same bytes. `changed`: its result is different now. `not a query`: the file is
+    not the result of a query."""
     new_run_id: str | None = None
     """The run that ran the query again."""
 
 
 class Repaired(Entity):
-    """What a repair did. Without files, everything was whole."""
+    """The outcome of a repair. It has no files if nothing was damaged."""
 
     run_id: str
     checked: int
@@ -31,7 +31,7 @@ class Repaired(Entity):
 
 
 def repair_run(run: Run, objects: Objects, store: Store, again: Callable[[Step], Result]) -> Repaired:
-    """Check every artifact of the run, and have `again` run the query of each that is not whole."""
+    """Check every artifact of the run, and call `again` to rerun the query of each that is damaged or missing."""
     hashes = list(dict.fromkeys(a.hash for a in (*run.artifacts, *(s.artifact for s in run.steps if s.artifact))))
     files = [_repair(h, run, objects, store, again) for h in hashes if not _is_whole(objects, h)]
     return Repaired(run_id=run.id, checked=len(hashes), files=tuple(files))
@@ -42,7 +42,7 @@ def _repair(hash: str, run: Run, objects: Objects, store: Store, again: Callable
     if made_by is None:
         return RepairedFile(artifact=hash, outcome="not a query")
     if objects.folder is None:
-        # A put does not look into what a cloud keeps under the name already.
+        # In cloud storage, a put skips an object that exists, even if it is damaged.
         objects.discard_damaged(hash)
     new_run_id = again(made_by).run_id
     made = store.run(new_run_id).result_artifact if new_run_id else None

@@ -1,4 +1,4 @@
-"""The open sessions of threads: one for each thread and source, shared by all users."""
+"""The open sessions of threads: one for each thread and source, shared by runs and agents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Slot:
 class SessionPool:
     """Lends the sessions of threads to runs and to the steps of agents. Thread-safe.
 
-    Opening a session blocks only those who want the same one.
+    Opening a session blocks only the callers that want the same session.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class SessionPool:
         """Lend the session of a thread on a source; it is not closed while the block runs.
 
         It is opened again from its record if cells of the thread ran elsewhere since it was last lent, or if it was
-        opened with other options than these. None takes it as it is.
+        opened with different options. With `options=None` its options do not matter.
         """
         key = (thread_id, source.name, source.url) if source is not None else (thread_id, "", "")
         with self._lock:
@@ -67,12 +67,12 @@ class SessionPool:
                 leaving = idle[: max(len(self._slots) - OPEN, 0)] if keep else [k for k in idle if k == key]
                 closing = [self._slots.pop(k) for k in leaving]
                 if not slot.users and self._slots.get(key) is not slot and slot not in closing:
-                    closing.append(slot)  # it was dropped while it was lent
+                    closing.append(slot)  # dropped while it was lent
             for left in closing:
                 _close(left)
 
     def drop(self, thread_id: str) -> None:
-        """Close the sessions of a thread, also those that are in use."""
+        """Close the sessions of a thread, even those in use."""
         with self._lock:
             keys = [k for k in self._slots if k[0] == thread_id]
             closing = [self._slots.pop(k) for k in keys]

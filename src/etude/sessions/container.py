@@ -38,7 +38,7 @@ START_S = 120.0
 _ASK_S = 30.0
 _PLACE = "/opt/etude"
 _SOCKETS, _PACKAGE, _LIBRARIES = f"{_PLACE}/run", f"{_PLACE}/package", f"{_PLACE}/site-packages"
-# Below our own folder: if the folder exists in the image, the engine uses the image's mode instead of ours.
+# Below our own folder: if the folder exists in the image, the engine keeps its mode and ignores the one set here.
 _SCRATCH = f"{_PLACE}/scratch"
 _BOOT = "import sys; sys.path[:0] = {path!r}; from etude.sessions.fork_server import main; main()"
 _OPEN_FILES = 4096

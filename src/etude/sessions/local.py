@@ -34,7 +34,7 @@ LEVEL_2_PATHS = (
     *("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"),
     *("/proc/self/cgroup", "/sys/fs/cgroup"),  # DuckDB reads its limits there, and crashes if it cannot
 )
-# The server must have no other threads when it forks: so the array libraries use one, and Arrow the system allocator.
+# The server must have a single thread when it forks, so array libraries use one, and Arrow the system allocator.
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

@@ -42,7 +42,7 @@ LONGEST_S = 1e6
 LOOK_S = 0.25
 """How often a cell that sends nothing is checked."""
 BACKGROUND_S = 0.1
-"""Processor seconds used between two cells from which on the next cell reports them."""
+"""The next cell reports the processor time used between two cells if it is at least this many seconds."""
 HISTORY = 32
 """How many cells a session remembers. Each holds its value, which can be large."""
 _TIMEOUT = "The cell passed its time limit of {:g} s and was stopped."
@@ -549,7 +549,7 @@ def _read_table(data: bytes | memoryview) -> Any:
 
 
 def _is_known(arrow: Any) -> bool:
-    """True if Arrow validates the type in full. Views are not: some passed validation and crashed the reader."""
+    """True if Arrow validates the type in full. Views are excluded: some that passed have crashed the reader."""
     import pyarrow as pa
 
     types = pa.types
