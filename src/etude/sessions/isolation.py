@@ -431,7 +431,6 @@ _TCP_OPTIONS = (1, 2, 4, 5, 6, 9, 18, 23)  # no delay, segment size, keep-alive,
 _IPV6_V6ONLY = 26
 _NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
 _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
-_LOCKING = (6, 7, 37, 38)  # fcntl: F_SETLK, F_SETLKW and the two of open files
 _MAP_HUGETLB = 0x40000
 _ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -445,11 +444,10 @@ def machine() -> _Machine | None:
     return _MACHINES.get(platform.machine())
 
 
-def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool = False) -> bytes:
+def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     """A seccomp program: known dangerous calls fail, unknown ones do not exist, the rest passes.
 
-    `alone` is a session in namespaces of its own; without them more has to be refused. `has_data` is a session with
-    folders of the host.
+    `alone` is a session in namespaces of its own; without them more has to be refused.
     """
     found = machine()
     if found is None:
@@ -465,7 +463,9 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
     ]
     allowed = _BY_ARGUMENT - (frozenset() if allow_exec else {"execve", "execveat"})
     allowed |= _IF_SHARED if alone else frozenset()
-    allowed |= {"connect", "bind"} if allow_inet else frozenset()
+    # A filter cannot see whether a message carries descriptors. Between the pairs of a session without a network they
+    # are all that `sendmsg` adds to `send` and `writev`; over TCP, which carries none, libraries send by it.
+    allowed |= {"connect", "bind", "sendmsg"} if allow_inet else frozenset()
     for name, number in numbers.items():
         if name not in allowed:
             code += _refuse(number, errno.EPERM)
@@ -491,12 +491,10 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
     # of which a user has few for all sessions together, in whatever namespaces; so are the pages of pipes.
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ):
         code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
-    # Whoever may read a file may lock it and so keep its writers waiting. Libraries take these errors for a file system
-    # without locks. Databases need record locks even for files of their own, so these go only where there is data of
-    # others; the lock of a whole file can be exclusive on a file that is only read, so it goes everywhere.
+    # The lock of a whole file can be exclusive on a file that is only read, and so keep its writers waiting. Libraries
+    # take this error for a file system without such locks. A record lock on a file that is only read is one of a
+    # reader; databases need them for files of their own, which a filter cannot tell from those of others.
     code += _refuse(numbers["flock"], errno.ENOSYS)
-    for command in _LOCKING if has_data else ():
-        code += _refuse(numbers["fcntl"], errno.EOPNOTSUPP, (_ARG1, "is", command))
     # Huge pages are a reserve of the whole machine that no limit of a process counts.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
     # The limit on core dumps stays as it is, for a lower one lets them out again (see `limit`).
