@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("etude.errors")
     if name in ("connect", "load", "save") and "ETUDE_IN_SESSION" in os.environ:
-        return getattr(import_module("etude.session_db"), name)
+        return getattr(import_module("etude.session_api"), name)
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'etude' has no attribute {name!r}")

@@ -160,7 +160,7 @@ async def chat_events(
                 yield "", None
                 continue
             for entry in entries:
-                found = await call.run_in_thread(to_chat, call, entry, tools)
+                found = await call.run_in_thread(to_chat_events, call, entry, tools)
                 for number, event in enumerate(found, 1):
                     if number > skip:
                         yield f"{entry.seq}" if number == len(found) else f"{entry.seq}.{number}", event
@@ -169,7 +169,7 @@ async def chat_events(
                     return
 
 
-def to_chat(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
+def to_chat_events(call: ApiCall, entry: Entry, tools: dict[str, str]) -> list[dict[str, Any]]:
     """Return the chat events of a log entry: usually one or none."""
     match entry.event:
         case RunQueued(thread_id=thread_id):

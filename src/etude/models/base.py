@@ -97,7 +97,7 @@ class Model(ABC):
         """Close connections."""
 
 
-def measure(request: ModelRequest, turn: Turn) -> Usage:
+def estimate_usage(request: ModelRequest, turn: Turn) -> Usage:
     """Estimate the usage of a turn as one token per four characters, for models that report no usage."""
     messages = [m.turn.model_dump_json() if isinstance(m, AssistantMessage) else m.text for m in request.conversation]
     tools = [t.name + t.description + json.dumps(t.parameters) for t in request.tools]
@@ -118,5 +118,5 @@ __all__ = [
     "ToolSpec",
     "Turn",
     "UserMessage",
-    "measure",
+    "estimate_usage",
 ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from etude.cancellation import Cancellation
 from etude.entities import Turn, Usage
 from etude.errors import Cancelled
-from etude.models.base import Model, ModelReply, ModelRequest, measure
+from etude.models.base import Model, ModelReply, ModelRequest, estimate_usage
 from etude.models.client import find_settings, open_client, read_key
 from etude.models.provider_failure import BrokenOff, explain, read_failure
 from etude.models.transcript import read_turn, write_messages, write_tools
@@ -144,7 +144,7 @@ class ProviderModel(Model):
         usage = Usage(tokens_in=spent.input_tokens, tokens_out=spent.output_tokens)
         if not spent.has_values() or spent.unmeasured_requests:
             # Some servers report no usage, but a token budget must hold for them too.
-            usage = measure(request, turn)
+            usage = estimate_usage(request, turn)
         cost = _price(response, usage, self._settings)
         usage = usage.model_copy(update={"model_calls": tried, "cost_usd": cost or 0.0})
         return ModelReply(turn, usage, price_known=cost is not None)

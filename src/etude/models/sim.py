@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn
 from etude.errors import Invalid
-from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, ToolResult, UserMessage, measure
+from etude.models.base import AssistantMessage, Model, ModelReply, ModelRequest, ToolResult, UserMessage, estimate_usage
 from etude.settings import Settings
 from etude.validation import explain
 
@@ -115,7 +115,7 @@ class SimModel(Model):
         turn = self._turn(request)
         if turn.text:
             on_text(turn.text)
-        return ModelReply(turn, measure(request, turn))
+        return ModelReply(turn, estimate_usage(request, turn))
 
     def _turn(self, request: ModelRequest) -> Turn:
         task, start = self._find(request)

@@ -22,7 +22,7 @@ from etude.offline.resolve import (
 )
 from etude.offline.tree import Tree, ref
 from etude.offline.vocabulary import KnownColumn, Vocabulary
-from etude.offline.words import root
+from etude.offline.words import stem
 from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,
@@ -61,7 +61,7 @@ class Conditions:
         anchor = choose_anchor(self.question, self.vocabulary)
         named = tuple(t for t in (self._loose_table(name) for name in self.question.context) if t)
         self.prefer = frozenset(self.question.prefer)
-        self.verbs = frozenset(root(verb) for verb in self.question.verbs)
+        self.verbs = frozenset(stem(verb) for verb in self.question.verbs)
         self.nouns = {m.table for name in nouns_of(self.question) for m in name.tables if m.cost < 3}
         self.mentioned = self.nouns | {anchor}
         self.resolver = Resolver(self.vocabulary, anchor, named, self.prefer)
@@ -92,19 +92,19 @@ class Conditions:
         if acted and question.alone not in IDLE and about and len(named) == 1:
             # "How many cars were sold", if sales have their own table.
             raise Unresolved(f"It is not clear which of them are `{question.alone}`.")
-        roots = {root(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
+        roots = {stem(PRESENT.get(verb, verb)): verb for verb in question.verbs if verb not in IDLE}
         used = {(hit.table, hit.column) for c in question.conditions for hit in c.hits}
         for column in (c for name in sorted(self.mentioned) for c in self.vocabulary.table(name).columns):
             few = column.kind == "text" and 1 < len(column.values) <= 50 and (column.table, column.name) not in used
             for value in column.values if few else ():
-                if root(value.lower()) in roots:
-                    verb = roots[root(value.lower())]
+                if stem(value.lower()) in roots:
+                    verb = roots[stem(value.lower())]
                     raise Unresolved(f"It is not clear whether `{verb}` means that `{column.name}` is `{value}`.")
         if any(c.kind in ("span", "weekday") for c in question.conditions):
             return
         for column in anchor.columns:
             dated = column.kind in ("date", "timestamp") and column.nulls and column.name not in self._columns_asked()
-            if dated and roots.keys() & {root(word) for word in column.words}:
+            if dated and roots.keys() & {stem(word) for word in column.words}:
                 raise Unresolved(f"It is not clear whether only rows with a `{column.name}` count.")
 
     def _columns_asked(self) -> set[str]:
@@ -374,7 +374,7 @@ class Conditions:
         return base != table and bool(paths) and all(to_one(path) for path in paths)
 
     def _hinted(self, column: KnownColumn, near: Sequence[str]) -> bool:
-        return bool({root(word.lower()) for word in near} & {root(word) for word in column.words})
+        return bool({stem(word.lower()) for word in near} & {stem(word) for word in column.words})
 
     def _filter(self, condition: Condition, tree: Tree) -> Filter:
         """Return the condition as a filter of the plan."""
@@ -454,7 +454,7 @@ class Conditions:
 
     def _check_ways(self, tree: Tree, exists: bool = False) -> None:
         """Refuse joins through tables that the question does not name, unless these only relate others."""
-        verbs = {root(verb) for verb in self.question.verbs}
+        verbs = {stem(verb) for verb in self.question.verbs}
         if all(hop.back for hop in tree.hops):
             return
         for at, hop in enumerate(tree.hops):
@@ -473,7 +473,7 @@ class Conditions:
             if verbs and between and following is not None and following.to_table in self.nouns:
                 continue
             named = hop.to_table in self.mentioned or verbs & {
-                root(w) for w in self.vocabulary.table(hop.to_table).words
+                stem(w) for w in self.vocabulary.table(hop.to_table).words
             }
             if hop.back and not named and not self._pairs(hop.to_table):
                 raise Unresolved(f"The join would go through `{hop.to_table}`, which the question does not name.")

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from etude.offline.deadline import check
 from etude.offline.places import names_of
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
-from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, root
+from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, stem
 
 Phrase = tuple[str, ...]
 
@@ -187,7 +187,7 @@ def _index_values(
                     if value_phrase(name) not in spelled:
                         values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
                 if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
-                    roots[root(phrase[0])].append(hit)
+                    roots[stem(phrase[0])].append(hit)
                 if 1 < len(phrase) <= 12:
                     for word in {*phrase}:
                         parts[word].append((phrase, hit))

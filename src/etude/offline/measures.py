@@ -13,7 +13,7 @@ from etude.offline.parts import Measure, Name
 from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, countable, numeric
 from etude.offline.tree import Tree, fit, ref, short
 from etude.offline.vocabulary import KnownColumn, KnownTable
-from etude.offline.words import root
+from etude.offline.words import stem
 from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 
 SUMMED = frozenset(
@@ -124,14 +124,14 @@ class Measures(Conditions):
         """Refuse to count rows if the data holds such a number itself: either may be meant."""
         if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
             return
-        verbs = {root(verb) for verb in self.question.verbs}
-        own = {root(word) for word in table.words}
+        verbs = {stem(verb) for verb in self.question.verbs}
+        own = {stem(word) for word in table.words}
         held: list[KnownColumn] = []
         for other in self.vocabulary.tables:
             for column in other.columns if other.name != table.name else ():
                 if not {"number", "count"} & {*column.words} or not countable(column):
                     continue
-                about = {root(word) for word in column.words} - {"number", "count", "of", "total"}
+                about = {stem(word) for word in column.words} - {"number", "count", "of", "total"}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
                 parent = self._refers_to(table.name, other.name)
                 matches = (about <= own and (near or parent)) or (about <= verbs and near)

@@ -11,7 +11,7 @@ from etude.offline.index import SYNONYM, Hit, Meaning
 from etude.offline.joins import FAR, distance
 from etude.offline.parts import Condition, Measure, Name, Question
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
-from etude.offline.words import base_form, root
+from etude.offline.words import base_form, stem
 
 TECHNICAL = frozenset(["created", "updated", "modified", "inserted", "timestamp", "loaded", "deleted", "epoch"])
 MONEY = frozenset(
@@ -211,11 +211,11 @@ class Resolver:
 
     def date_column(self, tables: Iterable[str], near: Sequence[str] = ()) -> KnownColumn:
         """Return the date column for a span: the one a verb hints at, else the only one that is not technical."""
-        hints = {root(word.lower()) for word in near} - {""}
+        hints = {stem(word.lower()) for word in near} - {""}
         for name in tables:
             table = self.vocabulary.table(name)
             dates = [c for c in table.columns if c.kind in ("date", "timestamp")]
-            hinted = [c for c in dates if hints & {root(word) for word in c.words}]
+            hinted = [c for c in dates if hints & {stem(word) for word in c.words}]
             if hinted:
                 return hinted[0]
         for name in tables:

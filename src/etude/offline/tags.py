@@ -11,7 +11,7 @@ from etude.offline.dates import find_span
 from etude.offline.index import Hit, Index, Meaning, find_parts, near_values, phrases_of, value_phrase
 from etude.offline.lexicon import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS
 from etude.offline.parts import Condition, Name
-from etude.offline.words import Token, root
+from etude.offline.words import Token, stem
 
 _PAST = frozenset(
     [
@@ -179,9 +179,9 @@ def _best(
             [(1, 7, TaggedItem("V", token.text, Condition("value", token.text, hits=held)))] if held else []
         )
     if token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[max(0, at - 2) : at]):
-        readings.append((1, 7, TaggedItem("r", token.text, root(token.low))))
+        readings.append((1, 7, TaggedItem("r", token.text, stem(token.low))))
     if token.low in LINKING:
-        readings.append((1, 0, TaggedItem("r", token.text, root(token.low))))
+        readings.append((1, 0, TaggedItem("r", token.text, stem(token.low))))
     if first and token.low == "count":
         readings.append((1, 6, TaggedItem("#", token.text, "")))
     if token.low in STOP or (first and token.low in ASKING):
@@ -320,11 +320,11 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
         return TaggedItem("C", token.text, Name(token.text, meanings))
     if token.low in UNITS and (after_number or _in_unit(tokens, at)):
         return None
-    if hits := index.roots.get(root(token.low)) if len(token.low) > 4 else None:
+    if hits := index.roots.get(stem(token.low)) if len(token.low) > 4 else None:
         listed = tuple(Hit(h.table, h.column, h.values, 2) for h in hits)
         return TaggedItem("V", token.text, Condition("value", token.text, hits=listed))
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
-        return TaggedItem("r", token.text, root(token.low))
+        return TaggedItem("r", token.text, stem(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
         if found := find_parts(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))

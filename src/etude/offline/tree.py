@@ -9,7 +9,7 @@ from etude.offline.index import Meaning
 from etude.offline.joins import FAR, Hop, Path, find_paths, to_one
 from etude.offline.resolve import Ambiguous, Unresolved
 from etude.offline.vocabulary import KnownColumn, Vocabulary
-from etude.offline.words import root
+from etude.offline.words import stem
 from etude.sources.plan.model import ColumnRef, Join
 
 
@@ -85,7 +85,7 @@ class Tree:
         return paths[0]
 
     def _roots(self, table: str) -> set[str]:
-        return {root(word) for word in self.vocabulary.table(table).words}
+        return {stem(word) for word in self.vocabulary.table(table).words}
 
     def add(self, table: str, near: Sequence[str] = (), said: str = "") -> None:
         """Join a table, and those on the path to it."""

@@ -204,7 +204,7 @@ def base_form(word: str) -> str:
 
 
 @lru_cache(maxsize=50_000)
-def root(word: str) -> str:
+def stem(word: str) -> str:
     """Return the stem that related words share: `successful`, `success`; `cancelled`, `canceled`, `cancel`."""
     text = base_form(word)
     for ending, least in (

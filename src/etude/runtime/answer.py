@@ -15,7 +15,7 @@ from etude.result import first_page
 from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.number_check.check import Evidence, check_numbers, explain, mark_unverified
 from etude.runtime.query import CELL
-from etude.runtime.script import PREAMBLE
+from etude.runtime.script import code_of_answer
 from etude.runtime.tool_context import VEGA
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Conclusion:
             unverified=tuple(c.mention.text for c in verdict.unverified),
             result=step.result if step else None,
             artifact=step.artifact if step else None,
-            code=code_of(run),
+            code=code_of_answer(run),
             chart=chart,
         )
 
@@ -148,17 +148,6 @@ def read_table(run: Run, read: Read) -> Result | None:
     """Return the last table that the run produced, if any."""
     step = last_table(run)
     return read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
-
-
-def code_of(run: Run) -> str:
-    """Return the code of the answer: the last query or, if Python ran last, all cells as one script."""
-    steps = [s for s in run.steps if s.outcome == "ok" and s.kind in ("sql", "python")]
-    cells = [s for s in steps if s.kind == "python"]
-    tools = [s for s in steps if s.kind == "sql" and s.parent not in {c.id for c in cells}]
-    if cells and (not tools or tools[-1].started_at < cells[-1].started_at):
-        own = [c.code.strip("\n") for c in cells if c.code != PREAMBLE]
-        return "\n\n".join([PREAMBLE.strip("\n"), *own]) + "\n"
-    return tools[-1].code if tools else ""
 
 
 def make_answer(run: Run, read: Read) -> Answer:

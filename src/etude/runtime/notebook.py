@@ -331,7 +331,9 @@ class Notebook:
         """Return completions of a name, for a prompt. This leaves no trace in the history or among the names."""
         if not self.alive:
             return []
-        code = f"__import__('sys').modules['etude.sessions.kernel'].print_completions({text!r}, {COMPLETE_S})"
+        code = (
+            f"__import__('sys').modules['etude.sessions.kernel'].print_completions_in_session({text!r}, {COMPLETE_S})"
+        )
         cell = self._session.execute(code, number=len(self.history) + 1)
         return cell.stdout.split("\n") if cell.ok and cell.stdout else []
 

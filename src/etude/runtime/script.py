@@ -49,6 +49,17 @@ def script_of(run: Run) -> str:
     return f"{PREAMBLE}\nprint(db.sql({code!r}).df())\n"
 
 
+def code_of_answer(run: Run) -> str:
+    """Return the code of the answer: the last query or, if Python ran last, all cells as one script."""
+    steps = [s for s in run.steps if s.outcome == "ok" and s.kind in ("sql", "python")]
+    cells = [s for s in steps if s.kind == "python"]
+    tools = [s for s in steps if s.kind == "sql" and s.parent not in {c.id for c in cells}]
+    if cells and (not tools or tools[-1].started_at < cells[-1].started_at):
+        own = [c.code.strip("\n") for c in cells if c.code != PREAMBLE]
+        return "\n\n".join([PREAMBLE.strip("\n"), *own]) + "\n"
+    return tools[-1].code if tools else ""
+
+
 def _without_futures(code: str) -> tuple[str, set[str]]:
     """Return the code without its `from __future__` imports, which must come first in a file, and their names."""
     lines, found = io.StringIO(code).readlines(), set[str]()

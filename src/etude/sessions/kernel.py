@@ -506,7 +506,7 @@ def _fill(fd: int, blob: Any) -> None:
             time.sleep(0.05)  # the kernel still uses one of its pages for a moment
 
 
-def print_completions(text: str, within_s: float) -> None:
+def print_completions_in_session(text: str, within_s: float) -> None:
     """Print the completions of a name, one per line; stop after `within_s` seconds.
 
     A forked copy looks for them: reading an attribute can run user code, which may change something or not end.

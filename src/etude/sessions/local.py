@@ -23,7 +23,7 @@ from etude.sessions.base import Channel, Provider, SandboxSpec
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
-PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.session_db")
+PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.session_api")
 START_S = 60.0
 REFILL_S = 0.05
 KINDS = 8

@@ -71,7 +71,7 @@ def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
     return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
 
 
-def join(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+def join_csv_parts(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge([p.report for p in parts])
     joined = Path(parts[0].staged)

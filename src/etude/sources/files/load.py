@@ -70,12 +70,12 @@ def _check(path: str) -> None:
 
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     parts = delimited.prepare(con, file.paths, scratch)
-    groups = parquet.by_shape([(p.source, delimited.names_of(p)) for p in parts])
+    groups = parquet.group_by_columns([(p.source, delimited.names_of(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
         target = scratch / f"{len(staged)}.table.parquet"
-        rows, report = delimited.join(con, [parts[m] for m in members], target, scratch)
+        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch)
         staged.append((table, target, rows, report))
     return staged
 
@@ -88,7 +88,7 @@ def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
 
 def _in_place(file: FileTable) -> list[LoadedTable]:
     found = [(path, *parquet.inspect(path)) for path in file.paths]
-    groups = parquet.by_shape([(path, names) for path, _, names in found])
+    groups = parquet.group_by_columns([(path, names) for path, _, names in found])
     tables = []
     for table, members in zip(_names(file, groups), groups):
         inside = [found[m] for m in members]
