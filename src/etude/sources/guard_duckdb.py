@@ -41,7 +41,7 @@ _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offse
 
 
 def fold(name: str) -> str:
-    """Return the name as DuckDB compares it: only ASCII letters are lowered, so a Kelvin sign is not a `k`."""
+    """Return the name as DuckDB compares it: only ASCII is lower-cased, so a Kelvin sign is not a `k`."""
     return "".join(c.lower() if c.isascii() else c for c in name)
 
 
@@ -467,12 +467,10 @@ class _Walk:
         if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
-            self._refuse(
-                at or item,
-                f"the {noun} `{name}`",
-                "function",
-                hint=f"Did you mean `{near[0]}`?" if near and near[0] != path[-1] else "",
-            )
+            hint = "Read a table of this source instead; `SHOW TABLES` lists them." if noun == "table function" else ""
+            if near and near[0] != path[-1]:
+                hint = f"Did you mean `{near[0]}`?"
+            self._refuse(at or item, f"the {noun} `{name}`", "function", hint=hint)
 
     def _show(self, item: Json, scope: frozenset[str]) -> None:
         if item.get("show_type") not in _SHOWN:

@@ -386,7 +386,7 @@ class _Statement:
                 f"The type `{word}` is not allowed: it reads the system catalog.",
                 "type",
                 token.start,
-                "Cast to another type, such as `text`; SHOW TABLES lists the tables.",
+                "Cast to another type, such as `text`; `SHOW TABLES` lists the tables.",
             )
         if word in _FORBIDDEN[self.dialect] and raw[0].isalpha() and not self.follows_dot_or_as(token.start):
             self.refuse(
@@ -570,7 +570,7 @@ class _Part:
 
 
 def _fold(part: _Part, dialect: str) -> str:
-    """Return the name as the engine compares it. Only ASCII is lowered: to no engine is a Kelvin sign a `k`."""
+    """Return the name as the engine compares it. Only ASCII is lower-cased: a Kelvin sign is not a `k`."""
     if dialect == "mysql" or (dialect == "postgres" and part.quoted):
         return part.text
     return _ascii_lower(part.text)
@@ -855,7 +855,7 @@ class _Walk:
         if not isinstance(call, exp.Func):
             raise Refused(
                 "An item in `FROM` is not a table, a query or a function.",
-                hint="Read a table of this source; SHOW TABLES lists them.",
+                hint="Read a table of this source instead; `SHOW TABLES` lists them.",
                 reason="table",
                 **self._position_of(node),
             )
@@ -992,6 +992,8 @@ class _Walk:
         near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
         if near and near[0] != name and not hint:
             hint = f"Did you mean `{near[0]}`?"
+        if noun == "table function" and not hint:
+            hint = "Read a table of this source instead; `SHOW TABLES` lists them."
         raise Refused(
             f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **position
         )

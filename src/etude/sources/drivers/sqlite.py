@@ -271,7 +271,7 @@ class SqliteDriver(Driver):
         if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
             return Refused(
                 f"SQLite's authorizer refused the query: {text}.",
-                hint="Read only tables that the source grants; SHOW TABLES lists them.",
+                hint="Read only tables that the source grants; `SHOW TABLES` lists them.",
                 reason="authorizer",
             )
         if name == "SQLITE_TOOBIG":
