@@ -1,9 +1,9 @@
-"""Runs a battery of attempts against sessions at one isolation level, and prints a verdict for each as JSON.
+"""Run a battery of attacks on sessions at one isolation level, and print the result of each as JSON.
 
     python attack.py LEVEL BATTERY...
 
-A program of its own, for a level may need another interpreter than the tests: at level 2 root becomes nobody, who may
-not be able to read this one.
+This is a separate program because a level may need another interpreter than the tests: at level 2 root becomes the user
+`nobody`, who may not be able to read the interpreter of the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECRET, SECRET_ENV = "TOPSECRET", "TOPSECRET_ENV"
 MEMORY, SCRATCH = 512 << 20, 64 << 20
 WALL_S, PROTOCOL_WALL_S = 8.0, 2.0
 PATIENCE_S = 60.0
-"""What takes moments may take this long on a slow machine."""
+"""The limit for short operations, generous enough for slow machines."""
 LOST_MEMORY = 400 << 20
 INSIDE = """
 def call(number, *arguments):
@@ -51,7 +51,7 @@ class Attempt:
 
 
 def read_battery(path: Path) -> list[Attempt]:
-    """The attempts of a file; a line that starts with # is a comment."""
+    """Return the attempts in a file; lines that start with # are comments."""
     attempts = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -61,7 +61,7 @@ def read_battery(path: Path) -> list[Attempt]:
 
 
 class Place:
-    """A host worth attacking: secrets, sockets, a victim, a neighbour; all within reach of the session's user."""
+    """A host to attack: secrets, sockets, a process and another session, all accessible to the session's user."""
 
     def __init__(self, level: int) -> None:
         from etude.sessions import isolation
@@ -72,7 +72,7 @@ class Place:
         self.level = level
         self.user = isolation.NOBODY if os.getuid() == 0 else os.getuid()
         self.mark = f"/etude-{uuid.uuid4().hex}"
-        os.environ["PATH"] += f":{self.mark}"  # which tells no session anything
+        os.environ["PATH"] += f":{self.mark}"  # no session may see it
         os.environ["SECRET_ENV"] = SECRET_ENV
         self.root = Path(tempfile.mkdtemp(prefix="etude-attack-"))
         tempfile.tempdir = str(self._folder("temporary"))
@@ -99,7 +99,9 @@ class Place:
         os.chmod(f"{self.host}/host.dgram", 0o777)
         self._sockets.append(datagrams)
         self.victim = subprocess.Popen(["sleep", "600"], user=self.user if os.getuid() == 0 else None)
-        self.provider = LocalProvider(ready=0, max_level=level)  # none ready: each count below is of one session
+        self.provider = LocalProvider(
+            ready=0, max_level=level
+        )  # no prestarted sessions, so that each count below is of one session
         self.spec = SandboxSpec(level=level, mounts={str(self.data): "/data"})
         self.limits = SessionLimits(
             memory=MEMORY, scratch=SCRATCH, processes=48, open_files=128, cpu_s=20, wall_s=WALL_S, output=1 << 20
@@ -132,7 +134,7 @@ class Place:
         return sock
 
     def _state(self) -> dict[str, Any]:
-        """What an attempt must not change: names, modes, owners, times and contents."""
+        """Return the state that no attempt may change: names, modes, owners, times and contents of files."""
         found = {}
         for folder in (self.host, self.data):
             for path in [folder, *folder.rglob("*")]:
@@ -168,8 +170,8 @@ class Place:
         }
 
     def attack(self, attempt: Attempt) -> dict[str, Any]:
-        """What came of an attempt, and why it is a breach where it is one."""
-        Path("/proc/self/clear_refs").write_text("5")  # the peak of our memory starts anew
+        """Make an attempt; return its outcome, and why it is a breach if it is one."""
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak of our memory
         descriptors, memory = len(os.listdir("/proc/self/fd")), _memory()
         session = self._open()
         wall_s = PROTOCOL_WALL_S if attempt.category == "protocol" else WALL_S
@@ -188,7 +190,7 @@ class Place:
         def guarded() -> None:
             try:
                 run()
-            except Exception as error:  # the host must take anything that a session says
+            except Exception as error:  # nothing that a session sends may raise in the host
                 said["breach"] = f"the host raised {type(error).__name__}: {error}"[:300]
 
         started = time.monotonic()
@@ -222,9 +224,9 @@ class Place:
         return ""
 
     def close(self) -> list[str]:
-        """End everything; what is left then, that should not be."""
+        """Close everything; return the processes and files that should be gone but are not."""
         self.neighbour.close()
-        # The fork server looks after its dead a few times a second.
+        # The fork server reaps its children a few times a second.
         running = _last(lambda: [p for p in self._below() if p not in self._servers])
         left = [f"process {p} after its session was closed" for p in running]
         self.provider.close()
@@ -240,7 +242,7 @@ class Place:
         return left
 
     def _below(self) -> list[int]:
-        """Every process that we started, directly or not, and that has not ended."""
+        """Return the running descendants of this process, except the victim."""
         parents = {p: s for p in _processes() if (s := _status(p)) and not s["State"].startswith("Z")}
         found = {os.getpid()}
         while more := {p for p, s in parents.items() if int(s["PPid"]) in found} - found:
@@ -249,7 +251,7 @@ class Place:
 
 
 def _last(find: Callable[[], list[Any]]) -> list[Any]:
-    """What is still found when nothing had to be left any more."""
+    """Wait until `find` returns nothing; return what it still finds after PATIENCE_S."""
     until = time.monotonic() + PATIENCE_S
     while (found := find()) and time.monotonic() < until:
         time.sleep(0.05)
@@ -273,11 +275,11 @@ def _memory(what: str = "VmRSS") -> int:
 
 
 def main() -> None:
-    """Attack, and print one line of JSON for each attempt and one for what was left."""
+    """Make all attempts; print one line of JSON for each, and one for what was left behind."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     from etude.sessions import isolation
 
-    isolation.adopt_orphans()  # so that whatever is left behind is found below us
+    isolation.adopt_orphans()  # so that orphaned processes become our children and are found
     level, wanted = int(sys.argv[1]), os.environ.get("ATTEMPTS", "").split()
     place = Place(level)
     try:

@@ -1,4 +1,4 @@
-"""Reads batteries: lines of `id | kind | expected | note | sql`, as in the files beside this one."""
+"""Reads batteries of SQL: files with lines of `id | kind | expected | note | sql`, as in this folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Attempt:
 
 
 def read_battery(path: Path) -> list[Attempt]:
-    """The attempts of a file; a line that starts with # is a comment."""
+    """Return the attempts in a file; lines that start with # are comments."""
     attempts = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):

@@ -1,4 +1,4 @@
-"""No code in a session reaches a file, a process, a network or a secret it was not given, at either level."""
+"""Code in a session cannot reach files, processes, networks or secrets that it was not given, at either level."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ HERE = Path(__file__).parent
 SHARED = Path(os.environ.get("REFERENCE_DATA", HERE.parents[2] / "shared" / "data")).parent / "batteries"
 BATTERIES = [p for p in (SHARED / "escape_python.txt", HERE / "python.txt") if p.exists()]
 ATTEMPTS = [attempt.id for battery in BATTERIES for attempt in read_battery(battery)]
-# What gets through and is accepted, by level: it tells something, or is no boundary.
+# Known and accepted breaches by level: they reveal little, or cross no security boundary.
 ACCEPTED = {
     3: {
-        "B04": "memory is bounded for each process, and the number of processes; the sum only by a control group",
-        "I02": "the list of its mounts names the folders that were given; /proc/self is needed by libraries",
+        "B04": "memory per process and the number of processes are limited; only a control group limits the sum",
+        "I02": "the list of mounts names the folders that were given; libraries need /proc/self",
     },
     2: {
         "B04": "as at level 3",
-        "B19": "nobody can tell the size of a deleted file that is only mapped; it goes with the session",
-        "P61": "DuckDB reads the limits of the control group, and ends where it may not",
-        "X04": "Landlock does not see the mapping of a file; native code can be made in memory anyway",
-        "I01": "without a namespace the name of the host is shown",
-        "I03": "Landlock does not see stat: that a file exists, and its size",
-        "I04": "Landlock does not see stat: that a process exists",
+        "B19": "the size of a deleted file that is only mapped cannot be measured; it is freed with the session",
+        "P61": "DuckDB reads the limits of the control group, and fails if it may not",
+        "X04": "Landlock does not control the mapping of a file; native code can be created in memory anyway",
+        "I01": "without a namespace the host name is visible",
+        "I03": "Landlock does not control stat, which shows that a file exists, and its size",
+        "I04": "Landlock does not control stat, which shows that a process exists",
     },
 }
 
 
 def attack(level: int, python: str, environment: dict[str, str]) -> dict[str, Any]:
-    """The verdict of each attempt, and under `left` what the attempts left behind."""
+    """Return the result of each attempt, and under `left` the processes and files that were left behind."""
     command = [python, str(HERE / "attack.py"), str(level), *map(str, BATTERIES)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, cwd="/", check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -51,7 +51,7 @@ def attack(level: int, python: str, environment: dict[str, str]) -> dict[str, An
 def level_3() -> dict[str, Any]:
     level, missing = isolation.probe()
     if level < 3:
-        pytest.skip(f"level 3 is not to be had here: {missing}")
+        pytest.skip(f"level 3 is not available here: {missing}")
     return attack(3, sys.executable, dict(os.environ))
 
 
@@ -59,7 +59,7 @@ def level_3() -> dict[str, Any]:
 def level_2(request: pytest.FixtureRequest) -> dict[str, Any]:
     level, missing = isolation.probe()
     if level < 2:
-        pytest.skip(f"level 2 is not to be had here: {missing}")
+        pytest.skip(f"level 2 is not available here: {missing}")
     python = request.getfixturevalue("everyones_python")
     return attack(2, python.path, python.environment)
 
@@ -69,7 +69,7 @@ def level_2(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_an_attempt_gets_nothing(attempt: str, level: int, request: pytest.FixtureRequest) -> None:
     said = request.getfixturevalue(f"level_{level}")[attempt]
     if attempt in ACCEPTED[level]:
-        # It may tell what it found, on kernels that let it; it may not hurt the host.
+        # It may reveal something, if the kernel allows it; it may not harm the host.
         assert not said["breach"] or "ESCAPED" in said["breach"], said
     else:
         assert not said["breach"], said

@@ -1,4 +1,4 @@
-"""Queries that pass are bent in every direction: whatever comes out, no secret leaves and nothing changes."""
+"""Mutations of legitimate queries: none reveals a secret or changes a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.errors import EtudeError
 from .battery import Attempt
 from .test_sql_duckdb import BATTERY, SECRET, Place, place
 
-__all__ = ["place"]  # the fixture of the battery serves here too
+__all__ = ["place"]  # the fixture is shared with the battery
 
 LEGITIMATE = [a.sql for a in BATTERY if a.kind == "legit"]
 WORDS = [

@@ -1,4 +1,4 @@
-"""No attempt reads, writes, reaches out or changes anything; what burns resources ends; what is legitimate runs."""
+"""Attacks by SQL get nothing, queries that exhaust resources hit their limits, and legitimate queries run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "TOPSECRET"
 
 @dataclass
 class Place:
-    """A shop with a granted and a hidden table, beside a folder of secrets."""
+    """A database with a granted and a hidden table, and folders inside and outside the source."""
 
     app: App
     secret: Path
@@ -73,12 +73,12 @@ def named(attempts: list[Attempt], *kinds: str) -> list[object]:
 
 @pytest.mark.parametrize("attempt", named(BATTERY + MORE, "leak", "ok", "write", "net"))
 def test_an_attempt_gets_nothing(place: Place, attempt: Attempt) -> None:
-    secret_df = {"k": SECRET}  # a variable of the caller that a replacement scan would find
+    secret_df = {"k": SECRET}  # a variable that a replacement scan of DuckDB would find
     before = place.files()
     try:
         seen = place.run(attempt)
     except EtudeError as error:
-        # A refusal by the guard, or a complaint of the parser: never an error from trying.
+        # The guard or the parser must refuse it, before the engine tries to run it.
         assert isinstance(error, Refused | InvalidQuery), f"{type(error).__name__}: {error}"
         seen = str(error)
     else:

@@ -1,4 +1,4 @@
-"""The shops of the sources' tests, which the fuzz targets attack."""
+"""The example databases of the source tests, which the fuzz targets use too."""
 
 from __future__ import annotations
 

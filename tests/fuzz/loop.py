@@ -1,8 +1,8 @@
-"""The loop of all fuzz targets: the kept corpus first, then mutations of it until the budget is used.
+"""The fuzz loop for text inputs: run the corpus, then mutations of it until the budget is used.
 
-A target is a test that calls `fuzz` with a name, a way to mutate and a check that raises on a finding. Its corpus is
-`corpus/<name>/*.txt`. In the normal tests a target runs for a few seconds; `FUZZ_S` or `FUZZ_CASES` set another budget,
-and `FUZZ_SEED` another start. An input that fails is written to the corpus, so that it stays a test.
+A target is a test that calls `fuzz` with a name, a function that mutates and a check that raises if it finds a bug. Its
+corpus is `corpus/<name>/*.txt`. In the normal tests a target runs for a few seconds; `FUZZ_S` or `FUZZ_CASES` sets
+another budget, and `FUZZ_SEED` another seed. An input that fails is added to the corpus, so that it stays a test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECONDS = 2.0
 
 
 def read_corpus(name: str) -> list[str]:
-    """The kept inputs of a target."""
+    """Return the inputs in the corpus of a target."""
     return [path.read_bytes().decode() for path in sorted((CORPUS / name).glob("*.txt"))]
 
 
@@ -31,7 +31,7 @@ def fuzz(
     mutate: Callable[[str, random.Random], str],
     check: Callable[[str], str],
 ) -> Counter[str]:
-    """Check the corpus, then mutations; the counts of the verdicts that `check` returned."""
+    """Check the corpus, then mutations; return how often `check` returned each verdict."""
     rng = random.Random(os.environ.get("FUZZ_SEED", "1"))
     kept = read_corpus(name)
     verdicts: Counter[str] = Counter()
@@ -43,7 +43,7 @@ def fuzz(
         text = mutate(rng.choice(pool), rng)
         verdict = _try(name, text, check)
         verdicts[verdict] += 1
-        # A mutation that still passes is a step towards others; a bounded pool keeps them short.
+        # Mutate some accepted mutations further; the pool is bounded, so that they stay short.
         if verdict == "accepted" and len(text) < 2000 and rng.random() < 0.05:
             pool[rng.randrange(len(kept) + len(seeds), len(pool) + 1) :] = [text]
     sys.stderr.write(f"fuzz {name}: {sum(verdicts.values()):,} cases, {dict(verdicts)}\n")
@@ -58,4 +58,4 @@ def _try(name: str, text: str, check: Callable[[str], str]) -> str:
         path = CORPUS / name / f"found-{digest}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        raise AssertionError(f"{name}: {text!r}: {type(error).__name__}: {error}; kept as {path}") from error
+        raise AssertionError(f"{name}: {text!r}: {type(error).__name__}: {error}; saved as {path}") from error

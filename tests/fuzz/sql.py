@@ -1,4 +1,4 @@
-"""Mutations of SQL text: comments, blanks, quotes, nesting, Unicode, and pieces of attacks."""
+"""Mutations of SQL text: comments, blanks, quotes, nesting, Unicode and fragments of attacks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ WRAPS = [
 
 
 def make_mutator(seeds: Sequence[str], attacks: Sequence[str]) -> Callable[[str, random.Random], str]:
-    """A function that mutates one text, with pieces of other seeds and of attacks."""
+    """Return a function that mutates one text with fragments of seeds and attacks."""
 
     def mutate(text: str, rng: random.Random) -> str:
         for _ in range(rng.choice((1, 1, 2, 2, 3, 5))):

@@ -1,7 +1,7 @@
-"""The guard against the engine's own reading: a text that passes reads, calls and changes only what the guard saw.
+"""Fuzz tests that compare the guard with each engine's own analysis of a query.
 
-For each engine a mutated query goes through the guard. If it passes, the engine is asked for its own analysis of the
-text that would run, and every table and function in that must be one that the guard allowed.
+Each mutated query goes through the guard. If the guard accepts it, the engine analyses the text that would run, and
+every table and function in that analysis must be one that the guard allowed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ATTACKS += ["AS secret", "TABLE secret", "INTO x", "FOR UPDATE", "secret.passwor
 
 
 def read_battery(dialect: str) -> tuple[list[str], list[str]]:
-    """The legitimate queries of a battery, and the attacks that cost no time or memory."""
+    """Return the legitimate queries of a battery, and its attacks except those on time and memory."""
     legitimate, attacks = [], []
     for line in (BATTERIES / f"sql_{dialect}.txt").read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
@@ -74,12 +74,12 @@ def fuzz_guard(
         return "accepted"
 
     mutate = make_mutator(seeds, [*ATTACKS, *pieces])
-    # Most mutations of an attack are refused at once: the search starts at what passes more often.
+    # Start more often from legitimate queries: most mutations of an attack are refused at once.
     verdicts = fuzz(f"guard_{dialect}", legitimate * 2 + attacks, mutate, verdict)
     assert verdicts["accepted"] > sum(verdicts.values()) / 50
 
 
-# -- DuckDB: the logical plan before it is optimised
+# -- DuckDB: the logical plan before optimization
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ DUCKDB_PIECES += [
 DUCKDB_PIECES += ["getenv('PATH')", "current_setting('threads')", "COLUMNS(*)", "read_text('/etc/passwd')", "IN (NULL)"]
 DUCKDB_PIECES += ["FROM '/etc/passwd'", "duc\u212adb_tables", "SUMMARIZE hidden", "DESCRIBE", "POSITIONAL JOIN hidden"]
 DUCKDB_PIECES += ["information_schema.tables", "pg_catalog.pg_class", "sqlite_master", "USING count(*)", "x -> x"]
-# Names that DuckDB's binder writes in the place of an operator, a cast or a function on the list.
+# Names that DuckDB's binder writes instead of an operator, a cast or an allowed function.
 DUCKDB_SHOW = frozenset({"duckdb_tables", "duckdb_views", "in_search_path", "pragma_show", "duckdb_columns"})
 DUCKDB_OWN = frozenset(
     [
@@ -123,7 +123,7 @@ DUCKDB_OWN = frozenset(
 
 
 def names_in_plan(item: Any) -> Iterator[tuple[str, list[str]]]:
-    """The tables and functions of a serialised plan: kind and path of names."""
+    """Yield the kind and the name, as a path, of each table and function in a serialized plan."""
     if isinstance(item, list):
         for each in item:
             yield from names_in_plan(each)
@@ -136,7 +136,7 @@ def names_in_plan(item: Any) -> Iterator[tuple[str, list[str]]]:
                 yield "table function", item.get("qname", {}).get("path", [""])
         elif item.get("expression_class") in ("BOUND_FUNCTION", "BOUND_AGGREGATE", "BOUND_WINDOW"):
             name = str(item.get("name") or item.get("qname", {}).get("path", [""])[-1])
-            # Operators are spelled by symbols and words; window functions of DuckDB itself have a class each.
+            # Skip operators, whose names are symbols.
             if re.fullmatch(r"\w+", name):
                 yield "function", [name]
         for value in item.values():
@@ -153,11 +153,11 @@ def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDr
         query = "SELECT json_serialize_plan($1, optimize := false)"
         with driver._enumerations(checked):
             ((text,),) = driver._connection.execute(query, [sql]).fetchall()
-        # A plan with a constant of bits is serialised as nothing.
+        # DuckDB serializes a plan with a BIT constant as NULL.
         tree = json.loads(text or '{"error": true}')
         if not tree.get("error"):
             return list(names_in_plan(tree))
-        try:  # SHOW and the like have no such plan; the tables of the other one still count
+        try:  # SHOW and the like have no such plan: check the tables in the plan of EXPLAIN
             with driver._enumerations(checked):
                 ((_, text),) = driver._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
         except duckdb.Error:
@@ -169,13 +169,13 @@ def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDr
         try:
             found = plan(checked)
         except duckdb.Error:
-            return  # it does not bind, so it does not run
+            return  # DuckDB cannot bind it, so it cannot run
         for kind, path in found:
             if kind == "table":
                 assert path == [hidden, "main", "ok"], path
                 assert checked.tables == ("ok",)
             else:
-                # SHOW and DESCRIBE read the catalog of what is granted, by a query of DuckDB's own.
+                # SHOW and DESCRIBE read the catalog of the granted tables by an internal query of DuckDB.
                 own = (
                     DUCKDB_SHOW if re.search(r"(?i)\b(?:show|desc|describe|summarize)\b", checked.sql) else frozenset()
                 )
@@ -235,7 +235,7 @@ def postgres_admin(postgres_shop: Shop) -> Iterator[Any]:
         yield admin
 
 
-# Written by the grammar as functions of other names.
+# Functions that Postgres's grammar writes for other syntax.
 POSTGRES_OWN = frozenset(
     [
         "btrim",
@@ -312,7 +312,7 @@ def test_postgres_parses_nothing_that_the_guard_did_not_see(postgres_shop: Shop,
     fuzz_guard("postgres", POSTGRES_PIECES, driver.check, compare)
 
 
-# -- MySQL: a user who may read the granted tables alone, and the query as the server prints it
+# -- MySQL: a user who may read only the granted tables, and the query as the server prints it
 
 
 MYSQL_PIECES = [
@@ -360,7 +360,7 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
 
     @cache
     def may_call(name: str) -> bool:
-        """Whether a query can call a function of this name; some exist in printed queries alone."""
+        """Return whether a query can call a function of this name; some exist only in printed queries."""
         with root.cursor() as cursor:
             try:
                 cursor.execute(f"SELECT {name}()")
@@ -376,21 +376,21 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
                 cursor.execute(f"EXPLAIN EXTENDED {sql}".encode())
                 cursor.execute("SHOW WARNINGS")
             except pymysql.Error as error:
-                # Nobody may execute a function that does not exist, either.
+                # The server also reports a missing privilege for a function that does not exist.
                 missing = error.args[0] == 1370 and not re.search(
                     r"\.(?:peek|wipe\w*|bin_to_uuid|var_samp)'", str(error)
                 )
                 assert missing or error.args[0] not in denied, error
                 return
             printed = " ".join(str(row[2]) for row in cursor.fetchall() if row[1] == 1003)
-        # Only names and symbols are of interest: texts, and names that are made of texts, may hold anything.
+        # Remove string literals and unusual names, which may contain anything.
         quoted = r"'(?:[^'\\]|\\.|'')*'|`(?:[^`]|``)*`"
         plain = re.sub(quoted, lambda m: m.group() if re.fullmatch(r"`\w+`", m.group()) else "''", printed)
         read = set(re.findall(rf"`{database}`\.`(\w+)`(?!\.)", plain))
         seen = set(checked.tables).union(*(behind.get(t, set()) for t in checked.tables))
         assert read & {"secret", "keys_", "counter", *GRANTED} <= seen, (read, plain)
         assert not re.search(r"`\w+`\.`\w+`\(", plain), plain
-        # A common table expression with a list of columns looks like a call.
+        # A common table expression with a list of columns looks like a function call.
         plain = re.sub(r"(?<![`\w.])\w+\((?:`[^`]*`,?)+\) as \(", "as (", plain)
         for name in re.findall(r"(?<![`\w.])(\w+)\(", plain):
             assert name.lower() in functions | MYSQL_OWN or not may_call(name), (name, plain)
@@ -402,7 +402,7 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
         root.close()
 
 
-# Written by the server in the place of operators and of other names.
+# Names that the server prints instead of operators and other names.
 MYSQL_OWN = frozenset(
     [
         "in",
@@ -585,7 +585,7 @@ def test_sqlite_authorizes_nothing_that_the_guard_did_not_see(sqlite_shop: Shop)
         tables = {t.lower() for t in checked.tables} | allowed_functions("sqlite_tables")
         for action, first, second, context in reads:
             if action == sqlite3.SQLITE_READ:
-                # A view reads for itself; a name that is no table is that of a common table expression.
+                # A granted view may read its own tables; a name that is not a table is a common table expression.
                 inside = context == "rich" and "rich" in tables and first == "customers"
                 shadow = first.startswith("docs_") and "docs" in tables
                 assert first in tables or inside or shadow or (first not in present and not second), (first, second)

@@ -1,4 +1,4 @@
-"""The parser of QueryPlans: any text gives a plan or an error that explains, and a plan reads granted tables alone."""
+"""Fuzz tests of query plans: any text gives a plan or a clear error, and a plan reads granted tables only."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ VALUES += [
 
 
 def mutate(text: str, rng: random.Random) -> str:
-    """Change the structure where the text is JSON, and else its characters."""
+    """Change the structure if the text is a JSON object, or else insert characters."""
     try:
         plan = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Any bytes from a session or an engine: the host refuses them with an error, and neither hangs, grows nor crashes.
+"""Fuzz tests of the bytes that the host reads from sessions and engines: it must not hang, crash or use up memory.
 
-A few seconds for each target in the usual tests; with FUZZ_SECONDS in the environment, so many seconds for each. The
-corpus holds inputs that once went wrong and the valid ones that mutation begins from; a failing input is printed in hex
-and belongs there. One that ends the process is in the file FUZZ_INPUT, if that names one.
+Each target runs for a few seconds, or for FUZZ_SECONDS. The corpus holds valid inputs, from which mutation starts, and
+inputs that once failed. A failing input is printed in hex: add it to the corpus. If the environment variable FUZZ_INPUT
+names a file, each input is written there first, so that an input that crashes the process is not lost.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from etude.sources import pool
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "3"))
 ONE_S = 30.0
-"""No input takes longer, on the slowest machine."""
+"""The limit for one input, generous enough for slow machines."""
 GROWTH = 600 << 20
-"""Memory that the host may take for any input."""
+"""The most memory that the host may use for one input."""
 pytestmark = pytest.mark.timeout(SECONDS * 2 + 300)
 NUMBERS = (0, 1, 2, 4, 5, 127, 128, 255, 256, 65535, 1 << 16, (1 << 24) - 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
 
@@ -44,7 +44,7 @@ def seeds(target: str) -> list[bytes]:
 
 
 def mutate(rng: random.Random, inputs: list[bytes]) -> bytes:
-    """An input with a few bytes changed, cut, repeated, or joined with another."""
+    """Return an input with a few bytes changed, deleted, repeated or inserted from another input."""
     data = bytearray(rng.choice(inputs))
     for _ in range(rng.choice((1, 1, 2, 4, 16))):
         at = rng.randrange(len(data) + 1)
@@ -69,7 +69,7 @@ def mutate(rng: random.Random, inputs: list[bytes]) -> bytes:
 
 
 def fuzz(target: str, run: Callable[[bytes], None]) -> None:
-    """Run a target on its corpus, then on mutations of it until the time is over."""
+    """Run a target on its corpus, then on mutations of it until the time is up."""
     inputs = seeds(target)
     rng = random.Random(int.from_bytes(os.urandom(8)) if "FUZZ_SECONDS" in os.environ else 1)
     held, peak = len(os.listdir("/proc/self/fd")), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -83,18 +83,18 @@ def fuzz(target: str, run: Callable[[bytes], None]) -> None:
         try:
             run(data)
         except BaseException as error:
-            pytest.fail(f"{type(error).__name__}: {error} by {data.hex()}")
+            pytest.fail(f"{type(error).__name__}: {error} for {data.hex()}")
         count += 1
         assert time.monotonic() - started < ONE_S, data.hex()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - peak
-        assert grown < GROWTH, f"{grown >> 20} MiB more by {data.hex()}"
+        assert grown < GROWTH, f"{grown >> 20} MiB more for {data.hex()}"
     assert len(os.listdir("/proc/self/fd")) <= held
     print(f"{target}: {count} inputs")
 
 
 @contextlib.contextmanager
 def sent(data: bytes) -> Iterator[socket.socket]:
-    """A socket by which these bytes come, then nothing."""
+    """Yield a socket that receives these bytes and then the end of the stream."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sender = threading.Thread(target=_send_all, args=(theirs, data))
@@ -113,7 +113,7 @@ def _send_all(sock: socket.socket, data: bytes) -> None:
 
 
 def take_frames(data: bytes) -> None:
-    """As a session does, up to what a frame leads to."""
+    """Read frames as the host does while a cell runs."""
     run = _Run(1, "", 1 << 20, None)
     with sent(data) as sock, contextlib.suppress(wire.Closed), contextlib.closing(run):
         frames = Frames(sock)
@@ -131,19 +131,19 @@ def take_frames(data: bytes) -> None:
 
 
 def take_table(data: bytes) -> None:
-    """As a display of a session is read."""
+    """Read a table that a session displays."""
     try:
         table = _read_table(data)
-    except Exception:  # it is refused, by whatever error
+    except Exception:  # any error is a refusal
         return
     assert table.num_rows >= 0
     for batch in table.to_batches():
-        with contextlib.suppress(Exception):  # such as a time that Python has no value for; it may not end the process
+        with contextlib.suppress(Exception):  # such as a time outside Python's range; only a crash is a failure
             batch.slice(0, 100).to_pylist()
 
 
 def take_answer(data: bytes) -> None:
-    """As an answer of an engine is read."""
+    """Read a response of an engine."""
     with sent(data) as sock:
         while True:
             try:

@@ -266,7 +266,7 @@ def test_an_interrupt_that_a_library_makes_an_error_of_is_one(notebook: Notebook
 
 def test_an_error_of_the_host_tells_what_to_do(notebook: Notebook) -> None:
     error = notebook.execute("db.sql('FROM nothing')").error
-    assert error is not None and error["traceback"].endswith("\nhint: There are: `orders`.\n")
+    assert error is not None and error["traceback"].endswith("\nhint: Tables: `orders`.\n")
 
 
 def test_variables_come_back_after_a_kill(app: App, shop: Path) -> None:

@@ -1,9 +1,9 @@
-"""The guard for DuckDB: an allow-list on the tree that DuckDB's own parser makes of the text it will run.
+"""The guard for DuckDB: an allow-list over the syntax tree that DuckDB's own parser makes of the query.
 
-The text that is checked is, byte for byte, the text that runs. A statement that DuckDB cannot turn into a tree as it is
-written (a PIVOT without a list of values) is rewritten first; the rewritten text is then both checked and run. Anything
-unknown is refused. The guard is one layer of three: below it stand the engine's hardened settings (`duckdb.py`) and the
-limits of its process (`engine.py`).
+The text that is checked is, byte for byte, the text that runs. DuckDB has no tree for a PIVOT without a list of values:
+such a statement is rewritten first, and the rewritten text is both checked and run. Anything unknown is refused. The
+guard is one layer of three: the others are the engine's hardened settings (`duckdb.py`) and the limits of its process
+(`engine.py`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _EXPRESSIONS = frozenset(
 )
 _SHOWN = frozenset({"DESCRIBE", "SUMMARY", "SHOW", "SHOW_FROM", "SHOW_UNQUALIFIED", "SHOW_SPECIAL"})
 _SPECIAL = frozenset({'"tables"'})
-_SPECIAL_WHERE_ALL_IS_GRANTED = frozenset({'"databases"', "__show_tables_expanded"})
+_SPECIAL_IF_ALL_GRANTED = frozenset({'"databases"', "__show_tables_expanded"})
 _FUNCTION_SCHEMAS = frozenset({"", "main", "pg_catalog"})
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(?=[a-z(])", re.IGNORECASE)
 _KEYWORDS_AFTER_PIVOT_ON = frozenset({"using", "group", "order", "limit", "offset"})
 
 
 def fold(name: str) -> str:
-    """The name as DuckDB compares it: only ASCII letters lose their case. A Kelvin sign is not a `k`."""
+    """Return the name as DuckDB compares it: only ASCII is lower-cased, so a Kelvin sign is not a `k`."""
     return "".join(c.lower() if c.isascii() else c for c in name)
 
 
 class GrantedNames:
-    """The tables a query may read: by catalog and schema as DuckDB resolves them, compared without case."""
+    """The tables that a query may read, found by catalog, schema and name as DuckDB finds them, ignoring case."""
 
     def __init__(self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool) -> None:
         self.default = fold(default)
@@ -59,7 +59,7 @@ class GrantedNames:
             self._shown[fold(catalog), fold(schema), fold(table)] = shown
 
     def find(self, path: list[str]) -> str | None:
-        """The name to show for a granted table, or None."""
+        """Return the display name of a granted table, or None if the path does not name one."""
         parts = [fold(p) for p in path]
         if len(parts) == 1:
             keys = [(self.default, "main", parts[0])]
@@ -72,7 +72,7 @@ class GrantedNames:
         return next((self._shown[k] for k in keys if k in self._shown), None)
 
     def nearest(self, path: list[str]) -> str:
-        """A hint that names the most similar table, or some that there are."""
+        """Return a hint that names the most similar table, or the first few tables if none is similar."""
         shown = sorted(self._shown.values())
         near = difflib.get_close_matches(".".join(path).lower(), shown, n=1) or difflib.get_close_matches(
             path[-1].lower(), shown, n=1
@@ -80,11 +80,11 @@ class GrantedNames:
         if near:
             return f"Did you mean `{near[0]}`?"
         listed = ", ".join(f"`{s}`" for s in shown[:8])
-        return f"There are: {listed}{', ...' if len(shown) > 8 else ''}." if shown else "The source has no tables."
+        return f"Tables: {listed}{', ...' if len(shown) > 8 else ''}." if shown else "The source has no tables."
 
 
 class Guard:
-    """Checks one statement at a time against the names a connection grants."""
+    """Checks statements against the granted tables and the allowed functions."""
 
     def __init__(self, connection: Any, names: GrantedNames, macros: Iterable[str] = ()) -> None:
         self._connection = connection
@@ -93,14 +93,14 @@ class Guard:
         self._table_functions = allowed_functions("duckdb_tables") | {m.lower() for m in macros}
 
     def check(self, sql: str) -> CheckedQuery:
-        """The statement to run and what it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
+        """Return the statement to run and the tables it reads; raise `Refused`, `UnknownTable` or `InvalidQuery`."""
         if len(sql) > MAX_TEXT:
             raise Refused(
-                f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.",
-                hint="Split the work.",
+                f"The query has {len(sql):,} characters; the limit is {MAX_TEXT:,}.",
+                hint="Split the query, or join with a table instead of listing values.",
             )
         if "\0" in sql:
-            raise InvalidQuery("The query holds a NUL character.", hint="Remove it.")
+            raise InvalidQuery("The query contains a NUL character.", hint="Remove the character U+0000.")
         kind = self._kind(sql)
         if kind == "SELECT":
             return CheckedQuery(sql, self._check_select(sql, sql), select=True)
@@ -110,7 +110,7 @@ class Guard:
             return self._check_pivot(sql)
         if kind == "EXPLAIN":
             raise Refused(
-                "This form of `EXPLAIN` is not known.",
+                "This form of `EXPLAIN` is not supported.",
                 hint="Write `EXPLAIN query` or `EXPLAIN ANALYZE query`, without options or comments before the query.",
                 reason="statement",
             )
@@ -123,12 +123,12 @@ class Guard:
         )
 
     def _kind(self, sql: str) -> str:
-        """The kind of the one statement in a text, by DuckDB's name for it."""
+        """Return DuckDB's name for the kind of the only statement in the text."""
         statement = self._one_statement(sql)
         try:
             return str(statement.type.name)
-        except ValueError:  # a kind of statement that DuckDB's parser knows and its Python package does not
-            return "these"
+        except ValueError:  # DuckDB's parser knows this kind of statement, but its Python package does not
+            return "UNKNOWN"
 
     def _one_statement(self, sql: str) -> Any:
         import duckdb
@@ -139,26 +139,30 @@ class Guard:
             raise failed_check(error, sql) from None
         if len(statements) != 1:
             raise Refused(
-                f"The text holds {len(statements)} statements; exactly one is run.",
-                hint="Send one statement at a time." if statements else "Write a query.",
+                f"The text contains {len(statements)} statements; a query is exactly one.",
+                hint="Send one statement at a time." if statements else "Write a query, such as `SELECT 1`.",
                 reason="statements",
             )
         return statements[0]
 
     def _check_explain(self, sql: str, found: re.Match[str]) -> CheckedQuery:
-        # The text that runs is built from the part that was checked, so that nothing hides before it.
+        # Build the text that runs from the part that was checked, so that nothing unchecked comes before it.
         inner = self.check(sql[found.end() :])
         text = ("EXPLAIN ANALYZE " if found.group(1) else "EXPLAIN ") + inner.sql
         if _EXPLAIN.match(inner.sql) or self._kind(text) != "EXPLAIN":
-            raise Refused("This `EXPLAIN` cannot be checked.", hint="Write `EXPLAIN query`.", reason="statement")
+            raise Refused(
+                "This `EXPLAIN` cannot be checked: it does not explain one plain query.",
+                hint="Write `EXPLAIN` once, followed by a SELECT.",
+                reason="statement",
+            )
         return CheckedQuery(text, inner.tables, enums=inner.enums, written=sql)
 
     def _check_pivot(self, sql: str) -> CheckedQuery:
-        """A PIVOT without a list of values, as one statement that takes them from named enumerations.
+        """Rewrite a PIVOT without a list of values as one statement that takes the values from named enumerations.
 
-        DuckDB itself runs such a PIVOT as three statements: make an enumeration of the values, read it, drop it. Those
-        have no tree, so nobody can check them. Here the driver makes the enumerations, each by a tree that was checked,
-        and the text that names them is checked and run as any other.
+        DuckDB itself runs such a PIVOT as three statements: create an enumeration of the values, read it, drop it.
+        These have no tree that could be checked. So the driver creates the enumerations from queries that were checked,
+        and the text that names them is checked and run like any other.
         """
         prefix = "__pivot_enum"
         while prefix in fold(sql):
@@ -166,14 +170,18 @@ class Guard:
         text, count = _name_pivots(sql, prefix)
         if not count or self._kind(text) != "SELECT":
             raise Refused(
-                "This `PIVOT` cannot be checked.",
+                "This `PIVOT` cannot be checked, because it does not list its values.",
                 hint="List the values: `PIVOT t ON column IN (...)`.",
                 reason="statement",
             )
         tree = self._tree(text, sql)
         enums = tuple(_Enums(prefix).collect(tree))
         if sorted(name for name, _ in enums) != sorted(f"{prefix}_{n}" for n in range(count)):
-            raise Refused("This `PIVOT` cannot be checked.", hint="List the values.", reason="statement")
+            raise Refused(
+                "This `PIVOT` cannot be checked, because it does not list its values.",
+                hint="List the values: `PIVOT t ON column IN (...)`.",
+                reason="statement",
+            )
         tables = set(self._walk(tree, None))
         queries = []
         for name, values in enums:
@@ -183,7 +191,7 @@ class Guard:
         return CheckedQuery(text, tuple(sorted(tables)), enums=tuple(queries), written=sql)
 
     def _print(self, node: Json) -> str:
-        """The text of a tree, which DuckDB reads as this tree again."""
+        """Return the tree as SQL text; refuse it if DuckDB does not parse that text to the same tree."""
         import duckdb
 
         tree = json.dumps({"error": False, "statements": [{"node": node}]})
@@ -191,9 +199,9 @@ class Guard:
             ((text,),) = self._connection.execute("SELECT json_deserialize_sql($1)", [tree]).fetchall()
         except duckdb.Error as error:
             raise failed_check(error, "") from None
-        if _without_places(self._tree(text, text)) != _without_places(node):
+        if _without_positions(self._tree(text, text)) != _without_positions(node):
             raise Refused(
-                "This `PIVOT` cannot be checked.",
+                "This `PIVOT` cannot be checked, because it does not list its values.",
                 hint="List the values: `PIVOT t ON column IN (...)`.",
                 reason="statement",
             )
@@ -220,57 +228,62 @@ class Guard:
         try:
             tree = json.loads(rows[0][0])
         except ValueError:
-            tree = {"error": True, "error_message": "DuckDB wrote no tree of it"}
+            tree = {"error": True, "error_message": "DuckDB returned an invalid syntax tree"}
         if tree.get("error"):
             raise Refused(
-                f"The statement cannot be checked: {tree.get('error_message', 'it has no tree')}.",
-                hint="Write it as a SELECT.",
+                f"The statement cannot be checked: {tree.get('error_message', 'DuckDB has no syntax tree for it')}.",
+                hint="Write the statement as a SELECT.",
                 reason="statement",
             )
         statements = tree["statements"]
         if len(statements) != 1:
-            raise Refused(f"The text holds {len(statements)} statements; exactly one is run.", reason="statements")
+            raise Refused(
+                f"The text contains {len(statements)} statements; a query is exactly one.",
+                hint="Send one statement at a time.",
+                reason="statements",
+            )
         node: Json = statements[0]["node"]
         return node
 
 
-def _without_places(item: Any) -> Any:
+def _without_positions(item: Any) -> Any:
     if isinstance(item, list):
-        return [_without_places(each) for each in item]
+        return [_without_positions(each) for each in item]
     if isinstance(item, dict):
-        return {k: _without_places(v) for k, v in item.items() if not k.startswith("query_location")}
+        return {k: _without_positions(v) for k, v in item.items() if not k.startswith("query_location")}
     return item
 
 
 def _name_pivots(sql: str, prefix: str) -> tuple[str, int]:
-    """The text with `IN enumeration` after each PIVOT ON expression that lists no values, and how many there are.
+    """Add `IN enumeration` to each PIVOT ON expression that lists no values; return the text and how many were added.
 
-    All else stays as it is, byte for byte: comments, blanks and line ends mean what they meant.
+    The rest of the text stays the same, byte for byte: comments, blanks and line ends keep their meaning.
     """
     import duckdb
 
     raw = sql.encode()
     tokens = duckdb.tokenize(sql)
     ends = [*(position for position, _ in tokens[1:]), len(raw)]
-    places: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     words: list[str] = []
     for (start, kind), end in zip(tokens, ends, strict=True):
         if kind != duckdb.token_type.comment:
             word = raw[start:end].decode(errors="replace").rstrip()
             words.append(word)
-            places.append((start, start + len(word.encode())))
+            spans.append((start, start + len(word.encode())))
     inserted: list[tuple[int, int, bytes]] = []
     for number, (first, last) in enumerate(_pivot_elements(words)):
-        inserted.append((places[first][0], 1, b"("))
-        inserted.append((places[last][1], 0, f') IN "{prefix}_{number}"'.encode()))
-    # From the end, so that earlier places stay; where one element ends as another begins, the end comes first.
-    for place, _, text in sorted(inserted, reverse=True):
-        raw = raw[:place] + text + raw[place:]
+        inserted.append((spans[first][0], 1, b"("))
+        inserted.append((spans[last][1], 0, f') IN "{prefix}_{number}"'.encode()))
+    # Insert from the end, so that earlier offsets stay valid. If one element ends where another begins, its closing
+    # text goes in after the other's bracket, so that it comes first.
+    for offset, _, text in sorted(inserted, reverse=True):
+        raw = raw[:offset] + text + raw[offset:]
     return raw.decode(), len(inserted) // 2
 
 
 class _Enums:
-    """The queries that give the values of named enumerations, inner ones first, each with the CTEs that it sees."""
+    """Collects the queries for the values of named enumerations, inner ones first, each with the CTEs in its scope."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -299,7 +312,7 @@ class _Enums:
 
 
 def _values(pivot: Json, column: Json, scopes: tuple[list[Json], ...]) -> Json:
-    """`SELECT DISTINCT CAST(expression AS VARCHAR) FROM source WHERE expression IS NOT NULL ORDER BY 1`, as a tree."""
+    """Build `SELECT DISTINCT CAST(expr AS VARCHAR) FROM source WHERE expr IS NOT NULL ORDER BY 1` as a tree."""
     (expression,) = column["pivot_expressions"]
     kind = {"class": "TYPE", "type": "TYPE", "type_name": "VARCHAR", "qualified_name": {"path": ["VARCHAR"]}}
     first = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": {"kind": "INTEGER", "text": "1"}}
@@ -325,7 +338,7 @@ def _values(pivot: Json, column: Json, scopes: tuple[list[Json], ...]) -> Json:
 
 
 def _pivot_elements(words: list[str]) -> list[tuple[int, int]]:
-    """The first and the last word of each element of ON lists that has no IN."""
+    """Return the first and last word of each element without IN in the ON lists of all PIVOTs."""
     return [
         element
         for start, word in enumerate(words)
@@ -335,7 +348,7 @@ def _pivot_elements(words: list[str]) -> list[tuple[int, int]]:
 
 
 def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
-    """The first and the last word of each such element of the PIVOT at `start`."""
+    """Yield the first and last word of each element without IN in the ON list of the PIVOT at `start`."""
     depth, first, has_in = 0, None, False
     for index in range(start + 1, len(words) + 1):
         word = words[index].lower() if index < len(words) else ";"
@@ -353,7 +366,7 @@ def _on_list(words: list[str], start: int) -> Iterator[tuple[int, int]]:
 
 
 class _Walk:
-    """One pass over a tree. `scope` holds the names of common table expressions visible at that point."""
+    """One pass over a tree. `scope` holds the names of the common table expressions that a node can see."""
 
     def __init__(
         self, names: GrantedNames, functions: frozenset[str], table_functions: frozenset[str], text: str | None
@@ -375,7 +388,7 @@ class _Walk:
                     self.node(value, scope)
                 else:
                     self.anything(value, scope)
-            # Only now: a common table expression does not see itself, unless it is recursive, nor those after it.
+            # Added after its body: a common table expression sees only those before it, and itself if it is recursive.
             scope = scope | {fold(entry["key"])}
         own = scope | {fold(str(node.get("cte_name", "")))} if kind == "RECURSIVE_CTE_NODE" else scope
         for part, value in node.items():
@@ -454,33 +467,34 @@ class _Walk:
         if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
-            self._refuse(
-                at or item,
-                f"the {noun} `{name}`",
-                "function",
-                hint=f"Did you mean `{near[0]}`?" if near and near[0] != path[-1] else "",
-            )
+            hint = "Read a table of this source instead; `SHOW TABLES` lists them." if noun == "table function" else ""
+            if near and near[0] != path[-1]:
+                hint = f"Did you mean `{near[0]}`?"
+            self._refuse(at or item, f"the {noun} `{name}`", "function", hint=hint)
 
     def _show(self, item: Json, scope: frozenset[str]) -> None:
         if item.get("show_type") not in _SHOWN:
-            self._refuse(item, f"`SHOW` of kind {item.get('show_type')}", "node")
+            self._refuse(item, f"`SHOW` of the kind `{item.get('show_type')}`", "node")
         if "query" in item:
             return
         path = item.get("qualified_name", {}).get("path", [])
         special = item.get("table_name", "")
         if item.get("show_type") == "SHOW_SPECIAL":
-            allowed = _SPECIAL | _SPECIAL_WHERE_ALL_IS_GRANTED if self._names.all_granted else _SPECIAL
+            allowed = _SPECIAL | _SPECIAL_IF_ALL_GRANTED if self._names.all_granted else _SPECIAL
             if special not in allowed:
-                self._refuse(item, f"`SHOW {special}`", "show", hint="Use SHOW TABLES or DESCRIBE a table.")
+                self._refuse(
+                    item, f"`SHOW {special}`", "show", hint="Use `SHOW TABLES`, or `DESCRIBE` and the name of a table."
+                )
         elif path:
             self._table(item, path, scope)
         else:
-            self._refuse(item, "this `SHOW`", "show", hint="Use SHOW TABLES or DESCRIBE a table.")
+            self._refuse(item, "this `SHOW`", "show", hint="Use `SHOW TABLES`, or `DESCRIBE` and the name of a table.")
 
     def _refuse(self, item: Json, what: str, reason: str, hint: str = "") -> NoReturn:
         raise Refused(
             f"Refused: {what} is not allowed in a query.",
-            hint=hint or "Only functions and clauses on the allow-list run; they read granted tables and nothing else.",
+            hint=hint
+            or "A query may use only the functions and clauses on the allow-list, and the tables of this source.",
             reason=reason,
             **self._position(item),
         )
@@ -493,13 +507,13 @@ class _Walk:
 
 
 def line_and_column(text: str, offset: int) -> dict[str, int]:
-    """The place of a byte offset in a text, counted from 1."""
+    """Return the line and column of a byte offset, counted from 1."""
     before = text.encode()[:offset].decode(errors="ignore")
     return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether DuckDB says that it cannot be used any more, or that it found a defect of its own."""
+    """Return whether the error is a bug inside DuckDB, or means that the database can no longer be used."""
     import duckdb
 
     fatal = isinstance(error, duckdb.InternalException | duckdb.FatalException)
@@ -510,15 +524,15 @@ _FATAL = re.compile(r"^(?:INTERNAL|FATAL) Error|database has been invalidated")
 
 
 def failed_check(error: Exception, sql: str) -> EtudeError:
-    """DuckDB's complaint about a text that it should parse."""
+    """Return the error for a text that DuckDB failed to parse."""
     return broken(str(error)) if is_fatal(error) else invalid_query(error, sql)
 
 
 def broken(text: str) -> SourceError:
-    """The error that ends the engine: see `engine.py`."""
+    """Return a fatal error, after which `engine.py` ends the engine."""
     return SourceError(
         f"DuckDB failed: {text.splitlines()[0] if text else 'no reason given'}",
-        hint="This query meets a defect of DuckDB: write it another way. Other queries get a new engine.",
+        hint="The query triggers a bug in DuckDB: rewrite it. Other queries get a new engine.",
         fatal=True,
     )
 
@@ -527,13 +541,13 @@ _MARKED = re.compile(r"LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
 def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
-    """DuckDB's complaint about a text, with its line, without the drawing of the place."""
+    """Return DuckDB's error about a query: its first paragraph and the line, without the excerpt of the query."""
     message = describe(str(error))
     found = _MARKED.search(message)
-    place = {"line": int(found.group(1))} if found else {}
+    position = {"line": int(found.group(1))} if found else {}
     first = message.split("\n\n")[0].strip().replace("\n", " ")
-    hint = "Check the spelling near the place named."
+    hint = "Check the names and the syntax of the query."
     near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
     if near:
         hint = f"Did you mean {near.group(1) or near.group(2)}?".replace("??", "?")
-    return InvalidQuery(first, hint=hint, **place)
+    return InvalidQuery(first, hint=hint, **position)

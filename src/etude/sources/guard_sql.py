@@ -1,10 +1,10 @@
-"""The guard for databases other than DuckDB: an allow-list on sqlglot's tree, and on the tokens that will run.
+"""The guard for databases other than DuckDB: an allow-list over sqlglot's tree and over the tokens that will run.
 
-What runs is rebuilt from the checked tokens: comments are gone, each token is proven to be one lexeme of the engine,
-and table names are replaced where they must be. It is not regenerated from the tree, because that changes results:
-names of columns (`count(*)` becomes `COUNT(*)`), types (`date_part` becomes `EXTRACT`, `CAST(x AS NUMERIC)` becomes
-`REAL`), and functions (MariaDB has no `REGEXP_LIKE`). The guard is one layer; below it stand the engine's read-only
-transaction, its time limit and the rights of its role.
+The text that runs is rebuilt from the checked tokens: comments are removed, each token is proven to be one lexeme of
+the engine, and table names are replaced if the engine would not find them as written. The text is not regenerated from
+the tree, because that changes results: names of columns (`count(*)` becomes `COUNT(*)`), types (`date_part` becomes
+`EXTRACT`, `CAST(x AS NUMERIC)` becomes `REAL`), and functions (MariaDB has no `REGEXP_LIKE`). The guard is one layer;
+the others are the engine's read-only transaction, its time limit and the privileges of its role.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Described = Sequence[tuple[str, str, bool, str]]
 
 @dataclass(frozen=True)
 class Granted:
-    """The tables a query may read. `tables` maps the name to show to (schema, table) as the engine spells them."""
+    """The tables that a query may read. `tables` maps display names to (schema, table) as the engine spells them."""
 
     source: str
     tables: Mapping[str, tuple[str, str]]
@@ -45,24 +45,24 @@ class Granted:
     callable: frozenset[str] | None = None
     """For Postgres: the names of all functions that take one argument, because `value.name` calls such a function."""
     shadowed: frozenset[str] = frozenset()
-    """Functions that somebody defined in the database, which a listed name might call instead of the engine's own."""
+    """User-defined functions. A call by an allowed name might run one of them instead of the built-in function."""
     operators: frozenset[str] = frozenset()
-    """For Postgres: operators that somebody defined in the database; each calls a function."""
+    """For Postgres: user-defined operators; each calls a function."""
     types: frozenset[str] = frozenset()
-    """For Postgres: types beside the engine's own whose input runs no code of users, such as enumerations."""
+    """For Postgres: types that are not built in, but whose input runs no user-defined code, such as enumerations."""
     domains: frozenset[str] = frozenset()
-    """For Postgres: types whose input may run code of users."""
+    """For Postgres: types whose input may run user-defined code."""
     fields: frozenset[str] = frozenset()
     """For Postgres: the names of the fields of composite types."""
 
     @cached_property
     def exact(self) -> Mapping[str, list[str]]:
-        """The names to show by the table's own: a source may have thousands."""
+        """Display names by table name. An index, because a source may have thousands of tables."""
         return self._by_table(lambda text: text)
 
     @cached_property
     def folded(self) -> Mapping[str, list[str]]:
-        """The names to show by the table's own in lower case."""
+        """Display names by table name in lower case."""
         return self._by_table(_ascii_lower)
 
     def _by_table(self, same: Callable[[str], str]) -> Mapping[str, list[str]]:
@@ -73,17 +73,19 @@ class Granted:
 
 
 def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
-    """The statement as it will run and the tables it reads, or `Refused`, `UnknownTable` or `InvalidQuery`."""
+    """Return the statement as it will run and its tables; raise `Refused`, `UnknownTable` or `InvalidQuery`."""
     if dialect == "postgres" and granted.callable is None:
-        raise ValueError("The guard for Postgres must know the functions of the database.")
+        raise ValueError("The guard for Postgres needs `callable`, the functions of the database.")
     if len(sql) > MAX_TEXT:
         raise Refused(
-            f"The query has {len(sql):,} characters; at most {MAX_TEXT:,} are read.",
-            hint="Split the work, or join with a table instead of listing values.",
+            f"The query has {len(sql):,} characters; the limit is {MAX_TEXT:,}.",
+            hint="Split the query, or join with a table instead of listing values.",
             reason="size",
         )
     if "\0" in sql or any("\ud800" <= c <= "\udfff" for c in sql):
-        raise InvalidQuery("The query holds a character that is not text.", hint="Remove it.")
+        raise InvalidQuery(
+            "The query contains U+0000 or a lone surrogate, which are not text.", hint="Remove the character."
+        )
     try:
         return _check(sql, dialect, granted)
     except RecursionError:
@@ -96,18 +98,19 @@ def _check(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
     if shown := _DESCRIBE.fullmatch(sql):
         return _check_describe(sql, shown, dialect, granted)
     if shown := _EXPLAIN[dialect].match(sql):
-        # Blanks keep every offset, so that positions in refusals are those of the caller's text.
+        # Replace EXPLAIN by blanks, so that the positions in error messages are those in the caller's text.
         inner = _check_query(_blank(sql, shown.end()), dialect, granted)
         return CheckedQuery(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
     return _check_counts(sql, dialect, granted) or _check_query(sql, dialect, granted)
 
 
 def _check_counts(sql: str, dialect: str, granted: Granted) -> CheckedQuery | None:
-    """Check counts and distinct values of granted tables in the one form that etude writes; return None for any other.
+    """Check the statements that etude itself writes for counts and distinct values; None for all other text.
 
-    etude reads every table of a source this way, and parsing these long statements costs ten times as much as running
-    them. The form is a whole grammar: quoted names of ASCII letters and three aggregates. All other text is parsed, and
-    everything on Postgres, because a database can define aggregates, operators and types of its own there.
+    etude measures every table of a source with these long statements, and parsing them takes ten times as long as
+    running them. So a regular expression matches the whole statement: quoted ASCII names and three aggregates. All
+    other text is parsed, and on Postgres all text, because a Postgres database can define its own aggregates, operators
+    and types.
     """
     grammar = _COUNTS.get(dialect)
     if grammar is None or grammar.fullmatch(sql) is None:
@@ -167,13 +170,13 @@ def _blank(sql: str, end: int) -> str:
 
 def _check_describe(sql: str, found: re.Match[str], dialect: str, granted: Granted) -> CheckedQuery:
     parts = [_Part.from_text(text) for text in _PARTS.findall(found.group(1))]
-    name, _ = _resolve(parts, dialect, granted, _place(sql, found.start(1)))
+    name, _ = _resolve(parts, dialect, granted, _position(sql, found.start(1)))
     rows = [(column, kind, "YES" if null else "NO", key) for column, kind, null, key in granted.describe(name)]
     return CheckedQuery(_rows_query(dialect, ("column_name", "column_type", "null", "key"), rows), (name,))
 
 
 def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> str:
-    """A query that gives these rows: the answer comes from the catalog, so no system table need be read."""
+    """Return a query whose result is these rows. They come from the catalog, so no system table is read."""
     names = [quote_identifier(column, dialect) for column in columns]
     literals = [
         [quote_literal(value.replace("\0", ""), dialect) for value in row] for row in rows or [("",) * len(columns)]
@@ -188,20 +191,20 @@ def _rows_query(dialect: str, columns: Sequence[str], rows: Sequence[tuple[str, 
     return f"SELECT {shown} FROM (VALUES {values}) AS shown{end}"
 
 
-def _place(text: str, offset: int) -> dict[str, int]:
+def _position(text: str, offset: int) -> dict[str, int]:
     return {"line": text.count("\n", 0, offset) + 1, "column": offset - text.rfind("\n", 0, offset)}
 
 
 def _too_deep() -> Refused:
     return Refused(
-        f"The query is nested too deeply; at most {MAX_DEPTH} levels of brackets are read.",
-        hint="Name the inner parts with WITH.",
+        f"The query is nested too deeply; the limit is {MAX_DEPTH} levels of brackets.",
+        hint="Move inner queries into a WITH clause.",
         reason="depth",
     )
 
 
-# How each engine reads a token that has more than one character. A token that does not match is refused: the engine
-# might see its end elsewhere, and so other tokens than those that were checked.
+# How each engine reads a token of more than one character. A token that does not match is refused: for the engine it
+# might end elsewhere, and then the tokens that run would not be those that were checked.
 _DOUBLED = r"'(?:[^']|'')*'"
 _ESCAPED = r"'(?:[^'\\]|\\.|'')*'"
 _WORD = r"[^\W\d][\w$]*(?:[ \t\r\n]+[^\W\d][\w$]*)*"
@@ -219,8 +222,8 @@ _LEXEMES = {
     "sqlite": re.compile(rf"""{_WORD}|{_NUMBER}|{_DOUBLED}|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""", re.DOTALL),
 }
 _SYMBOL = re.compile(r"(?!.*(?:--|/\*|\*/))[-+*/%^&|~!=<>@#?:.,()\[\]{}]{1,4}")
-# What may stand between two tokens: blanks and comments, each with the end that the engine sees. Where the parser saw
-# another end, the text meant something else to the engine than to the guard, and is refused.
+# The text between two tokens: blanks and comments, each ending where the engine ends it. If the parser ends one
+# elsewhere, the engine would read the text differently from the guard, so the text is refused.
 _GAPS = {
     "postgres": re.compile(r"(?:\s|--[^\r\n]*)+"),
     "mysql": re.compile(r"(?:\s|--(?=[\s\x00-\x1f]|$)[^\n]*|#[^\n]*|/\*(?!M?!)(?:(?!\*/).)*\*/)+", re.DOTALL),
@@ -230,7 +233,7 @@ _NESTED = re.compile(r"/\*|\*/")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _WORDLIKE = re.compile(r"""[\w$'"`]""")
 
-# Words that mean something wherever they stand unquoted, whatever the tree says.
+# Unquoted words that are refused anywhere in the text, whatever the tree says.
 _SESSION = _words("current_user session_user current_role current_catalog current_schema system_user user")
 _FORBIDDEN = {
     "postgres": _SESSION | {"into"},
@@ -241,7 +244,7 @@ _OBJECT_NAMES = _words(
     """regclass regproc regprocedure regoper regoperator regtype regrole regnamespace regconfig regdictionary
     regcollation"""
 )
-# Words that no engine takes for a name unless they are quoted. Where the parser does, it reads the text differently.
+# Words that engines accept as names only in quotes. If the parser took one as a name, it misread the text.
 _CORE = """select from where group having order limit union table join on using with into for in case when then else as
     and or not null is distinct all create """
 _RESERVED = {
@@ -256,25 +259,25 @@ _RESERVED = {
         + """by exists between like left right inner cross natural outer update delete insert drop alter lock procedure
         call set partition straight_join force ignore use"""
     ),
-    # Here many words may be names; SQLite's own authorizer tells what a statement really reads.
+    # SQLite accepts many keywords as names; its own authorizer reports what a statement really reads.
     "sqlite": _words(_CORE),
 }
 _STARTS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 
 
 def _looks_ascii(word: str) -> bool:
-    """Whether a word is ASCII to a parser that ignores case, but not to an engine: `\u017felect` is not `select`."""
+    """Return whether the word is ASCII in another case: a parser may read `\u017felect` as `select`, engines do not."""
     return not word.isascii() and (word.upper().isascii() or word.lower().isascii())
 
 
 def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
-    """Where blanks and comments that begin at `start` end by the engine's own rules; `start` if there are none."""
+    """Return where the blanks and comments at `start` end by the engine's own rules; `start` if there are none."""
     found = _GAPS[dialect].match(sql, start, end)
     if found:
         return found.end()
     if dialect != "postgres" or not sql.startswith("/*", start):
         return start
-    # On Postgres comments nest.
+    # Comments nest on Postgres.
     depth = 0
     for mark in _NESTED.finditer(sql, start, end):
         depth += 1 if mark.group() == "/*" else -1
@@ -284,7 +287,7 @@ def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
 
 
 class _Statement:
-    """One statement as tokens: proven to be lexemes of the engine, and written back without comments."""
+    """One statement as tokens that are proven to be lexemes of the engine. `text` writes it without comments."""
 
     def __init__(self, sql: str, dialect: str) -> None:
         from sqlglot.dialects.dialect import Dialect
@@ -295,7 +298,9 @@ class _Statement:
         try:
             self.tokens = self._dialect.tokenize(sql)
         except TokenError as error:
-            raise InvalidQuery(f"The query cannot be read: {error}.", hint="Check the quotes and comments.") from None
+            raise InvalidQuery(
+                f"The query cannot be split into tokens: {error}.", hint="Close every quote and every comment."
+            ) from None
         while self.tokens and self.raw(self.tokens[-1]) == ";":
             self.tokens.pop()
         self._check_shape()
@@ -306,10 +311,10 @@ class _Statement:
 
     def _check_shape(self) -> None:
         if not self.tokens:
-            raise InvalidQuery("The query is empty.", hint="Write a SELECT.")
+            raise InvalidQuery("The query is empty.", hint="Write a query, such as `SELECT 1`.")
         if len(self.tokens) > MAX_TOKENS:
             raise Refused(
-                f"The query has {len(self.tokens):,} words; at most {MAX_TOKENS:,} are read.",
+                f"The query has {len(self.tokens):,} tokens; the limit is {MAX_TOKENS:,}.",
                 hint="Join with a table instead of listing values.",
                 reason="size",
             )
@@ -327,10 +332,10 @@ class _Statement:
             raw = self.raw(token)
             if raw == ";":
                 self.refuse(
-                    "The text holds more than one statement.",
+                    "The text contains more than one statement; a query is exactly one.",
                     "statements",
                     token.start,
-                    "Send one at a time.",
+                    "Send one statement at a time.",
                 )
             depth += (raw in "([{") - (raw in ")]}")
             if depth > MAX_DEPTH:
@@ -344,41 +349,55 @@ class _Statement:
             self._check_gap(end, token.start)
             raw = self.raw(token)
             if token.token_type == TokenType.HINT:
-                self.refuse("Hints (`/*+ ... */`) are refused.", "comment", token.start, "Remove the comment.")
+                self.refuse(
+                    "Optimizer hints (`/*+ ... */`) are not allowed.", "comment", token.start, "Remove the hint."
+                )
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
-                self.refuse(f"`{_short(raw)}` cannot be read safely.", "token", token.start, "Write it plainly.")
+                self.refuse(_misread(raw), "token", token.start, "Use plain names, numbers and quoted strings.")
             if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
-                hint = "Write keywords in ASCII, and put such a name in quotes."
-                self.refuse(f"`{_short(raw)}` can be taken for another word.", "token", token.start, hint)
+                hint = "Write keywords in ASCII letters; if it is a name, put it in quotes."
+                message = f"`{_short(raw)}` contains a letter that can be mistaken for an ASCII letter."
+                self.refuse(message, "token", token.start, hint)
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
 
     def _check_gap(self, start: int, end: int) -> None:
-        place, last = start, end == len(self.sql)
-        while place < end:
-            if last and self.sql[place] == ";":
-                place += 1
+        offset, last = start, end == len(self.sql)
+        while offset < end:
+            if last and self.sql[offset] == ";":
+                offset += 1
                 continue
-            after = _skip_gap(self.sql, place, end, self.dialect)
-            if after > place:
-                place = after
+            after = _skip_gap(self.sql, offset, end, self.dialect)
+            if after > offset:
+                offset = after
                 continue
-            gap = self.sql[place:end]
+            gap = self.sql[offset:end]
             if self.dialect == "mysql" and re.match(r"/\*M?!", gap):
-                self.refuse("Comments that run (`/*! ... */`) are refused.", "comment", place, "Remove the comment.")
-            hint = "Write a blank after `--`, or remove it." if gap.startswith("--") else "Remove it."
-            self.refuse(f"`{_short(gap)}` cannot be read safely.", "token", place, hint)
+                message = "Comments that MySQL executes (`/*! ... */`) are not allowed."
+                self.refuse(message, "comment", offset, "Remove the comment.")
+            hint = "Write a space after `--`, or remove the comment." if gap.startswith("--") else "Remove it."
+            self.refuse(_misread(gap), "token", offset, hint)
 
     def _check_word(self, token: Any, raw: str) -> None:
         word = token.text.lower()
         if self.dialect == "postgres" and word in _OBJECT_NAMES:
-            self.refuse(f"The type `{word}` is refused: it tells about the catalog.", "type", token.start)
+            self.refuse(
+                f"The type `{word}` is not allowed: it reads the system catalog.",
+                "type",
+                token.start,
+                "Cast to another type, such as `text`; `SHOW TABLES` lists the tables.",
+            )
         if word in _FORBIDDEN[self.dialect] and raw[0].isalpha() and not self.follows_dot_or_as(token.start):
-            self.refuse(f"`{raw.upper()}` is refused in a query.", "keyword", token.start)
+            self.refuse(
+                f"The keyword `{raw.upper()}` is not allowed in a query.",
+                "keyword",
+                token.start,
+                "Remove it; if it is a name, put it in quotes.",
+            )
 
     def follows_dot_or_as(self, offset: int) -> bool:
-        """Whether a word there can only be a name."""
+        """Return whether a word at this offset can only be a name."""
         before = self.sql[:offset].rstrip()
         return before.endswith(".") or re.search(r"\bas$", before[-3:], re.IGNORECASE) is not None
 
@@ -390,38 +409,42 @@ class _Statement:
         except ParseError as error:
             raise self._invalid(error) from None
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            # The parser stumbles over some texts instead of refusing them.
-            raise InvalidQuery("The query cannot be parsed.", hint="Check its spelling, or write it plainly.") from None
+            # The parser crashes on some invalid texts instead of raising a ParseError.
+            raise InvalidQuery("The query cannot be parsed.", hint="Check its syntax, or simplify it.") from None
         if len(trees) != 1 or trees[0] is None:
-            raise Refused(f"The text holds {len(trees)} statements; exactly one is run.", reason="statements")
+            raise Refused(
+                f"The text contains {len(trees)} statements; a query is exactly one.",
+                hint="Send one statement at a time.",
+                reason="statements",
+            )
         return trees[0]
 
     def _invalid(self, error: Any) -> InvalidQuery:
         first = error.errors[0] if error.errors else {}
-        near, place = first.get("highlight"), {}
+        near, position = first.get("highlight"), {}
         if near and first.get("line"):
-            # The parser names the column where the word ends.
-            place = {"line": first["line"], "column": max(first["col"] - len(near) + 1, 1)}
+            # The parser reports the column where the word ends.
+            position = {"line": first["line"], "column": max(first["col"] - len(near) + 1, 1)}
         what = re.sub(r" for <class '.*?'>", "", str(first.get("description", "unexpected text"))).rstrip(".")
         where = f" near `{_short(near)}`" if near else ""
         return InvalidQuery(
             f"The query cannot be parsed{where}: {what}.",
-            hint="Check the spelling near the place named.",
-            **place,
+            hint="Check the spelling and the syntax there." if near else "Check the syntax of the query.",
+            **position,
         )
 
     def type_words(self) -> Iterator[str]:
-        """The words that the parser knows as types of some database."""
+        """Return the words of the statement that the parser knows as types of any database."""
         types = self._dialect.parser_class.TYPE_TOKENS
         return (_ascii_lower(token.text) for token in self.tokens if token.token_type in types)
 
     def bare_functions(self) -> set[str]:
-        """The classes of functions that this dialect writes without brackets."""
+        """Return the names of the parser's classes for functions that this dialect writes without brackets."""
         parser = self._dialect.parser_class
         return {c.__name__ for c in parser.NO_PAREN_FUNCTIONS.values()} | {"NextValueFor"}
 
     def text(self, edits: Mapping[int, tuple[int, str]]) -> str:
-        """The statement without comments; `edits` maps where a token starts to its end and what to write instead."""
+        """Return the statement without comments; `edits` maps the start of a token to (end, replacement)."""
         out: list[str] = []
         end, skip = self.tokens[0].start, 0
         for token in self.tokens:
@@ -440,17 +463,21 @@ class _Statement:
         return "".join(out)
 
     def refuse(self, message: str, reason: str, offset: int | None, hint: str = "") -> NoReturn:
-        place = {} if offset is None else _place(self.sql, offset)
-        raise Refused(message, hint=hint or _HINT, reason=reason, **place)
+        position = {} if offset is None else _position(self.sql, offset)
+        raise Refused(message, hint=hint or _HINT, reason=reason, **position)
 
 
-_HINT = "Only functions and clauses on the allow-list run; they read granted tables and nothing else."
+_HINT = "A query may use only the functions and clauses on the allow-list, and the tables of this source."
+
+
+def _misread(text: str) -> str:
+    return f"`{_short(text)}` is refused, because the database might read it differently from the guard."
 
 
 def _joins(left: str, right: str, dialect: str) -> bool:
-    """Whether two neighbouring tokens might be read as one, as `U&"x"` or `_utf8'x'` would be."""
+    """Return whether two adjacent tokens might be read as one, such as `U&"x"` or `_utf8'x'`."""
     if left == right == "-":
-        # Two minus signs stay two: before a blank they would begin a comment.
+        # Keep two minus signs apart: `--` begins a comment.
         return True
     words = bool(_WORDLIKE.match(left)), bool(_WORDLIKE.match(right))
     return all(words) or (dialect == "postgres" and any(words) and ("&" in (left, right)))
@@ -460,7 +487,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-# What a tree may hold beside functions, whose names are checked on the tokens. A class that is not here is refused.
+# The allowed classes of nodes, except functions, whose names are checked on the tokens. All other classes are refused.
 _NODES = _words(
     """Select Union Intersect Except SetOperation Subquery Values With CTE TableAlias Table From Join Lateral
     Where Group Having Order Ordered Limit Offset Fetch LimitOptions Distinct Window WindowSpec Filter WithinGroup
@@ -473,9 +500,9 @@ _NODES = _words(
     JSONPathRoot JSONPathKey JSONPathSubscript JSONPathWildcard JSONPathSlice JSONPathUnion JSONPathRecursive JSONSchema
     JSONColumnDef JSONExtractQuote FormatJson OnCondition OverflowTruncateBehavior IndexTableHint Variadic"""
 )
-# Functions that are written without brackets; the others of their kind tell about the session or change a sequence.
+# Allowed functions without brackets. The other functions without brackets reveal the session or advance a sequence.
 _BARE = _words("CurrentDate CurrentTime CurrentTimestamp Localtime Localtimestamp Case Any If")
-# Types of Postgres itself that the parser does not know by name. Their input only reads the text.
+# Built-in types of Postgres. Converting text to one of them runs no user-defined code.
 _TYPES = _words(
     """tsquery tsvector macaddr macaddr8 cidr inet lseg polygon path box circle line point jsonpath name char bpchar oid
     xml money bit varbit timetz timestamptz int2 int4 int8 float4 float8 bool int4range int8range numrange tsrange
@@ -483,7 +510,7 @@ _TYPES = _words(
     json jsonb text bytea date time timestamp interval numeric varchar integer bigint smallint real record pg_lsn int
     decimal dec double float boolean character"""
 )
-# Functions of Postgres that only convert a value; columns are often named as they are.
+# Functions of Postgres that only convert a value; columns often have these names.
 _CONVERSIONS = _words("bool bpchar bytea char cidr float4 int2 macaddr money name oid text timetz varchar xml")
 _RECORD_FIELDS = _words("key value ordinality")
 _OPERATOR_CHARACTERS = frozenset("+-*/<>=~!@#%^&|`?")
@@ -491,7 +518,7 @@ _NAMES = re.compile(r'[^\W\d]|"')
 
 
 def _operator(run: str) -> str:
-    """The operator that Postgres reads at the start of a run of symbols."""
+    """Return the operator that Postgres reads at the start of a run of symbols."""
     while len(run) > 1 and run[-1] in "+-" and not set(run[:-1]) & set("~!@#%^&|`?"):
         run = run[:-1]
     return run
@@ -501,7 +528,7 @@ def _fold_token(token: Any, raw: str) -> str:
     return str(token.text) if raw.startswith('"') else _ascii_lower(token.text)
 
 
-# Clauses by class: where a key is not listed, a value in it is refused.
+# The allowed clauses by class of node. If another clause has a value, the query is refused.
 _QUERY = ("joins", "laterals", "where", "group", "having", "windows", "order", "limit", "offset")
 _CLAUSES: dict[str, frozenset[str]] = {
     "Select": frozenset(["with_", "expressions", "distinct", "from_", *_QUERY]),
@@ -516,7 +543,7 @@ _CLAUSES: dict[str, frozenset[str]] = {
         for c in ("Union", "Intersect", "Except")
     },
 }
-# Words before a bracket that do not call anything.
+# Words that call no function if a bracket follows.
 _BEFORE_BRACKET = _words(
     """cast select distinct all from join on using where by having limit offset and or not xor in exists any some
     between like ilike to escape is case when then else as over filter group sets rollup cube lateral values
@@ -532,7 +559,7 @@ _LOCKS = re.compile(r"(?:update|share|no|key)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of a name: as written, and whether in quotes."""
+    """One part of a qualified name, and whether it was in quotes."""
 
     text: str
     quoted: bool
@@ -543,7 +570,7 @@ class _Part:
 
 
 def _fold(part: _Part, dialect: str) -> str:
-    """The name as the engine compares it. Only ASCII is folded: a Kelvin sign is not a `k` to any engine."""
+    """Return the name as the engine compares it. Only ASCII is lower-cased: a Kelvin sign is not a `k`."""
     if dialect == "mysql" or (dialect == "postgres" and part.quoted):
         return part.text
     return _ascii_lower(part.text)
@@ -554,9 +581,9 @@ def _ascii_lower(text: str) -> str:
 
 
 def _resolve(
-    parts: list[_Part], dialect: str, granted: Granted, place: Mapping[str, int]
+    parts: list[_Part], dialect: str, granted: Granted, position: Mapping[str, int]
 ) -> tuple[str, tuple[str, ...] | None]:
-    """The granted table that a name means, and how to write it where the engine would not find it as written."""
+    """Return the granted table that a name means, and how to write it if the engine would not find it as written."""
     path, dropped = list(parts), False
     if len(path) > 1 and _ascii_lower(path[0].text) == granted.source.lower() and not _is_schema(path[0], granted):
         path, dropped = path[1:], True
@@ -564,7 +591,7 @@ def _resolve(
         found = _find([_fold(p, dialect) for p in path], granted, exact=dialect != "sqlite")
         if found is not None:
             return found, tuple(granted.tables[found]) if dropped else None
-        # Kinder than the engine: a name that differs by case alone can mean only one table.
+        # More lenient than the engine: ignore case if only one table matches then.
         found = _find([_ascii_lower(p.text) for p in path], granted, exact=False)
         if found is not None:
             return found, granted.tables[found]
@@ -573,7 +600,7 @@ def _resolve(
         f"`{shown}` is not a table of `{granted.source}`.",
         hint=_nearest(shown, granted),
         reason="table",
-        **place,
+        **position,
     )
 
 
@@ -592,18 +619,18 @@ def _find(path: list[str], granted: Granted, *, exact: bool) -> str | None:
 
 
 def is_granted(wanted: Sequence[str] | None, *names: str) -> bool:
-    """Whether a table known by any of these names is among the wanted ones; None wants all."""
+    """Return whether any of a table's names is among the wanted names; None means that all tables are wanted."""
     return wanted is None or bool({_ascii_lower(w) for w in wanted} & {_ascii_lower(n) for n in names})
 
 
 def column_hint(message: str, columns: Iterable[str]) -> str:
-    """A hint for an engine's complaint about a name: the nearest column, if one is near."""
+    """Return a hint for an engine's error about a name: the most similar column, if one is similar."""
     known = {c.lower(): c for c in columns}
     for word in re.findall(r"[\w$]+", message):
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)
         if near and near[0] != word.lower():
             return f"Did you mean `{known[near[0]]}`?"
-    return "Check the names and types in the query; DESCRIBE shows a table's columns."
+    return "Check the names and types in the query; `DESCRIBE table` lists the columns of a table."
 
 
 def _nearest(name: str, granted: Granted) -> str:
@@ -617,11 +644,11 @@ def _nearest(name: str, granted: Granted) -> str:
         return f"Did you mean `{by_name[near[0]]}`?"
     listed = ", ".join(f"`{shown}`" for shown in sorted(granted.tables)[:8])
     more = ", ..." if len(granted.tables) > 8 else ""
-    return f"There are: {listed}{more}." if listed else "The source grants no tables."
+    return f"Tables: {listed}{more}." if listed else "The source grants no tables."
 
 
 class _Walk:
-    """One pass over the tree and one over the tokens. Collects the tables read and the edits to names."""
+    """Checks the tree, then the tokens, and collects the tables that are read and the edits to their names."""
 
     def __init__(self, statement: _Statement, granted: Granted) -> None:
         self.tables: set[str] = set()
@@ -631,7 +658,7 @@ class _Walk:
         self._granted = granted
         self._functions = allowed_functions(self._dialect)
         self._table_functions = allowed_functions(f"{self._dialect}_tables")
-        # The parser has classes for some names, and no underscores in those.
+        # The parser has its own classes for some functions, whose names have no underscores.
         self._table_functions_plain = {name.replace("_", "") for name in self._table_functions}
         self._bare = statement.bare_functions()
         self._declared: set[int] = set()
@@ -645,7 +672,8 @@ class _Walk:
         if not isinstance(root, (exp.Query, exp.Values)):
             word = self._statement.tokens[0]
             name = type(root).__name__.upper()
-            self._statement.refuse(f"`{name}` is not a query; a source is read-only.", "statement", word.start)
+            hint = "Write a query: SELECT, WITH or VALUES."
+            self._statement.refuse(f"`{name}` is not a query; a source is read-only.", "statement", word.start, hint)
         for node in root.walk():
             name = type(node).__name__
             if name not in _NODES:
@@ -667,10 +695,10 @@ class _Walk:
                     self._named.add(_ascii_lower(node.this))
             elif isinstance(node, exp.In) and node.args.get("field") is not None:
                 raise Refused(
-                    "`IN` takes a list or a query in brackets.",
-                    hint="Write `IN (SELECT ...)`.",
+                    "`IN` needs a list or a query in brackets.",
+                    hint="Write `IN (1, 2)` or `IN (SELECT ...)`.",
                     reason="table",
-                    **self._placed(node),
+                    **self._position_of(node),
                 )
 
     def _identifier(self, node: Any) -> None:
@@ -678,28 +706,28 @@ class _Walk:
             return
         offset = _offset(node)
         if offset is None or not self._statement.follows_dot_or_as(offset):
-            hint = "Put the name in quotes, or check the words before it."
-            self._statement.refuse(f"`{node.this}` is a reserved word, not a name.", "token", offset, hint)
+            hint = "If it is a name, put it in quotes; otherwise check the syntax before it."
+            self._statement.refuse(f"`{node.this}` is a reserved word and cannot be a name.", "token", offset, hint)
 
     def _unlisted(self, node: Any, name: str) -> None:
         from sqlglot import exp
 
         if isinstance(node, exp.Func):
             if name in self._bare and name not in _BARE:
-                self._refuse_call(str(node.sql_name()).lower(), self._placed(node))
+                self._refuse_call(str(node.sql_name()).lower(), self._position_of(node))
             return
         if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
             raise Refused(
-                "Parameters and variables are refused.",
+                "Parameters and variables are not allowed in a query.",
                 hint="Write the value into the query.",
                 reason="parameter",
-                **self._placed(node),
+                **self._position_of(node),
             )
         raise Refused(
             f"`{_WORDS.get(name, name)}` is not allowed in a query.",
             hint=_HINT,
             reason="node",
-            **self._placed(node),
+            **self._position_of(node),
         )
 
     def _clauses(self, node: Any, name: str) -> None:
@@ -713,19 +741,19 @@ class _Walk:
                     f"`{clause}` is not allowed in a query.",
                     hint=_HINT,
                     reason="clause",
-                    **self._placed(node),
+                    **self._position_of(node),
                 )
 
-    def _placed(self, node: Any) -> dict[str, int]:
-        """The place of the node, or of the first thing in it or around it that has one."""
+    def _position_of(self, node: Any) -> dict[str, int]:
+        """Return the position of the node, or else of the first node inside or around it that has one."""
         offset = next((o for o in map(_offset, node.walk()) if o is not None), None)
         while offset is None and node.parent is not None:
             node = node.parent
             offset = _offset(node)
-        return {} if offset is None else _place(self._statement.sql, offset)
+        return {} if offset is None else _position(self._statement.sql, offset)
 
     def _type(self, node: Any) -> None:
-        """Refuse types of users on Postgres: reading a text as one may run a function or a check of theirs."""
+        """Refuse casts to user-defined types on Postgres: such a cast may run a user-defined function or check."""
         from sqlglot import exp
 
         if self._dialect != "postgres" or isinstance(node.this, exp.Expression):
@@ -734,27 +762,27 @@ class _Walk:
             kind = node.args.get("kind")
             name = kind.name if isinstance(kind, exp.Expression) else str(kind or "").rpartition(".")[2].strip('"')
         else:
-            # The parser has one class for many spellings, of which Postgres knows some and users may have made others.
+            # The parser has one class for many spellings. Postgres knows some; others may be user-defined types.
             name = next((word for word in self._statement.type_words() if word in self._granted.domains), "text")
-        self._check_type(name, self._placed(node))
+        self._check_type(name, self._position_of(node))
 
     def returned_types(self) -> None:
-        """Check the type after `RETURNING` in a function of JSON, which the tree does not hold for all of them."""
+        """Check the type after `RETURNING` in JSON functions, which the tree does not contain for all of them."""
         tokens = self._statement.tokens
         for index, word in enumerate(tokens):
             if self._statement.raw(word).lower() != "returning":
                 continue
             named = [t.text for t in tokens[index + 1 : index + 4]]
             name = named[2] if named[1:2] == ["."] and len(named) > 2 else next(iter(named), "")
-            self._check_type(name, _place(self._statement.sql, word.start))
+            self._check_type(name, _position(self._statement.sql, word.start))
 
-    def _check_type(self, name: str, place: Mapping[str, int]) -> None:
+    def _check_type(self, name: str, position: Mapping[str, int]) -> None:
         if _ascii_lower(name) not in _TYPES and name not in self._granted.types:
             raise Refused(
-                f"The type `{name}` is not allowed in a query.",
-                hint="Cast to a type of Postgres itself, or to an enumeration.",
+                f"The type `{name}` is not allowed in a query: a cast to it might run user-defined code.",
+                hint="Cast to a built-in type of Postgres, or to an enumeration.",
                 reason="type",
-                **place,
+                **position,
             )
 
     def _table(self, node: Any) -> None:
@@ -765,14 +793,24 @@ class _Walk:
             return
         identifiers = [i for i in (node.args.get("catalog"), node.args.get("db"), node.this) if i is not None]
         if not all(isinstance(i, exp.Identifier) for i in identifiers):
-            raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
+            raise Refused(
+                "A table name in the query cannot be checked.",
+                hint="Write it as `table` or `schema.table`.",
+                reason="table",
+                **self._position_of(node),
+            )
         parts = [_Part(i.this, bool(i.quoted)) for i in identifiers]
         if len(parts) == 1 and (self._is_cte(node, parts[0]) or self._is_dual(parts[0])):
             return
         start, last = identifiers[0].meta.get("start"), identifiers[-1].meta
         if start is None or "end" not in last:
-            raise Refused("This table name cannot be read safely.", hint="Write it plainly.", reason="table")
-        name, rewritten = _resolve(parts, self._dialect, self._granted, _place(self._statement.sql, start))
+            raise Refused(
+                "A table name in the query cannot be checked.",
+                hint="Write it as `table` or `schema.table`.",
+                reason="table",
+                **self._position_of(node),
+            )
+        name, rewritten = _resolve(parts, self._dialect, self._granted, _position(self._statement.sql, start))
         self.tables.add(name)
         self._in_tables |= {i.meta["start"] for i in identifiers}
         if not node.alias:
@@ -782,7 +820,7 @@ class _Walk:
 
     def _rewrite(self, node: Any, name: str, target: tuple[str, ...], start: int, end: int) -> None:
         written = ".".join(quote_identifier(part, self._dialect) for part in target)
-        # Other parts of the query may qualify columns by the name as it was written.
+        # Other parts of the query may qualify columns with the name as it was written.
         if not node.alias and _fold(_Part(node.name, node.this.quoted), self._dialect) != target[-1]:
             written += (
                 f" AS {quote_identifier(_fold(_Part(node.name, node.this.quoted), self._dialect), self._dialect)}"
@@ -793,7 +831,7 @@ class _Walk:
         return self._dialect == "mysql" and not part.quoted and part.text.lower() == "dual"
 
     def _is_cte(self, node: Any, part: _Part) -> bool:
-        """Whether the name surely means a common table expression in every engine's reading of the scope."""
+        """Return whether the name means a common table expression by the scope rules of every engine."""
         from sqlglot import exp
 
         wanted, child, parent = _fold(part, self._dialect), node, node.parent
@@ -815,10 +853,15 @@ class _Walk:
         if isinstance(call, (exp.Subquery, exp.Unnest)):
             return
         if not isinstance(call, exp.Func):
-            raise Refused("This table cannot be read safely.", hint=_HINT, reason="table", **self._placed(node))
+            raise Refused(
+                "An item in `FROM` is not a table, a query or a function.",
+                hint="Read a table of this source instead; `SHOW TABLES` lists them.",
+                reason="table",
+                **self._position_of(node),
+            )
         name = self._call_name(call)
         if node.args.get("db") is not None or name.replace("_", "") not in self._table_functions_plain:
-            self._refuse_call(name, self._placed(call), "table function")
+            self._refuse_call(name, self._position_of(call), "table function")
 
     def _call_name(self, call: Any) -> str:
         if "start" in call.meta:
@@ -829,7 +872,7 @@ class _Walk:
         from sqlglot import exp
 
         if isinstance(node.this, exp.Identifier):
-            # The table that an alias stands for; None for a query, a function or a common table expression.
+            # The table behind the alias; None for a query, a function or a common table expression.
             source = node.parent if isinstance(node.parent, exp.Table) else None
             alias = _fold(_Part(node.this.this, bool(node.this.quoted)), self._dialect)
             self._sources.setdefault(alias, []).append(self._real_table(source))
@@ -848,7 +891,7 @@ class _Walk:
         return _resolve(parts, self._dialect, self._granted, {})[0]
 
     def fields(self) -> None:
-        """Refuse `value.name` where it may call the function `name`, as Postgres does if there is no such column."""
+        """Refuse `value.name` if it may call the function `name`, as Postgres does if `value` has no such column."""
         tokens, callable_ = self._statement.tokens, self._granted.callable or frozenset()
         for before, dot, token in zip(tokens, tokens[1:], tokens[2:]):
             if self._statement.raw(dot) != "." or token.start in self._in_tables or token.text == "*":
@@ -861,16 +904,16 @@ class _Walk:
                 continue
             if not of_table and not may_call and self._is_field(name):
                 continue
-            what = f"`.{token.text}` may call a function" if may_call else f"`{token.text}` is not a known field"
+            problem = f"might call the function `{token.text}`" if may_call else "is not a known column or field"
             self._statement.refuse(
-                f"{what}; only columns and fields are read this way.",
+                f"`.{token.text}` {problem}; only columns and fields may follow a dot.",
                 "function",
                 token.start,
-                "Name the column otherwise in an inner query, or call a listed function as `name(value)`.",
+                "If it is a column, rename it in an inner query. Call an allowed function as `name(value)`.",
             )
 
     def _is_column(self, qualifier: str, name: str) -> bool:
-        """Whether everything that the qualifier may mean is a table with such a column."""
+        """Return whether every table that the qualifier may mean has such a column."""
         sources = self._sources.get(qualifier, [])
         return bool(sources) and all(
             source is not None and any(name == column for column, *_ in self._granted.describe(source))
@@ -884,7 +927,7 @@ class _Walk:
         return name in columns or name in self._named
 
     def operators(self) -> None:
-        """Refuse operators that somebody defined: they call functions that are on no list."""
+        """Refuse user-defined operators: they call functions that are not on the allow-list."""
         run, end = "", -1
         for token in [*self._statement.tokens, None]:
             raw = "" if token is None else self._statement.raw(token)
@@ -893,12 +936,15 @@ class _Walk:
                 continue
             if _operator(run) in self._granted.operators:
                 self._statement.refuse(
-                    f"The operator `{_operator(run)}` is not one of Postgres itself.", "operator", end - len(run)
+                    f"The operator `{_operator(run)}` is user-defined, so it is not allowed in a query.",
+                    "operator",
+                    end - len(run),
+                    "Use the built-in operators of Postgres.",
                 )
             run, end = (raw, token.end + 1) if token and raw and set(raw) <= _OPERATOR_CHARACTERS else ("", -1)
 
     def _column(self, node: Any) -> None:
-        """Drop the source's name before a column: `source.table.column` means `table.column`."""
+        """Remove the source's name from `source.table.column`."""
         from sqlglot import exp
 
         first = node.args.get("catalog") or node.args.get("db")
@@ -911,13 +957,14 @@ class _Walk:
                 self.edits[start] = (stop, "")
 
     def calls(self) -> None:
-        """Every name before a bracket must be a listed function, a word of the grammar or a declared alias."""
+        """Refuse a name before a bracket unless it is an allowed function, a keyword or a declared alias."""
         tokens = self._statement.tokens
         for index, token in enumerate(tokens):
             raw = self._statement.raw(token)
             follows = self._statement.raw(tokens[index + 1]) if index + 1 < len(tokens) else ""
             if raw.lower() == "for" and _LOCKS.match(follows):
-                self._statement.refuse("Locking (`FOR UPDATE`, `FOR SHARE`) is refused.", "lock", token.start)
+                message = "Row locks (`FOR UPDATE`, `FOR SHARE`) are not allowed; a source is read-only."
+                self._statement.refuse(message, "lock", token.start, "Remove the clause.")
             if follows == "(" and (raw[0].isalpha() or raw[0] in '_"`['):
                 before = self._statement.raw(tokens[index - 1]) if index else ""
                 self._call(token, raw, before)
@@ -928,26 +975,28 @@ class _Walk:
             return
         if before == "." or not (raw[0].isalpha() or raw[0] == "_"):
             name = token.text if before != "." else f"{self._qualifier(token)}.{token.text}"
-            place = _place(self._statement.sql, token.start)
-            self._refuse_call(name.lower(), place, hint="Call it by its plain name, if it is a listed function.")
+            position = _position(self._statement.sql, token.start)
+            self._refuse_call(name.lower(), position, hint="Call an allowed function without quotes or a schema.")
         if word not in _BEFORE_BRACKET and word not in self._functions and word not in self._table_functions:
-            self._refuse_call(word, _place(self._statement.sql, token.start))
+            self._refuse_call(word, _position(self._statement.sql, token.start))
         if word in self._granted.shadowed:
-            hint = (
-                f"Somebody defined a function `{word}` in this database, and it might run instead of the engine's own."
-            )
-            self._refuse_call(word, _place(self._statement.sql, token.start), hint=hint)
+            hint = f"This database has a user-defined function `{word}`, which might run instead of the built-in one."
+            self._refuse_call(word, _position(self._statement.sql, token.start), hint=hint)
 
     def _qualifier(self, token: Any) -> str:
         found = re.search(r"([\w$]+)[\"`\]]?\s*\.\s*$", self._statement.sql[: token.start])
         return found.group(1) if found else ""
 
-    def _refuse_call(self, name: str, place: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
+    def _refuse_call(self, name: str, position: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions
         near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
         if near and near[0] != name and not hint:
             hint = f"Did you mean `{near[0]}`?"
-        raise Refused(f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **place)
+        if noun == "table function" and not hint:
+            hint = "Read a table of this source instead; `SHOW TABLES` lists them."
+        raise Refused(
+            f"The {noun} `{name}` is not allowed in a query.", hint=hint or _HINT, reason="function", **position
+        )
 
 
 _WORDS = {
@@ -955,7 +1004,7 @@ _WORDS = {
     "Lock": "FOR UPDATE",
     "into": "INTO",
     "Into": "INTO",
-    "operation_modifiers": "a word between SELECT and the first column",
+    "operation_modifiers": "a keyword between SELECT and the first column",
     "Delete": "DELETE",
     "Insert": "INSERT",
     "Update": "UPDATE",
@@ -968,7 +1017,7 @@ _WORDS = {
 
 
 def _visible(clause: Any, inside: Any) -> list[Any]:
-    """The names of a WITH that a place sees: those before it, and itself where it is recursive."""
+    """Return the names of a WITH that `inside` sees: those before it, and its own if the WITH is recursive."""
     from sqlglot import exp
 
     seen = []

@@ -1,6 +1,6 @@
-"""Identifiers and string literals as SQL text: the only place that puts names and values into a statement by hand.
+"""Quoting of identifiers and string literals for SQL.
 
-Statements that sqlglot writes quote by themselves; everything else comes through here.
+sqlglot quotes the statements that it writes. All other code that puts a name or a value into SQL text uses this module.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from etude.errors import Invalid
 
 
 def quote_identifier(name: str, dialect: str = "duckdb") -> str:
-    """The name as an identifier that no character in it can end."""
+    """Return the name as a quoted identifier; quotes inside it are doubled."""
     mark = "`" if dialect == "mysql" else '"'
     return mark + _check(name, "name").replace(mark, mark * 2) + mark
 
 
 def quote_table(name: str, dialect: str = "duckdb") -> str:
-    """The name of a table as catalogs give it, such as `schema.table`, quoted part by part."""
+    """Quote each part of a table name from a catalog, such as `schema.table`."""
     return ".".join(quote_identifier(part, dialect) for part in name.split("."))
 
 
 def quote_literal(text: str, dialect: str = "duckdb") -> str:
-    """The text as a string literal.
+    """Return the text as a string literal.
 
-    Drivers see to it that a backslash means what this assumes: MySQL connects without `NO_BACKSLASH_ESCAPES`, Postgres
-    with `standard_conforming_strings`.
+    Backslashes are escaped for MySQL only. The drivers make that correct: MySQL sessions run without
+    `NO_BACKSLASH_ESCAPES`, Postgres sessions with `standard_conforming_strings`.
     """
     escaped = _check(text, "text").replace("'", "''")
     return f"'{escaped.replace(chr(92), chr(92) * 2)}'" if dialect == "mysql" else f"'{escaped}'"
 
 
 def _check(text: str, what: str) -> str:
-    # An engine that reads C strings would take what follows U+0000 for nothing, and the literal would have no end.
+    # An engine that uses C strings would stop reading at U+0000, and the literal would never be closed.
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
         raise Invalid(
             f"The {what} `{text.encode('unicode_escape').decode()[:200]}` cannot be written in SQL.",

@@ -269,10 +269,10 @@ def test_show_and_describe_name_granted_tables_only(mysql_shop: Any) -> None:
     [
         ("", None),
         ("GRANT SELECT ON `{0}`.secret TO {1}", "may also read"),
-        ("GRANT INSERT, UPDATE (id) ON `{0}`.orders TO {1}", "may `INSERT`, `UPDATE` on"),
-        ("GRANT EXECUTE ON `{0}`.* TO {1}", "may `EXECUTE` on"),
-        ("GRANT FILE ON *.* TO {1}", "may `FILE` on `*.*`"),
-        ("GRANT ALL PRIVILEGES ON `{0}`.* TO {1}", "may `ALL PRIVILEGES` on"),
+        ("GRANT INSERT, UPDATE (id) ON `{0}`.orders TO {1}", "has `INSERT`, `UPDATE` on"),
+        ("GRANT EXECUTE ON `{0}`.* TO {1}", "has `EXECUTE` on"),
+        ("GRANT FILE ON *.* TO {1}", "has `FILE` on `*.*`"),
+        ("GRANT ALL PRIVILEGES ON `{0}`.* TO {1}", "has `ALL PRIVILEGES` on"),
     ],
 )
 def test_each_excess_right_is_named(mariadb_server: Callable[[], str], grant: str, told: str | None) -> None:

@@ -350,10 +350,10 @@ def test_a_superuser_is_warned_about(shop_url: str) -> None:
         ("GRANT INSERT ON orders TO {}", "may change `public.orders`"),
         ("GRANT CREATE ON SCHEMA public TO {}", "may create objects in the schemas `public`"),
         ("GRANT pg_read_server_files TO {}", "is a member of `pg_read_server_files`"),
-        ("ALTER ROLE {} CREATEROLE BYPASSRLS", "may create roles, pass by row security"),
+        ("ALTER ROLE {} CREATEROLE BYPASSRLS", "may create roles, bypass row security"),
         (
             "CREATE FUNCTION peek() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT id FROM secret'",
-            "may call `public.peek` with the rights of their owners",
+            "may call `public.peek` with the privileges of their owners",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""The drivers of databases, one file each. They run in engine processes."""
+"""The database drivers, one file each. They run in engine processes."""

@@ -1,4 +1,4 @@
-"""The DuckDB driver: DuckDB files, and files of data as views over Parquet. Several can be open side by side."""
+"""The driver for DuckDB files, and for data files as views over Parquet. It can open several sources at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from etude.sources.guard_duckdb import GrantedNames, Guard, broken, fold, invali
 from etude.sources.quoting import quote_identifier, quote_literal
 
 PREPARED = 256
-# Arrow has no type for these, or DuckDB's export of them loses something: they travel as text.
+# These types are sent as text: Arrow has no type for them, or DuckDB's export to Arrow loses something.
 _AS_TEXT = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant", "union"})
 _NESTED = frozenset({"list", "array", "map", "struct", "tuple"})
 
 
 class DuckdbDriver(Driver):
-    """One in-memory DuckDB with every source attached read-only under its name; the first is the default."""
+    """One in-memory DuckDB with every source attached read-only by name; the first source is the default."""
 
     dialect: ClassVar[str] = "duckdb"
 
@@ -31,7 +31,7 @@ class DuckdbDriver(Driver):
         self._mounts = (mount, *others)
         self._connection = duckdb.connect(":memory:")
         self._relations: dict[str, tuple[Any, list[str]]] = {}
-        # Attached databases whose tables are granted in part stay behind names that the guard refuses as all others.
+        # A database of which only some tables are granted is attached under a random name, which the guard refuses.
         self._hidden = {
             m.name: f"hidden_{os.urandom(8).hex()}" for m in self._mounts if m.kind == "duckdb" and m.tables is not None
         }
@@ -57,11 +57,11 @@ class DuckdbDriver(Driver):
                 run(f"ATTACH ':memory:' AS {name}")
                 for file in mount.files:
                     schema, _, table = file["table"].rpartition(".")
-                    place = f"{name}.{quote_identifier(schema or 'main')}"
+                    target = f"{name}.{quote_identifier(schema or 'main')}"
                     paths = ", ".join(quote_literal(p) for p in file["paths"])
-                    run(f"CREATE SCHEMA IF NOT EXISTS {place}")
+                    run(f"CREATE SCHEMA IF NOT EXISTS {target}")
                     union = ", union_by_name = true" if len(file["paths"]) > 1 else ""
-                    run(f"CREATE VIEW {place}.{quote_identifier(table)} AS FROM read_parquet([{paths}]{union})")
+                    run(f"CREATE VIEW {target}.{quote_identifier(table)} AS FROM read_parquet([{paths}]{union})")
         except duckdb.Error as error:
             raise _cannot_open(mount, error) from None
 
@@ -90,7 +90,7 @@ class DuckdbDriver(Driver):
         ):
             run(f"SET {setting} = false")
         run("SET allow_persistent_secrets = false")
-        run("SET parquet_metadata_cache = true")  # a file that changes is mounted anew
+        run("SET parquet_metadata_cache = true")  # a file that changed is mounted again
         run("SET python_enable_replacements = false")
         if memory:
             run(f"SET memory_limit = '{memory // (1 << 20)}MiB'")
@@ -102,7 +102,7 @@ class DuckdbDriver(Driver):
             run("SET max_temp_directory_size = '0KB'")
         paths = [p for m in self._mounts for f in m.files for p in f["paths"]]
         run(f"SET allowed_paths = [{', '.join(quote_literal(p) for p in paths)}]")
-        # In this order: each of the two closes the door to what was set before it.
+        # Last, and in this order: each of the two makes the settings above it final.
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 
@@ -116,7 +116,7 @@ class DuckdbDriver(Driver):
         return GrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted)
 
     def _macros(self) -> list[str]:
-        # A macro of the file may read any of its tables, so with a part of them granted none is callable.
+        # A macro of the file may read any of its tables, so no macro is callable if only some tables are granted.
         if any(m.tables is not None for m in self._mounts):
             return []
         return [
@@ -127,16 +127,16 @@ class DuckdbDriver(Driver):
         ]
 
     def catalog(self) -> Json:
-        """Tables and views of all mounts; those of other mounts than the first are qualified by its name."""
-        facts = _Facts(self._connection, self._mounts, self._hidden)
-        return {"tables": facts.tables()}
+        """Return the tables and views of all mounts; outside the first mount, names begin with the mount's name."""
+        reader = _CatalogReader(self._connection, self._mounts, self._hidden)
+        return {"tables": reader.tables()}
 
     def check(self, sql: str) -> CheckedQuery:
         """See `Guard.check`."""
         return self._guard.check(sql)
 
     def estimate(self, checked: CheckedQuery) -> Json:
-        """Rows and bytes from DuckDB's own EXPLAIN; a plain LIMIT bounds the scan beneath it."""
+        """Return the rows and bytes that DuckDB's EXPLAIN expects; a plain LIMIT bounds the scan below it."""
         import duckdb
 
         if checked.sql.startswith("EXPLAIN "):
@@ -154,7 +154,7 @@ class DuckdbDriver(Driver):
         return {"scan_rows": total.rows, "scan_bytes": total.bytes, "result_rows": _expected(plan)}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
-        """Batches as DuckDB makes them; the result is never held whole."""
+        """Yield batches as DuckDB produces them; the whole result is never in memory."""
         import duckdb
 
         try:
@@ -164,17 +164,17 @@ class DuckdbDriver(Driver):
                     reader = relation.to_arrow_reader(1 << 16)
                     yield from _with_schema(reader)
                 finally:
-                    # A result that was not read to its end would block the connection.
+                    # A result that is not read to its end would block the connection.
                     self._connection.abort()
         except duckdb.Error as error:
             raise self._translate(error, checked.sql) from None
         except OSError as error:
-            # Errors in the middle of a stream reach Arrow's reader as its own kind.
+            # Arrow's reader raises OSError for errors of DuckDB in the middle of a stream.
             raise self._translate(error, checked.sql) from None
 
     @contextlib.contextmanager
     def _enumerations(self, checked: CheckedQuery) -> Iterator[None]:
-        """The enumerations that a statement names, as long as it needs them."""
+        """Create the enumerations that a statement names, and drop them at the end."""
         made: list[str] = []
         try:
             for name, values in checked.enums:
@@ -188,45 +188,47 @@ class DuckdbDriver(Driver):
     def _translate(self, error: Exception, sql: str) -> Exception:
         translated = _translate(error, sql)
         if isinstance(translated, EtudeError):
-            # The names of hidden databases tell nothing to a user.
+            # The random names of hidden databases mean nothing to a user.
             for hidden in self._hidden.values():
                 translated.message = translated.message.replace(f"{hidden}.", "")
                 translated.hint = translated.hint.replace(f"{hidden}.", "")
         return translated
 
     def _prepared(self, checked: CheckedQuery) -> tuple[Any, list[str]]:
-        """The statement as DuckDB bound it, to be run. Binding holds for good: what is attached cannot change."""
+        """Return the bound statement and its column types. It can be reused: the attached databases cannot change."""
         known = self._relations.get(checked.sql)
         if known is not None:
             return known
         relation = self._connection.sql(checked.sql)
         if relation is None:
-            raise SourceError("The statement returned no result.", hint="Write a query.")
+            raise SourceError(
+                "The statement returned no result.", hint="Write a query that returns rows, such as a SELECT."
+            )
         types = [str(t) for t in relation.types]
-        if any(map(_must_change, relation.types)):
-            relation = relation.project(_as_carried(relation.columns, relation.types))
+        if any(map(_needs_cast, relation.types)):
+            relation = relation.project(_cast_for_arrow(relation.columns, relation.types))
         self._check_relation(checked, relation)
         if checked.select:
-            # Only a SELECT is bound and not run yet; what others gave, EXPLAIN for one, is their result already.
+            # Only a SELECT is bound without being run. Others, such as EXPLAIN, have run already and hold their result.
             self._relations[checked.sql] = relation, types
             if len(self._relations) > PREPARED:
                 del self._relations[next(iter(self._relations))]
         return relation, types
 
     def _check_relation(self, checked: CheckedQuery, relation: Any) -> None:
-        """Check the text that a relation will run, if its library wrote it anew around the one that was checked."""
+        """Check the text that a relation will run, if DuckDB wrapped the checked text in another query."""
         if checked.sql.startswith("EXPLAIN "):
             return  # it has run already, as it was checked
         text = relation.sql_query()
         if text != checked.sql and not set(self._guard.check(text).tables) <= set(checked.tables):
-            raise SourceError("The statement reads more than was checked.", hint="Write it more plainly.", fatal=True)
+            raise SourceError("The query reads tables that were not checked.", hint="Simplify the query.", fatal=True)
 
     def cancel(self) -> None:
         """Interrupt the query in DuckDB."""
         self._connection.interrupt()
 
     def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
-        """A file's size and time of change stand for the data in it."""
+        """Return fingerprints made from the size and the modification time of the files."""
         found: dict[str, str] = {}
         for position, mount in enumerate(self._mounts):
             prefix = "" if position == 0 else f"{mount.name}."
@@ -238,23 +240,23 @@ class DuckdbDriver(Driver):
         return {t: found[t] for t in tables if t in found}
 
     def versions(self) -> dict[str, str]:
-        """DuckDB's version."""
+        """Return the version of DuckDB."""
         import duckdb
 
         return {"duckdb": duckdb.__version__}
 
     def progress(self) -> float | None:
-        """How much of the running query is done, from 0 to 1, where DuckDB can tell."""
+        """Return how much of the running query is done, from 0 to 1; None if DuckDB does not know."""
         done: float = self._connection.query_progress()
         return done / 100 if done >= 0 else None
 
     def close(self) -> None:
-        """Close the connection and let go of the files."""
+        """Close the connection and the files."""
         self._connection.close()
 
 
-class _Facts:
-    """The catalog of a connection, from a handful of queries however many tables there are."""
+class _CatalogReader:
+    """Reads the catalog of a connection; the number of queries does not depend on the number of tables."""
 
     def __init__(self, connection: Any, mounts: tuple[Mount, ...], hidden: dict[str, str]) -> None:
         self._run = connection.execute
@@ -338,7 +340,7 @@ class _Facts:
 
 
 class _Scan:
-    """Sums what the leaves of a plan read."""
+    """Sums the rows and bytes that the leaves of a plan read."""
 
     def __init__(self, row_counts: dict[str, int | None], default: str) -> None:
         self.rows = 0
@@ -380,7 +382,7 @@ def _width(node: Json) -> int:
 
 
 def _expected(node: Json) -> int | None:
-    """The rows a node gives: a limit's own number, for DuckDB estimates nothing there."""
+    """Return the number of rows from a node; for a LIMIT its own number, because DuckDB has no estimate there."""
     limit = str(node.get("extra_info", {}).get("Limit", ""))
     return int(limit) if limit.isdigit() else _cardinality(node)
 
@@ -390,8 +392,8 @@ def _cardinality(node: Json) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _as_carried(names: list[str], types: list[Any]) -> str:
-    """The columns in types that Arrow carries. A union comes as a struct of its members: one in use, the rest null."""
+def _cast_for_arrow(names: list[str], types: list[Any]) -> str:
+    """Return a select list with types that Arrow has. A union becomes a struct of its members, all but one null."""
     parts = []
     for position, (name, kind) in enumerate(zip(names, types, strict=True), 1):
         cell = f"#{position}"
@@ -400,15 +402,15 @@ def _as_carried(names: list[str], types: list[Any]) -> str:
             members = [
                 (quote_identifier(n), f"union_extract({cell}, {quote_literal(n)})", k) for n, k in kind.children[1:]
             ]
-            cell = f"struct_pack({', '.join(f'{n} := CAST({v} AS {_carried(k)})' for n, v, k in members)})"
-        elif _must_change(kind):
-            cell = f"CAST({cell} AS {_carried(kind)})"
+            cell = f"struct_pack({', '.join(f'{n} := CAST({v} AS {_arrow_type(k)})' for n, v, k in members)})"
+        elif _needs_cast(kind):
+            cell = f"CAST({cell} AS {_arrow_type(kind)})"
         parts.append(f"{cell} AS {quote_identifier(name)}")
     return ", ".join(parts)
 
 
-def _must_change(kind: Any) -> bool:
-    return kind.id in _AS_TEXT or (kind.id in _NESTED and any(_must_change(k) for _, k in _inner(kind)))
+def _needs_cast(kind: Any) -> bool:
+    return kind.id in _AS_TEXT or (kind.id in _NESTED and any(_needs_cast(k) for _, k in _inner(kind)))
 
 
 def _inner(kind: Any) -> list[tuple[str, Any]]:
@@ -416,13 +418,13 @@ def _inner(kind: Any) -> list[tuple[str, Any]]:
     return list(kind.children[:1] if kind.id == "array" else kind.children)
 
 
-def _carried(kind: Any) -> str:
-    """The type in which values travel: the same, with text in the place of what Arrow cannot carry."""
+def _arrow_type(kind: Any) -> str:
+    """Return the type as SQL, with VARCHAR instead of the types that Arrow does not have."""
     if kind.id in _AS_TEXT:
         return "VARCHAR"
-    if not _must_change(kind):
+    if not _needs_cast(kind):
         return str(kind)
-    inner = [(quote_identifier(n), _carried(k)) for n, k in _inner(kind)]
+    inner = [(quote_identifier(n), _arrow_type(k)) for n, k in _inner(kind)]
     if kind.id == "struct":
         return f"STRUCT({', '.join(f'{n} {k}' for n, k in inner)})"
     if kind.id == "list":
@@ -433,7 +435,7 @@ def _carried(kind: Any) -> str:
 
 
 def _with_schema(reader: Any) -> Iterator[Any]:
-    """The batches, or one without rows where there are none."""
+    """Yield the batches, or an empty one if there are none."""
     first = next(reader, None)
     yield first if first is not None else empty_batch(reader.schema)
     yield from reader
@@ -445,11 +447,11 @@ def _shown(schema: str, table: str) -> str:
 
 def _cannot_open(mount: Mount, error: Exception) -> SourceError:
     text = str(error).split("\n")[0]
-    hint = "Check that it is a DuckDB file of a version this DuckDB can read."
+    hint = "Check that it is a DuckDB file, and that this version of DuckDB can read it."
     if "lock" in text.lower():
-        hint = "Another process has it open for writing: close that, or copy the file."
+        hint = "Another process has the file open for writing: stop that process, or copy the file."
     elif mount.kind == "files":
-        hint = "Check that the files are whole: a Parquet file that is still being written cannot be read."
+        hint = "Check that the files are complete: a Parquet file cannot be read while it is being written."
     return SourceError(f"Cannot open `{mount.url}`: {text}", hint=hint)
 
 
@@ -463,10 +465,10 @@ def _translate(error: Exception, sql: str) -> Exception:
         return broken(str(error))
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text or "bad_alloc" in text:
         return LimitExceeded(
-            "The query needs more memory than the engine may use.",
+            "The query needs more memory than `engine.memory` allows.",
             hint="Aggregate or filter earlier, or raise `engine.memory`.",
             limit="memory",
         )
     if isinstance(error, duckdb.ProgrammingError | duckdb.DataError):
         return invalid_query(error, sql)
-    return SourceError(text, hint="This is DuckDB's own error; the query or the data caused it.")
+    return SourceError(text, hint="DuckDB reported this error: check the query and the data that it reads.")

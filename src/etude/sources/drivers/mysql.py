@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, read-only: one read-only transaction for each query, streamed as text and read by Arrow."""
+"""The driver for MySQL and MariaDB: a read-only transaction for each query, values sent as text and parsed by Arrow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECT_S = 10
 METADATA_S = 30
 LOCK_S = 10
 
-# The guard reads the text by the default rules of quotes and operators, so the server must too.
+# SQL modes that change how quotes and operators are read. The guard assumes the defaults, so these are turned off.
 _OTHER_GRAMMAR = frozenset(
     {"ANSI", "ANSI_QUOTES", "DB2", "HIGH_NOT_PRECEDENCE", "IGNORE_SPACE", "MAXDB", "MSSQL", "NO_BACKSLASH_ESCAPES"}
     | {"ORACLE", "PIPES_AS_CONCAT", "POSTGRESQL"}
@@ -51,7 +51,7 @@ _KEYS = f"""SELECT table_schema, table_name, constraint_name, column_name, refer
     referenced_table_name, referenced_column_name FROM information_schema.key_column_usage
     WHERE referenced_table_name IS NOT NULL AND table_schema NOT IN {_SYSTEM} ORDER BY 1, 2, 3, ordinal_position"""
 _SCHEMAS = "SELECT schema_name FROM information_schema.schemata"
-# A stored function runs under a listed name if the server has no function of that name, or a blank follows the name.
+# A stored function with an allowed name runs if the server has no such built-in function, or if a blank follows.
 _STORED = """SELECT DISTINCT LOWER(routine_name) FROM information_schema.routines
     WHERE routine_type = 'FUNCTION' AND routine_schema = DATABASE()"""
 
@@ -60,7 +60,7 @@ Name = tuple[str, str]
 
 
 class MysqlDriver(ServerDriver["_Schema"]):
-    """One connection to a MySQL or MariaDB server. The user's rights hold; etude adds that nothing can be written."""
+    """One connection to a MySQL or MariaDB server. The privileges of its user apply, and etude allows no writes."""
 
     dialect = "mysql"
 
@@ -72,7 +72,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         self._stopped = False
         self._connect()
 
-    def _dial(self) -> Any:
+    def _open_connection(self) -> Any:
         try:
             return self._pymysql.connect(
                 **self._where,
@@ -80,19 +80,19 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 connect_timeout=CONNECT_S,
                 local_infile=False,
                 autocommit=True,
-                # No converters: values stay as the server prints them, exact, and Arrow reads them in bulk.
+                # No converters: values stay exact text, as the server prints them, and Arrow parses them in bulk.
                 conv={},
                 program_name="etude",
             )
         except (self._pymysql.Error, OSError, RuntimeError) as error:
             raise SourceError(
-                f"{self._place()} cannot be reached: {self._clean(error)}.",
-                hint="Check host, port, database, user and password, and that the server accepts this address.",
+                f"{self._address()} cannot be reached: {self._clean(error)}.",
+                hint="Check host, port, database, user and password, and that the server allows access from here.",
             ) from None
 
     def _connect(self) -> None:
         self.close()
-        self._connection = self._dial()
+        self._connection = self._open_connection()
         version = str(self._connection.get_server_info())
         self._mariadb = "mariadb" in version.lower()
         ((modes,),) = self._execute("SELECT @@SESSION.sql_mode")
@@ -101,11 +101,11 @@ class MysqlDriver(ServerDriver["_Schema"]):
         self._execute("SET SESSION TRANSACTION READ ONLY")
         self._execute(f"SET SESSION innodb_lock_wait_timeout = {LOCK_S}, SESSION lock_wait_timeout = {LOCK_S}")
         if not self._mariadb:
-            # The server would otherwise answer from statistics that are up to a day old.
+            # Otherwise the server would return statistics that are up to a day old.
             with suppress(self._pymysql.Error):
                 self._execute("SET SESSION information_schema_stats_expiry = 0")
 
-    def _place(self) -> str:
+    def _address(self) -> str:
         where = self._where.get("unix_socket") or f"{self._where['host']}:{self._where['port']}"
         return f"MySQL at `{where}`, database `{self._where.get('database') or ''}`,"
 
@@ -121,7 +121,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
 
     @contextmanager
     def _transaction(self, timeout_s: float) -> Iterator[None]:
-        """A read-only transaction with a time limit, rolled back at its end."""
+        """Run a read-only transaction with a time limit; roll it back at the end."""
         limit = (
             f"max_statement_time = {timeout_s:.3f}" if self._mariadb else f"max_execution_time = {timeout_s * 1000:.0f}"
         )
@@ -130,7 +130,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         except (self._pymysql.OperationalError, self._pymysql.InterfaceError, OSError) as error:
             if error.args and error.args[0] == _INTERRUPTED:
                 raise
-            # The server or something between dropped the idle connection.
+            # The server, or something on the way to it, closed the idle connection.
             self._connect()
             self._execute(f"SET SESSION {limit}")
         self._execute("START TRANSACTION READ ONLY")
@@ -152,25 +152,25 @@ class MysqlDriver(ServerDriver["_Schema"]):
         return _Schema(self._mount, str(self._where.get("database") or ""), tables, columns, schemas, stored)
 
     def excess_rights(self) -> list[str]:
-        """What the user may do beyond reading the granted tables, by its grants."""
+        """Return the privileges of the user beyond reading the granted tables, from SHOW GRANTS."""
         grants, tables = self._ask("SHOW GRANTS", _TABLES)
-        told, found = [], [_GRANT.match(str(row[0])) for row in grants]
+        warnings, found = [], [_GRANT.match(str(row[0])) for row in grants]
         for grant in filter(None, found):
             rights = {re.sub(r"\s*\(.*", "", right).strip().upper() for right in _RIGHTS.split(grant.group(1))}
             more = sorted(rights - _HARMLESS)
             if more:
-                told.append(f"The user may {shorten(more)} on `{grant.group(2).replace('`', '')}`.")
+                warnings.append(f"The user has {shorten(more)} on `{grant.group(2).replace('`', '')}`.")
         roles = [str(row[0]) for row, grant in zip(grants, found, strict=True) if grant is None]
         if any(re.match(r"GRANT .* TO ", text) and " ON " not in text for text in roles):
-            told.append("The user has roles, whose rights etude does not read.")
+            warnings.append("The user has roles; etude does not check their privileges.")
         known = self._known()
         others = [".".join(row[:2]) for row in tables if (row[0], row[1]) not in known.tables]
         if others:
-            told.append(f"The user may also read {shorten(others)}, which the source does not grant.")
-        return told
+            warnings.append(f"The user may also read {shorten(others)}, which the source does not grant.")
+        return warnings
 
     def catalog(self) -> Json:
-        """All granted tables, with the row counts that the engine estimates, or knows."""
+        """Return the granted tables, with the storage engine's row counts; most engines estimate them."""
         self._schema = schema = self._load()
         unique, keys = self._ask(_UNIQUE, _KEYS)
         by_table = _group_unique(unique)
@@ -178,7 +178,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         return {"tables": [schema.table(name, by_table.get(name, {}), foreign.get(name, [])) for name in schema.tables]}
 
     def estimate(self, checked: CheckedQuery) -> Json:
-        """The rows that the optimizer expects to look at, and their average size."""
+        """Return the rows that the optimizer expects to read, and their bytes by the average size of a row."""
         nothing = {"scan_rows": None, "scan_bytes": None, "result_rows": None}
         if checked.sql.startswith("EXPLAIN"):
             return nothing | {"scan_rows": 0, "scan_bytes": 0}
@@ -192,7 +192,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         return nothing | {"scan_rows": rows, "scan_bytes": rows * size // stored if stored else None}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
-        """Batches as the server sends them, in a read-only transaction of their own."""
+        """Yield batches as the server sends them, in a read-only transaction of their own."""
         from pymysql.cursors import SSCursor
 
         self._stopped = False
@@ -212,7 +212,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
             yield chunk
 
     def _finish(self, cursor: Any) -> None:
-        """Let go of the result. One that is not read to its end is stopped in the server first."""
+        """Close the result; if it was not read to its end, stop the query in the server first."""
         if getattr(cursor, "_result", None) is not None and cursor._result.unbuffered_active:
             self._kill()
         with suppress(self._pymysql.Error, OSError):
@@ -221,7 +221,11 @@ class MysqlDriver(ServerDriver["_Schema"]):
     def _columns(self, cursor: Any) -> list[RowColumn]:
         fields = getattr(cursor._result, "fields", None)
         if fields is None:
-            raise Refused("The statement gives no rows.", hint="Write a query.", reason="statement")
+            raise Refused(
+                "The statement returns no rows; a source is read-only.",
+                hint="Write a query, such as a SELECT.",
+                reason="statement",
+            )
         self.column_types = [_type_name(f) for f in fields]
         return [RowColumn(f.name, _shape(f)) for f in fields]
 
@@ -233,39 +237,45 @@ class MysqlDriver(ServerDriver["_Schema"]):
         if code in _TIMEOUT:
             return out_of_time(timeout_s)
         if code in _NO_RIGHT:
-            return Refused(f"The server refused the query: {text}.", hint="A source is read-only.", reason="rights")
+            return Refused(
+                f"The server refused the query: {text}.",
+                hint="A source is read-only: only read tables that the user may read.",
+                reason="rights",
+            )
         bad = (self._pymysql.ProgrammingError, self._pymysql.DataError, self._pymysql.NotSupportedError)
         if checked is not None and (isinstance(error, bad) or code in _BAD_QUERY or code >= 3100):
             hint = column_hint(text, self._known().column_names(checked.tables))
             line = re.search(r"at line (\d+)", text)
-            return InvalidQuery(f"The server says: {text}.", hint=hint, line=int(line.group(1)) if line else None)
-        hint = "See its log; try again if it was restarted."
+            return InvalidQuery(
+                f"The server reported an error: {text}.", hint=hint, line=int(line.group(1)) if line else None
+            )
+        hint = "Read the server's log; run the query again if the server was restarted."
         return SourceError(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
 
     def cancel(self) -> None:
-        """Ask the server, over a connection of its own, to stop the query."""
+        """Ask the server, over a second connection, to stop the query."""
         self._stopped = True
         self._kill()
 
     def _kill(self) -> None:
         with suppress(SourceError, self._pymysql.Error, OSError):
-            other = self._dial()
+            other = self._open_connection()
             try:
                 other.cursor().execute(f"KILL QUERY {self._connection.thread_id()}")
             finally:
                 other.close()
 
     def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
-        """From the time of the last change, where the engine keeps one that is older than its grain of a second."""
+        """Return fingerprints from the time of the last change, if it is known and more than a second ago."""
         (rows,) = self._ask(_TABLES)
         shown = {name: s for s, name in self._known().granted.tables.items()}
         found = {shown[row[0], row[1]]: _fingerprint(row) for row in rows if (row[0], row[1]) in shown}
         return {table: value for table in tables if (value := found.get(table)) is not None}
 
     def versions(self) -> dict[str, str]:
-        """The server's and the driver's."""
+        """Return the versions of the server and of the client library."""
         name = "mariadb" if self._mariadb else "mysql"
-        # MariaDB puts an old version before its own, for replicas that know no higher number.
+        # MariaDB puts `5.5.5-` before its version, for replicas that cannot parse a higher one.
         server = str(self._connection.get_server_info()).removeprefix("5.5.5-")
         return {name: server, "pymysql": self._pymysql.__version__}
 
@@ -284,7 +294,7 @@ _BROKEN = frozenset({1030, 1105, 1815, 2006, 2013, 2014, 2055})
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
-# Complaints about the query that the driver does not tell from failures of the server.
+# Errors in the query for which the client library raises the same class as for failures of the server.
 _BAD_QUERY = frozenset(
     {
         1052,
@@ -329,10 +339,10 @@ def _read_url(mount: Mount) -> dict[str, Any]:
         given, port, parts = {"": ""}, 0, urlsplit("")
     unknown = sorted(set(given) - _URL_OPTIONS)
     if parts.scheme not in ("mysql", "mariadb") or unknown:
-        # The URL is not quoted: it may hold a password.
+        # The message does not quote the URL, which may contain a password.
         raise SourceError(
             f"The URL of source `{mount.name}` cannot be read.",
-            hint="Write `mysql://user:password@host:port/database`, special characters as %XX; options: "
+            hint="Write `mysql://user:password@host:port/database`, with special characters as %XX; options: "
             + ", ".join(f"`{o}`" for o in sorted(_URL_OPTIONS)),
         )
     flags = {"true": True, "1": True, "false": False, "0": False}
@@ -353,7 +363,7 @@ def _fingerprint(row: Sequence[Any]) -> str | None:
 
 
 class _Schema:
-    """The granted tables at one time, by schema and name."""
+    """The granted tables by schema and name, as of one moment."""
 
     def __init__(
         self,
@@ -390,20 +400,20 @@ class _Schema:
         return is_granted(mount.tables, self.shown(name), ".".join(name))
 
     def shown(self, name: Name) -> str:
-        """The name as a query may write it."""
+        """Return the display name, which queries may use."""
         return name[1] if name[0] == self._default else ".".join(name)
 
     def column_names(self, tables: Sequence[str]) -> list[str]:
-        """The columns of some tables."""
+        """Return the names of the columns of these tables."""
         return [c[0] for t in tables if t in self.granted.tables for c in self.columns[self.granted.tables[t]]]
 
     def stored(self, tables: Sequence[str]) -> tuple[int, int]:
-        """Rows and bytes of some tables, as far as the engine tells."""
+        """Return the rows and bytes of these tables; a table of unknown size counts as 0."""
         rows = [self.tables[self.granted.tables[t]] for t in tables if t in self.granted.tables]
         return sum(int(r[4] or 0) for r in rows), sum(int(r[5] or 0) for r in rows)
 
     def table(self, name: Name, unique: dict[str, list[str]], keys: list[Json]) -> Json:
-        """The table in the shape of `entities.Table`."""
+        """Return the table in the shape of `entities.Table`."""
         _, _, kind, engine, rows, size, comment, *_ = row = self.tables[name]
         view = "VIEW" in kind
         return {
@@ -444,7 +454,7 @@ def _group_keys(rows: list[tuple[Any, ...]], schema: _Schema) -> dict[Name, list
 
 
 def _scanned(plan: Any) -> Iterator[int]:
-    """The rows of each table that a plan looks at."""
+    """Yield the expected rows of each table that a plan reads."""
     if isinstance(plan, list):
         for item in plan:
             yield from _scanned(item)
@@ -459,10 +469,10 @@ def _scanned(plan: Any) -> Iterator[int]:
 
 
 class Bits(Plain):
-    """Bit strings of up to 64 bits, which the server sends as bytes, as numbers."""
+    """Bit strings of up to 64 bits. The server sends them as bytes; the result has integers."""
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
-        """The numbers that the bits spell."""
+        """Return the bits as integers."""
         return pa.array([None if v is None else int.from_bytes(v, "big") for v in values], kind)
 
 
@@ -490,7 +500,7 @@ _NAMES = {
 
 
 def _precision(field: Any) -> tuple[int, int]:
-    """Precision and scale: the length that the server tells counts the sign and the point too."""
+    """Return precision and scale; the length from the server also counts the sign and the point."""
     sign, point = int(not field.flags & _UNSIGNED), int(field.scale > 0)
     return max(field.length - sign - point, field.scale, 1), field.scale
 

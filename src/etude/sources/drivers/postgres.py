@@ -1,4 +1,4 @@
-"""Postgres, read-only: one read-only transaction for each query, streamed as text and read by Arrow."""
+"""The driver for Postgres: a read-only transaction for each query, values sent as text and parsed by Arrow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ METADATA_S = 30
 LOCK_S = 10
 FETCH_ROWS = 1000
 
-# What the text of values looks like must not depend on the server's or the role's settings.
+# The text of values must not depend on the settings of the server or the role.
 _SESSION = """SET default_transaction_read_only = on; SET standard_conforming_strings = on; SET DateStyle = 'ISO';
 SET IntervalStyle = 'postgres'; SET bytea_output = 'hex'; SET idle_in_transaction_session_timeout = '15min'"""
 
@@ -70,8 +70,8 @@ _KEYS = """
 SELECT conrelid::bigint, conkey, confrelid::bigint, confkey FROM pg_constraint
 WHERE contype = 'f' AND conrelid = ANY(%s) AND confrelid = ANY(%s) ORDER BY oid"""
 _NAMESPACES = "SELECT nspname FROM pg_namespace"
-# Functions that `value.name` may call; and what users made, which names and symbols that the guard allows may reach.
-# Objects that came with an extension are not of users: their names are not on the lists, or they only compute.
+# Functions that `value.name` may call, and user-defined objects that an allowed name or operator may reach. Objects of
+# an extension do not count as user-defined: their names are not on the allow-list, or they only compute.
 _CALLABLE = """
 SELECT DISTINCT proname FROM pg_proc WHERE pronargs - pronargdefaults <= 1 AND (pronargs > 0 OR provariadic <> 0)"""
 _OF_EXTENSION = (
@@ -131,7 +131,7 @@ WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))""
 
 
 class PostgresDriver(ServerDriver["_Schema"]):
-    """One connection to a Postgres database. The role's rights hold; etude adds that nothing can be written."""
+    """One connection to a Postgres database. The privileges of its role apply, and etude allows no writes."""
 
     dialect = "postgres"
 
@@ -147,10 +147,10 @@ class PostgresDriver(ServerDriver["_Schema"]):
         try:
             return dict(self._psycopg.conninfo.conninfo_to_dict(url.replace("postgres://", "postgresql://", 1)))
         except self._psycopg.Error:
-            # Its text would quote the URL, password and all.
+            # The text of the error would quote the URL with its password.
             raise SourceError(
                 f"The URL of source `{self._mount.name}` cannot be read.",
-                hint="Write `postgresql://user:password@host:port/database`, special characters as %XX.",
+                hint="Write `postgresql://user:password@host:port/database`, with special characters as %XX.",
             ) from None
 
     def _connect(self) -> None:
@@ -163,12 +163,12 @@ class PostgresDriver(ServerDriver["_Schema"]):
             self._connection.execute(_SESSION)
         except self._psycopg.Error as error:
             raise SourceError(
-                f"{self._place()} cannot be reached: {self._clean(error)}",
-                hint="Check host, port, database, user and password, and that the server accepts this address.",
+                f"{self._address()} cannot be reached: {self._clean(error)}",
+                hint="Check host, port, database, user and password, and that the server allows access from here.",
             ) from None
         self._types = {oid: name for oid, name in self._connection.execute(_TYPES)}
 
-    def _place(self) -> str:
+    def _address(self) -> str:
         host, port = self._where.get("host", "localhost"), self._where.get("port", "5432")
         return f"Postgres at `{host}:{port}`, database `{self._where.get('dbname', '')}`,"
 
@@ -178,7 +178,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     @contextmanager
     def _transaction(self, timeout_s: float) -> Iterator[Any]:
-        """A read-only transaction with a time limit, rolled back at its end: so no setting outlives it either."""
+        """Run a read-only transaction with a time limit; roll it back at the end, so that no setting outlives it."""
         begin = (
             f"BEGIN READ ONLY; SET LOCAL statement_timeout = {max(int(timeout_s * 1000), 1)};"
             f"SET LOCAL lock_timeout = {LOCK_S * 1000}"
@@ -188,7 +188,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         except self._psycopg.OperationalError as error:
             if isinstance(error, self._psycopg.errors.QueryCanceled):
                 raise
-            # The server or something between dropped the idle connection.
+            # The server, or something on the way to it, closed the idle connection.
             self._connect()
             self._connection.execute(begin)
         try:
@@ -231,42 +231,42 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     def _is_wanted(self, relation: _Relation) -> bool:
         if self._mount.tables is None:
-            # A partition is read through its parent; it can be granted by name.
+            # A partition is read through its parent, unless it is granted by name.
             return not relation.partition
         return is_granted(self._mount.tables, relation.shown, f"{relation.schema}.{relation.name}")
 
     def excess_rights(self) -> list[str]:
-        """What the role may do beyond reading the granted tables, by the server's own catalog."""
+        """Return the privileges of the role beyond reading the granted tables, from the server's system catalog."""
         ((role, superuser, *powers, read_only, creates, member),) = self._ask(_ROLE)
         if superuser:
             return [
-                f"The role `{role}` is a superuser: only the guard stands between a query and all data, the files of "
-                "the server and its programs. Use a role that may only read."
+                f"The role `{role}` is a superuser: only the guard keeps queries from other data, the server's files "
+                "and its programs. Use a role that may only read."
             ]
-        told = []
-        words = ("create roles", "create databases", "replicate", "pass by row security")
+        warnings = []
+        words = ("create roles", "create databases", "replicate", "bypass row security")
         may = [word for word, has in zip(words, powers, strict=True) if has]
         if may:
-            told.append(f"The role `{role}` may {', '.join(may)}.")
+            warnings.append(f"The role `{role}` may {', '.join(may)}.")
         if member:
-            told.append(f"The role `{role}` is a member of {shorten(member)}.")
+            warnings.append(f"The role `{role}` is a member of {shorten(member)}.")
         if writable := sorted(self._names(_WRITABLE)):
-            told.append(f"The role `{role}` may change {shorten(writable)}.")
-        if places := sorted(self._names(_CREATABLE)):
-            told.append(f"The role `{role}` may create objects in the schemas {shorten(places)}.")
+            warnings.append(f"The role `{role}` may change {shorten(writable)}.")
+        if schemas := sorted(self._names(_CREATABLE)):
+            warnings.append(f"The role `{role}` may create objects in the schemas {shorten(schemas)}.")
         if creates:
-            told.append(f"The role `{role}` may create schemas.")
+            warnings.append(f"The role `{role}` may create schemas.")
         if definers := sorted(self._names(_DEFINERS)):
-            told.append(f"The role `{role}` may call {shorten(definers)} with the rights of their owners.")
+            warnings.append(f"The role `{role}` may call {shorten(definers)} with the privileges of their owners.")
         others = [f"{r[1]}.{r[2]}" for r in self._ask(_RELATIONS) if not self._is_wanted(_Relation(*r)) and not r[-1]]
         if others:
-            told.append(f"The role `{role}` may also read {shorten(others)}, which the source does not grant.")
-        if told and not read_only:
-            told.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
-        return told
+            warnings.append(f"The role `{role}` may also read {shorten(others)}, which the source does not grant.")
+        if warnings and not read_only:
+            warnings.append(f"Consider `ALTER ROLE {role} SET default_transaction_read_only = on`.")
+        return warnings
 
     def catalog(self) -> Json:
-        """All granted tables, with the row counts that Postgres last estimated."""
+        """Return the granted tables, with the row counts that Postgres last estimated."""
         self._schema = schema = self._load()
         oids = list(schema.relations)
         keys: dict[int, list[Json]] = defaultdict(list)
@@ -278,7 +278,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         return {"tables": [schema.table(oid, keys[oid], prints.get(oid)) for oid in oids]}
 
     def estimate(self, checked: CheckedQuery) -> Json:
-        """What the planner expects: whole tables where it scans them, and the rows it looks up elsewhere."""
+        """Return the planner's estimate: the whole table for a sequential scan, otherwise the rows that it looks up."""
         if checked.sql.startswith("EXPLAIN"):
             return {"scan_rows": 0, "scan_bytes": 0, "result_rows": None}
         try:
@@ -301,7 +301,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         return {"scan_rows": rows, "scan_bytes": size, "result_rows": int(top["Plan Rows"])}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
-        """Batches as the server sends them, in a read-only transaction of their own."""
+        """Yield batches as the server sends them, in a read-only transaction of their own."""
         self._stopped = False
         try:
             with self._transaction(timeout_s) as connection, connection.cursor() as cursor:
@@ -314,13 +314,13 @@ class PostgresDriver(ServerDriver["_Schema"]):
                     columns = self._columns(result)
                     yield from to_batches(_chunks(first, rows), columns)
                 finally:
-                    # Ends the query in the server where the reader stops early.
+                    # If the reader stops early, this ends the query in the server.
                     rows.close()
         except self._psycopg.Error as error:
             raise self._failed(error, timeout_s, checked) from None
 
     def _prefer_text(self, cursor: Any) -> None:
-        """Take values as the server prints them: exact, never out of Python's range, and read by Arrow in bulk."""
+        """Receive values as text: they are exact, may exceed Python's ranges, and Arrow parses them in bulk."""
         from psycopg.types.string import TextLoader
 
         for known in self._psycopg.postgres.types:
@@ -330,7 +330,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
                 cursor.adapters.register_loader(known.array_oid, TextLoader)
 
     def _describe(self, sql: str) -> Any:
-        """The columns of a query that gave no row, which a stream does not tell."""
+        """Return the columns of a query without rows; the stream does not describe them."""
         raw = self._connection.pgconn
         prepared = raw.prepare(b"", sql.encode())
         result = raw.describe_prepared(b"")
@@ -360,24 +360,30 @@ class PostgresDriver(ServerDriver["_Schema"]):
                 return Cancelled("The query was cancelled.")
             return out_of_time(timeout_s)
         if state in ("25006", "42501"):
-            return Refused(f"Postgres refused the query: {text}.", hint="A source is read-only.", reason="rights")
+            return Refused(
+                f"Postgres refused the query: {text}.",
+                hint="A source is read-only: only read tables that the role may read.",
+                reason="rights",
+            )
         if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:
             return self._invalid(error, text, checked)
         if state == "55P03":
-            return SourceError(f"A table was locked for more than {LOCK_S} s.", hint="Try again.")
-        # After an internal error, or one that ends the session, a new connection is the only state that is known.
+            return SourceError(
+                f"A table was locked for more than {LOCK_S} s.", hint="Run the query again when the lock is released."
+            )
+        # After an internal error, or one that ends the session, only a new connection is in a known state.
         fatal = state.startswith("XX") or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
-        hint = "See the server's log; try again if it was restarted."
+        hint = "Read the server's log; run the query again if the server was restarted."
         return SourceError(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
 
     def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)
         hint = " ".join((error.diag.message_hint or "").split()) or column_hint(text, columns)
-        place: dict[str, int] = {}
+        position: dict[str, int] = {}
         if error.diag.statement_position:
             before = checked.sql[: int(error.diag.statement_position) - 1]
-            place = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
-        return InvalidQuery(f"Postgres says: {text}.", hint=hint, **place)
+            position = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
+        return InvalidQuery(f"Postgres reported an error: {text}.", hint=hint, **position)
 
     def cancel(self) -> None:
         """Ask the server to stop the query."""
@@ -386,7 +392,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
             self._connection.cancel_safe(timeout=5)
 
     def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
-        """From the server's counts of changed rows; views, partitioned and foreign tables have none."""
+        """Return fingerprints from the server's counts of changed rows; only plain tables have such counts."""
         oids = {r.oid: r.shown for r in self._known().relations.values() if r.shown in tables}
         return {oids[oid]: value for oid, value in self._fingerprints(list(oids)).items()}
 
@@ -394,7 +400,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
         return {oid: hashlib.sha256(repr(row).encode()).hexdigest()[:32] for oid, *row in self._ask(_CHANGES, oids)}
 
     def versions(self) -> dict[str, str]:
-        """The server's and the driver's."""
+        """Return the versions of the server and of the client library."""
         server = str(self._connection.info.parameter_status("server_version") or "")
         return {"postgres": server, "psycopg": self._psycopg.__version__}
 
@@ -419,7 +425,7 @@ def _chunks(first: list[Any], rest: Iterator[Any]) -> Iterator[Sequence[Any]]:
 
 
 class _Relation:
-    """A table, view or the like, as the system catalog describes it."""
+    """A table, view, materialized view or foreign table, as the system catalog describes it."""
 
     def __init__(
         self,
@@ -439,7 +445,7 @@ class _Relation:
 
 
 class _Schema:
-    """The granted relations at one time."""
+    """The granted relations and their columns, as of one moment."""
 
     def __init__(
         self,
@@ -461,15 +467,15 @@ class _Schema:
         )
 
     def names(self, oid: int, numbers: Sequence[int]) -> list[str]:
-        """The names of columns by their numbers."""
+        """Return the names of columns by their numbers."""
         return [self._columns[oid][n][0] for n in numbers]
 
     def column_names(self, tables: Sequence[str]) -> list[str]:
-        """The columns of some tables."""
+        """Return the names of the columns of these tables."""
         return [c[0] for t in tables if t in self._by_name for c in self._columns[self._by_name[t]].values()]
 
     def primary_key(self, oid: int) -> list[str]:
-        """The columns of the primary key, in its order."""
+        """Return the columns of the primary key, in its order."""
         return next((self.names(oid, numbers) for primary, numbers in self._unique[oid] if primary), [])
 
     def _describe(self, name: str) -> list[tuple[str, str, bool, str]]:
@@ -480,7 +486,7 @@ class _Schema:
         ]
 
     def table(self, oid: int, keys: list[Json], fingerprint: str | None) -> Json:
-        """The relation in the shape of `entities.Table`."""
+        """Return the relation in the shape of `entities.Table`."""
         relation = self.relations[oid]
         return {
             "name": relation.shown,
@@ -493,7 +499,7 @@ class _Schema:
             "unique": [self.names(oid, numbers) for primary, numbers in self._unique[oid] if not primary],
             "foreign_keys": keys,
             "comment": relation.comment,
-            # Minus one means that nobody has counted yet; a view has no rows of its own.
+            # -1 means that the table was never analyzed; a view has no rows of its own.
             "row_count": int(relation.rows) if relation.rows >= 0 and relation.kind != "v" else None,
             "row_count_exact": False,
             "bytes": relation.size,
@@ -502,7 +508,7 @@ class _Schema:
 
 
 def _scans(plan: Json) -> Iterator[Json]:
-    """The parts of a plan that read a table."""
+    """Yield the parts of a plan that read a table."""
     if "Relation Name" in plan:
         yield plan
     for part in plan.get("Plans", []):
@@ -524,7 +530,7 @@ _SHAPES: dict[int, Shape] = {
     1114: Printed(pa.timestamp("us")),
     1184: Printed(pa.timestamp("us", "UTC"), read_instant),
     1186: Printed(pa.month_day_nano_interval(), read_interval),
-    # Arrays, of one dimension; others stay as Postgres prints them.
+    # Arrays of one dimension; others stay text, as Postgres prints them.
     1000: Printed(pa.list_(pa.bool_()), read_list(read_bool)),
     1005: Printed(pa.list_(pa.int16()), read_list(cast_text)),
     1007: Printed(pa.list_(pa.int32()), read_list(cast_text)),
@@ -534,7 +540,7 @@ _SHAPES: dict[int, Shape] = {
     1182: Printed(pa.list_(pa.date32()), read_list(cast_text)),
     1115: Printed(pa.list_(pa.timestamp("us")), read_list(cast_text)),
     1185: Printed(pa.list_(pa.timestamp("us", "UTC")), read_list(read_instant)),
-    # text, varchar, char, name, uuid, json, jsonb and numeric items are text: a list of decimals has one scale.
+    # Lists of text, varchar, char, name, uuid, json, jsonb and numeric hold text: a list of decimals needs one scale.
     **{
         oid: Printed(pa.list_(pa.string()), read_list(cast_text))
         for oid in (1009, 1015, 1014, 1003, 2951, 199, 3807, 1231)
@@ -549,6 +555,6 @@ def _shape(oid: int, modifier: int) -> Shape:
         return Digits()
     precision, scale = ((modifier - 4) >> 16) & 0xFFFF, (modifier - 4) & 0x7FF
     if scale > 1023:
-        # A negative scale rounds before the point: numeric(2,-3) holds 99000.
+        # A negative scale rounds digits before the point: numeric(2,-3) can hold 99000.
         return Digits(precision + 2048 - scale, 0)
     return Digits(precision, scale)

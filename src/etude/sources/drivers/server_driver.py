@@ -1,4 +1,4 @@
-"""What drivers of database servers share: a cached schema, and a password that no message may contain."""
+"""The base of drivers for database servers: caches the schema, and hides the password in messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from etude.sources.guard_sql import Granted, check_sql
 
 
 def shorten(names: Sequence[str], most: int = 5) -> str:
-    """Some names in backticks, and how many more there are."""
+    """Return the first names in backticks, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(f"`{name}`" for name in names[:most]) + more
 

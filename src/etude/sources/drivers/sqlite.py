@@ -1,4 +1,4 @@
-"""SQLite files, read-only: nothing is created or written, and SQLite's own authorizer is the second guard."""
+"""The driver for SQLite files, opened read-only. SQLite's own authorizer checks each statement a second time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from etude.sources.quoting import quote_identifier, quote_literal
 from etude.sources.rows import CHUNK_ROWS, Dynamic, RowColumn, to_batches
 
 SMALL_FILE = 64 << 20
-"""Up to this size rows are counted one by one; in larger files the highest row id stands for their number."""
+"""Rows are counted in files up to this size; in larger files the highest row id is the estimate."""
 MAX_VALUE = 64 << 20
 STEPS = 20_000
-"""Instructions of SQLite's machine between two looks at the clock."""
+"""Virtual machine instructions between two checks of the deadline."""
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_VALUE,
@@ -47,7 +47,7 @@ _UNIQUE = """SELECT m.name AS tbl, i.name, c.name FROM sqlite_master m JOIN prag
 
 
 class SqliteDriver(Driver):
-    """One SQLite file. Other processes may write it meanwhile; this one never does."""
+    """One SQLite file. Other processes may write to it; etude never does."""
 
     dialect = "sqlite"
 
@@ -56,31 +56,31 @@ class SqliteDriver(Driver):
         self._path = os.path.abspath(mount.url.removeprefix("sqlite://"))
         self._connection: sqlite3.Connection | None = None
         self._stamp: tuple[int, ...] = ()
-        self._frozen = False
+        self._immutable = False
         self._schema: _Schema | None = None
         self._stopped = False
         self._deadline = float("inf")
         self._connected()
 
     def _connected(self) -> sqlite3.Connection:
-        """The open connection; opened anew where the file was replaced, or changed under a frozen view of it."""
+        """Return the connection; reopen it if the file was replaced, or changed while it was open as immutable."""
         stamp = self._stat()
-        stale = stamp != self._stamp if self._frozen else stamp[:2] != self._stamp[:2]
+        stale = stamp != self._stamp if self._immutable else stamp[:2] != self._stamp[:2]
         if self._connection is None or stale:
             self.close()
-            self._frozen = self._may_freeze()
+            self._immutable = self._must_be_immutable()
             self._connection, self._stamp = self._open(), stamp
             self._schema = None
         return self._connection
 
     def _stat(self) -> tuple[int, ...]:
-        """Identity, size and time of the file, then size and time of its log."""
+        """Return identity, size and modification time of the file, then size and modification time of its WAL."""
         try:
             main = os.stat(self._path)
         except OSError as error:
             raise SourceError(
                 f"The SQLite file `{self._path}` cannot be opened: {error.strerror}.",
-                hint="Check the path and the rights of this user; etude never creates a database.",
+                hint="Check the path and its permissions; etude never creates a database.",
             ) from None
         log: tuple[int, ...] = (0, 0)
         with suppress(OSError):
@@ -94,18 +94,20 @@ class SqliteDriver(Driver):
                 return file.read(100)
         except OSError as error:
             raise SourceError(
-                f"The SQLite file `{self._path}` cannot be read: {error.strerror}.", hint="Check its rights."
+                f"The SQLite file `{self._path}` cannot be read: {error.strerror}.", hint="Check its permissions."
             ) from None
 
-    def _may_freeze(self) -> bool:
-        """Whether to read the file alone: a log mode with no log, where SQLite would create one beside the file."""
+    def _must_be_immutable(self) -> bool:
+        """Return whether to open the file as immutable: it is in WAL mode without a WAL, which SQLite would create."""
         header = self._header()
         if header and not header.startswith(b"SQLite format 3\0"):
-            raise SourceError(f"`{self._path}` is not a SQLite database.", hint="Check the path and the kind.")
+            raise SourceError(
+                f"`{self._path}` is not a SQLite database.", hint="Check the path and the kind of the source."
+            )
         return header[18:20] == b"\2\2" and self._stat()[4] == 0
 
     def _open(self) -> sqlite3.Connection:
-        uri = f"file:{quote(self._path)}?mode=ro" + ("&immutable=1" if self._frozen else "")
+        uri = f"file:{quote(self._path)}?mode=ro" + ("&immutable=1" if self._immutable else "")
         try:
             connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5)
             for limit, value in _LIMITS.items():
@@ -117,7 +119,7 @@ class SqliteDriver(Driver):
         except sqlite3.Error as error:
             raise SourceError(
                 f"The SQLite file `{self._path}` cannot be read: {error}.",
-                hint="Check that it is a whole database and that no program left it mid-write.",
+                hint="Check that the file is complete, and that no program was stopped while writing it.",
             ) from None
         connection.set_progress_handler(self._must_stop, STEPS)
         return connection
@@ -127,7 +129,7 @@ class SqliteDriver(Driver):
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """The connection without the authorizer, for etude's own questions about the schema."""
+        """Yield the connection without the authorizer, for etude's own queries about the schema."""
         connection = self._connected()
         connection.set_authorizer(None)
         try:
@@ -143,7 +145,7 @@ class SqliteDriver(Driver):
             return self._schema
 
     def catalog(self) -> Json:
-        """All granted tables, with exact row counts where the file is small."""
+        """Return the granted tables; row counts are exact if the file is small."""
         schema = self._known()
         with self._opened() as connection:
             keys, unique = _foreign_keys(connection), _unique(connection)
@@ -187,7 +189,7 @@ class SqliteDriver(Driver):
         return counts, exact
 
     def check(self, sql: str) -> CheckedQuery:
-        """The statement as SQLite will run it; SQLite itself has bound its names."""
+        """Return the statement as SQLite will run it; SQLite has compiled it and found its names."""
         schema = self._known()
         checked = check_sql(sql, self.dialect, schema.granted)
         with self._guarded(schema, checked.sql) as connection:
@@ -210,7 +212,7 @@ class SqliteDriver(Driver):
                 connection.set_authorizer(None)
 
     def estimate(self, checked: CheckedQuery) -> Json:
-        """Rows and bytes of the tables that the query reads, as if each were scanned once."""
+        """Return the rows and bytes of the tables that the query reads, as if each were scanned once."""
         schema = self._known()
         tables = schema.base_tables(checked.tables)
         with self._opened() as connection:
@@ -222,7 +224,7 @@ class SqliteDriver(Driver):
         return {"scan_rows": rows, "scan_bytes": size, "result_rows": None}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
-        """Batches whose types come from the values, as SQLite's do."""
+        """Yield batches; as in SQLite, the types come from the values."""
         schema = self._known()
         self._stopped, self._deadline = False, time.monotonic() + timeout_s
         before = self._stat()
@@ -244,7 +246,7 @@ class SqliteDriver(Driver):
                 self._deadline = float("inf")
                 if cursor is not None:
                     cursor.close()
-        if self._frozen and self._stat() != before:
+        if self._immutable and self._stat() != before:
             raise SourceError(f"`{self._path}` was written while it was read.", hint="Run the query again.")
 
     def _chunks(self, cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]:
@@ -268,38 +270,46 @@ class SqliteDriver(Driver):
             return out_of_time(timeout_s or 0)
         if name == "SQLITE_AUTH" or "prohibited" in text or "not authorized" in text:
             return Refused(
-                f"SQLite's authorizer refused the query: {text}.", hint="Read granted tables only.", reason="authorizer"
+                f"SQLite's authorizer refused the query: {text}.",
+                hint="Read only tables that the source grants; `SHOW TABLES` lists them.",
+                reason="authorizer",
             )
         if name == "SQLITE_TOOBIG":
-            return LimitExceeded(f"A value is too large: {text}.", hint="Make it smaller.", limit="value_bytes")
+            return LimitExceeded(
+                f"A value of the query is larger than {MAX_VALUE >> 20} MiB, or the query is too long: {text}.",
+                hint="Select a part of the value with substr, or aggregate less text into one value.",
+                limit="value_bytes",
+            )
         if text.startswith("Could not decode to UTF-8"):
-            return SourceError(f"{text}.", hint="CAST the column AS BLOB in the query.")
+            return SourceError(
+                f"{text}.", hint="The column holds bytes that are not UTF-8: write `CAST(column AS BLOB)` in the query."
+            )
         if name == "SQLITE_ERROR" and checked is not None:
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
-            return InvalidQuery(f"SQLite says: {text}.", hint=column_hint(text, columns))
-        hint = "Check that the file is whole and not locked by a writer."
+            return InvalidQuery(f"SQLite reported an error: {text}.", hint=column_hint(text, columns))
+        hint = "Check that the file is complete, and that no other process has locked it."
         return SourceError(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 
     def cancel(self) -> None:
-        """Interrupt SQLite's machine."""
+        """Interrupt the query in SQLite."""
         self._stopped = True
         if self._connection is not None:
             with suppress(sqlite3.ProgrammingError):
                 self._connection.interrupt()
 
     def fingerprints(self, tables: tuple[str, ...]) -> dict[str, str]:
-        """The file's for each table: SQLite knows no finer change than that of the file."""
+        """Return the file's fingerprint for each table: SQLite does not track changes by table."""
         fingerprint = self._fingerprint()
         return {table: fingerprint for table in tables}
 
     def _fingerprint(self) -> str:
-        # Bytes 24 to 28 count the changes to the file, 40 to 44 those to its schema.
+        # Bytes 24 to 28 of the header count changes to the file, bytes 40 to 44 changes to its schema.
         header = self._header()
         state = (*self._stat()[2:], header[24:28].hex(), header[40:44].hex())
         return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
 
     def versions(self) -> dict[str, str]:
-        """The version of the SQLite library."""
+        """Return the version of the SQLite library."""
         return {"sqlite": sqlite3.sqlite_version}
 
     def close(self) -> None:
@@ -319,7 +329,7 @@ def _count(connection: sqlite3.Connection, what: str, tables: Sequence[str]) -> 
 
 
 class _Schema:
-    """What one version of the schema holds, and what of it may be read."""
+    """The tables and columns of one version of the schema, and which of them may be read."""
 
     def __init__(self, connection: sqlite3.Connection, mount: Mount, version: int) -> None:
         self.version = version
@@ -338,7 +348,7 @@ class _Schema:
         self._functions = allowed_functions("sqlite")
         self._present = {name.lower() for name, *_ in rows}
         self._readable = {n.lower() for n in self.kinds} | allowed_functions("sqlite_tables")
-        self._through = {n.lower(): _reads(connection, n) for n, kind in self.kinds.items() if kind == "view"}
+        self._view_reads = {n.lower(): _reads(connection, n) for n, kind in self.kinds.items() if kind == "view"}
         self.granted = Granted(
             source=mount.name,
             tables={name: ("main", name) for name in self.kinds},
@@ -351,7 +361,7 @@ class _Schema:
         self._modules |= {n: f"SELECT 1 FROM {n}('[]')" for n in allowed_functions("sqlite_tables")}
 
     def connect_modules(self, connection: sqlite3.Connection, sql: str) -> None:
-        """Let the modules a statement names read the schema, as they do on first use: the authorizer would not."""
+        """Load the modules that a statement names: on first use they read the schema, which the authorizer denies."""
         text = sql.lower()
         for name, query in self._modules.items():
             if name in text:
@@ -365,11 +375,11 @@ class _Schema:
         ]
 
     def primary_key(self, name: str) -> list[str]:
-        """The columns of the primary key, in its order."""
+        """Return the columns of the primary key, in its order."""
         return [c for _, c in sorted((pk, c) for c, _, _, pk in self.columns[name] if pk)]
 
     def declared(self, tables: Sequence[str]) -> dict[str, str]:
-        """Declared types by column name, where the tables read do not disagree."""
+        """Return declared types by column name, for names that have the same type in all these tables."""
         found: dict[str, set[str]] = defaultdict(set)
         for table in tables:
             for name, kind, *_ in self.columns.get(table, []):
@@ -377,14 +387,14 @@ class _Schema:
         return {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}
 
     def base_tables(self, tables: Sequence[str]) -> set[str]:
-        """The tables behind a list of tables and views, in lower case."""
+        """Return these tables, and the tables behind these views, in lower case."""
         base = {t.lower() for t in tables if self.kinds.get(t) == "table"}
         for view in (t.lower() for t in tables if self.kinds.get(t) == "view"):
-            base |= {t for t, _ in self._through[view] if t not in self._through}
+            base |= {t for t, _ in self._view_reads[view] if t not in self._view_reads}
         return base
 
     def authorize(self, action: int, first: str | None, second: str | None, _: str | None, context: str | None) -> int:
-        """SQLite asks this for each thing a statement would do: reads and listed functions only."""
+        """Allow reads of granted tables and allowed functions; SQLite calls this for each action of a statement."""
         if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in self._functions:
@@ -393,7 +403,7 @@ class _Schema:
             (first or "").lower(), second or "", (context or "").lower()
         ):
             return sqlite3.SQLITE_OK
-        # The full-text module asks it of itself, to see whether its cache is stale.
+        # The full-text module runs this pragma to check whether its cache is stale.
         if action == sqlite3.SQLITE_PRAGMA and first == "data_version" and second is None:
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY
@@ -401,13 +411,13 @@ class _Schema:
     def _may_read(self, table: str, column: str, context: str) -> bool:
         if table in self._readable:
             return True
-        # Counting the rows of a common table expression reads no column of a table that is not there.
+        # To count the rows of a common table expression, SQLite reads no column of a table that does not exist.
         if not column and table not in self._present and not table.startswith(("sqlite_", "pragma_", "dbstat")):
             return True
         if self._shadow.get(table, set()) & self._readable:
             return True
-        # A granted view may read what it always reads. A common table expression of the same name gets no more.
-        return (table, column.lower()) in self._through.get(context, ())
+        # A granted view may read its own columns. A common table expression of the same name may read no others.
+        return (table, column.lower()) in self._view_reads.get(context, ())
 
 
 def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
@@ -422,7 +432,7 @@ def _list_tables(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 def _list_columns(connection: sqlite3.Connection, names: list[str]) -> list[tuple[Any, ...]]:
     with suppress(sqlite3.Error):
         return connection.execute(_COLUMNS).fetchall()
-    # A view that no longer works, or a table of a missing module, breaks the one query for all: ask for each.
+    # An invalid view, or a table of a missing module, breaks the query for all tables: query each table.
     found: list[tuple[Any, ...]] = []
     for name in names:
         with suppress(sqlite3.Error):
@@ -433,7 +443,7 @@ def _list_columns(connection: sqlite3.Connection, names: list[str]) -> list[tupl
 
 
 def _reads(connection: sqlite3.Connection, view: str) -> frozenset[tuple[str, str]]:
-    """Which columns of which tables a view reads, as SQLite's authorizer tells."""
+    """Return the tables and columns that a view reads, as reported by SQLite's authorizer."""
     seen: set[tuple[str, str]] = set()
 
     def record(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -467,7 +477,7 @@ def _unique(connection: sqlite3.Connection) -> dict[str, list[list[str]]]:
         grouped[table, index].append(column)
     found: dict[str, list[list[str]]] = defaultdict(list)
     for (table, _), columns in grouped.items():
-        # A unique index on an expression has no column to name.
+        # A unique index on an expression has no column.
         if None not in columns:
             found[table].append(columns)
     return found
