@@ -128,7 +128,10 @@ def test_the_model_sees_why_a_call_failed_and_mends_it(app: App, shop: Path):
         (ScriptedCall(name="execute_sql", arguments={"dataset": "shop"}), "`query`"),
         (ScriptedCall(name="execute_sql", arguments={"dataset": "hr", "query": "SELECT 1"}), "no dataset `hr`"),
         (ScriptedCall(name="execute_sql", arguments={"dataset": "shop", "query": "DROP TABLE orders"}), "failed"),
-        (ScriptedCall(name="get_dataset_schema", arguments={"dataset": "shop", "tables": ["nope"]}), "no table `nope`"),
+        (
+            ScriptedCall(name="get_dataset_schema", arguments={"dataset": "shop", "tables": ["nope"]}),
+            "Not in this dataset: `nope`",
+        ),
         (ScriptedCall(name="execute_python", arguments={"code": "1/0"}), "ZeroDivisionError"),
     ],
 )

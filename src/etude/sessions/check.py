@@ -55,7 +55,7 @@ def _isolation(provider: Provider) -> str:
     with _open(provider) as session:
         level = session.isolation.get("level")
         if not isinstance(level, int) or level < 2 or not session.isolation.get("provider"):
-            raise Failed(f"the isolation level is missing or below 2: {session.isolation}")
+            raise Failed(f"the isolation level is missing or too low: {session.isolation}")
         return f"level {level} by `{session.isolation['provider']}`"
 
 

@@ -239,7 +239,7 @@ class Session:
         if channel is None:
             return
         if run.end.get("left"):
-            run.note("Processes that the cell left running were ended.")
+            run.note("Processes that the cell left running were ended with it.")
             channel.end_children()
         if elapsed_s > BACKGROUND_S:
             self._idle_from = channel.cpu_s()
