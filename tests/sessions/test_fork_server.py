@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -47,53 +46,67 @@ else:
     threading.Thread(target=sessions[0].execute, args=["while True: pass"], daemon=True).start()
     time.sleep(600)
 """
+ABOVE = """
+import os, subprocess, sys
+from etude.sessions import isolation
+isolation.adopt_orphans()
+print(subprocess.Popen([sys.executable, "-c", *sys.argv[1:]]).pid, flush=True)
+try:
+    while True: os.wait()
+except ChildProcessError: pass
+"""
 
 
 class Host:
     """A process that opens three sessions, and the means to find all that came of it."""
 
     def __init__(self, python: Any, level: int, then: str, **options: Any) -> None:
-        self.mark = f"/etude-{uuid.uuid4().hex}"
         self.folder = Path(tempfile.mkdtemp(prefix="etude-host-"))
         self.folder.chmod(0o777)
-        environment = python.environment | {"TMPDIR": str(self.folder)}
-        environment["PATH"] += f":{self.mark}"
-        command = [python.path, "-c", HOST, str(level), then]
-        self.process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/", **options
+        # Nothing that a session is given tells whose it is. But whatever loses its parents becomes a child of who
+        # started the host, which ends when it has no children left.
+        self.above = subprocess.Popen(
+            [python.path, "-c", ABOVE, HOST, str(level), then],
+            env=python.environment | {"TMPDIR": str(self.folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            **options,
         )
-        assert self.process.stdout is not None and self.process.stderr is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.stderr.read()
+        assert self.above.stdout is not None and self.above.stderr is not None
+        self.pid = int(self.above.stdout.readline())
+        line = self.above.stdout.readline()
+        assert line, self.above.stderr.read()
         self.said = json.loads(line)
 
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
     def running(self) -> list[int]:
-        found = []
-        for name in os.listdir("/proc"):
-            try:
-                if name.isdigit() and self.mark in Path(f"/proc/{name}/environ").read_text(errors="replace"):
-                    found.append(int(name))
-            except OSError:
-                continue
-        return found
+        parents = {int(name): parent(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+        found = {self.above.pid}
+        while more := {pid for pid, above in parents.items() if above in found} - found:
+            found |= more
+        return [pid for pid in found if pid != self.above.pid and not has_ended(pid)]
 
     def outlived(self, watcher: int) -> list[int]:
         """What is left of a server: not the host, and not a new server that it has started since, with its sessions."""
         found = []
         for pid in self.running():
             above = pid
-            while above not in (self.process.pid, watcher, 0):
+            while above not in (self.pid, watcher, self.above.pid, 0):
                 above = parent(above)
-            if above != self.process.pid:
+            if above != self.pid:
                 found.append(pid)
         return found
 
     def wait_for_end(self) -> None:
-        wait_until(lambda: not self.running())
-        self.process.wait(60)
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        try:
+            self.above.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"these still run: {self.running()}")
 
     def files(self) -> list[str]:
         found = [str(p.relative_to(self.folder)) for p in self.folder.rglob("*")]
@@ -106,6 +119,13 @@ def parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/status").read_text().split("PPid:\t")[1].split()[0])
     except OSError:  # it has ended
         return 0
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def children(pid: int) -> list[str]:
@@ -124,7 +144,7 @@ def test_nothing_outlives_a_host_that_is_killed(everyones_python: Any, level: in
     host = Host(everyones_python, level, "wait")
     assert host.said[:3] == [level] * 3
     assert len(host.running()) >= 5
-    host.process.kill()
+    host.kill()
     host.wait_for_end()
     assert host.files() == []
     mounts = Path("/proc/self/mountinfo").read_text()
@@ -140,13 +160,13 @@ def test_nothing_outlives_a_server_that_is_killed_or_the_one_that_watches_it(eve
         # The last of three sessions and two that are ready has only just begun when the end comes.
         server = wait_until(lambda: next((pid for pid in host.running() if len(children(pid)) == 5), 0))
         watcher = parent(server)
-        assert watcher != host.process.pid
+        assert watcher != host.pid
         files = set(host.folder.iterdir())
         os.kill(server if who == "server" else watcher, signal.SIGKILL)
         wait_until(lambda: not host.outlived(watcher))
         assert files & set(host.folder.iterdir()) == set()
     finally:
-        host.process.kill()
+        host.kill()
         host.wait_for_end()
         host.files()
 
@@ -163,7 +183,7 @@ def test_it_needs_no_root(everyones_python: Any, level: int) -> None:
     host = Host(everyones_python, level, "wait", user=65534, group=65534, extra_groups=[])
     assert host.said[:3] == [level] * 3
     assert host.said[3][0] == (1000 if level == 3 else 65534)
-    host.process.send_signal(signal.SIGKILL)
+    host.kill()
     host.wait_for_end()
     assert host.files() == []
 
