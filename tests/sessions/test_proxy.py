@@ -388,6 +388,18 @@ def test_a_session_reaches_what_is_listed(session: Session, web: int) -> None:
 
 
 @needs_level_3
+def test_libraries_may_send_over_tcp_by_messages(session: Session, echo_port: int) -> None:
+    # By the call itself, as compiled libraries do, not by Python's method.
+    code = f"""
+import _socket
+with socket.create_connection(("127.0.0.1", 3128), 50) as way:
+    _socket.socket.sendmsg(way, [b"CONNECT 127.0.0.1:{echo_port} HTTP/1.1\\r\\n", b"\\r\\n"])
+    status = way.recv(99).decode().split()[1]
+status"""
+    assert session.execute(code).value == "200"
+
+
+@needs_level_3
 def test_a_session_hears_why_another_place_is_refused(session: Session, web: int) -> None:
     cell = session.execute(f"urllib.request.urlopen('http://localhost:{web + 1}/', timeout=50)")
     assert cell.error is not None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +17,7 @@ from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
 from etude.sessions import base
 from etude.sessions import session as session_module
-from etude.sessions.base import Output
+from etude.sessions.base import Output, SandboxSpec
 from etude.sessions.local import LocalProvider
 from etude.sessions.session import Session
 
@@ -153,6 +156,52 @@ except OSError as error: number = error.errno
         assert other.execute(flood).value == [errno.EPERM, 1]
         cell = session.execute("pa.table({'a': range(100_000)})")
     assert cell.ok and cell.value.num_rows == 100_000
+
+
+@pytest.mark.parametrize("more", ["", ", [], socket.MSG_DONTWAIT"])
+@pytest.mark.parametrize("timeout", [None, 5.0])
+def test_messages_without_descriptors_can_be_sent(session: Session, more: str, timeout: float | None) -> None:
+    code = f"import socket\na, b = socket.socketpair()\na.settimeout({timeout})\n"
+    code += f"[a.sendmsg([b'so', bytearray(b'me')]{more}), b.recv(9).decode()]"
+    assert session.execute(code).value == [4, "some"]
+
+
+LOCK_TWICE = """
+import fcntl
+one, other, reader = open("lock", "w"), open("lock", "w"), open("lock")
+def lock(file, kind):
+    try: fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error: return type(error).__name__
+    return "locked"
+seen = [lock(one, fcntl.LOCK_EX), lock(other, fcntl.LOCK_EX), lock(reader, fcntl.LOCK_SH)]
+fcntl.flock(one, fcntl.LOCK_UN)
+seen + [lock(reader, fcntl.LOCK_SH), lock(other, fcntl.LOCK_EX)]"""
+SQLITE_TWICE = """
+import sqlite3
+one, other = sqlite3.connect("own.db"), sqlite3.connect("own.db", timeout=0)
+one.execute("create table t (a)")
+one.execute("begin exclusive")
+try: other.execute("insert into t values (1)")
+except sqlite3.OperationalError as error: seen = str(error)
+seen"""
+
+
+def test_files_of_a_session_are_locked_as_elsewhere_beside_mounted_ones(
+    provider: LocalProvider, tmp_path: Path
+) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "given.db")) as given:
+        given.execute("create table t as select 3 a")
+    tmp_path.chmod(0o755)
+    with Session(provider, SandboxSpec(mounts={str(tmp_path): "/data"})) as session:
+        assert session.execute(LOCK_TWICE).value == [
+            *("locked", "BlockingIOError", "BlockingIOError"),
+            *("locked", "BlockingIOError"),
+        ]
+        assert session.execute(SQLITE_TWICE).value == "database is locked"
+        read = "sqlite3.connect('file:/data/given.db?mode=ro', uri=True).execute('select a from t').fetchall()[0][0]"
+        assert session.execute(read).value == 3
+        own = "import duckdb\nwith duckdb.connect('own.duckdb') as c: c.execute('create table t as select 1 a')"
+        assert session.execute(own).ok
 
 
 def test_tables_come_whole_in_memory_that_the_host_lends(session: Session) -> None:

@@ -14,6 +14,7 @@ import errno
 import gc
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -49,6 +50,7 @@ def main() -> None:
         control = socket.socket(fileno=given.control)
     config = json.loads(control.recv(MESSAGE))
     try:
+        _raise_open_files()
         if _is_watched(config):
             _watch_from_parent(control, config)
         _enter(config, control)
@@ -60,6 +62,13 @@ def main() -> None:
         control.send(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
     server.serve()
+
+
+def _raise_open_files() -> None:
+    """Raise the limit of open files. The kernel compares all descriptors in flight of a user with the sender's limit, so
+    sessions, whose limit is lower, cannot stop this process from sending."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _is_watched(config: dict[str, Any]) -> bool:
@@ -183,9 +192,7 @@ class ForkServer:
         self._network: dict[str, str] | None = config.get("network")
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._filters = {
-            allow_exec: isolation.build_filter(
-                allow_exec, self._level >= 3, allow_inet=self._network is not None, has_data=bool(config["data"])
-            )
+            allow_exec: isolation.build_filter(allow_exec, self._level >= 3, allow_inet=self._network is not None)
             for allow_exec in (False, True)
         }
         self._sessions: dict[int, tuple[str, int]] = {}
@@ -280,12 +287,10 @@ class ForkServer:
             confine.prefer_as_victim()  # if the machine runs out of memory, a session is killed, not the fork server
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            scratch = self._confine(request, cage)
             sock = socket.socket(fileno=3)
+            scratch = self._confine(request, cage, sock)
             if scratch != isolation.SCRATCH:
                 _clear_environment(scratch)
-            if self._network is not None:
-                _open_proxy_port(sock, self._network)
             isolation.apply_filter(self._filters[cage.allow_exec])
         except BaseException as error:
             with contextlib.suppress(OSError):
@@ -297,10 +302,13 @@ class ForkServer:
         finally:
             os._exit(0)  # whatever user code does, a session must never continue as a fork server
 
-    def _confine(self, request: dict[str, Any], cage: Confinement) -> str:
+    def _confine(self, request: dict[str, Any], cage: Confinement, sock: socket.socket) -> str:
         others = 0
         if self._level >= 3:
             isolation.enter_session_namespaces(cage, loopback=self._network is not None)
+            if self._network is not None:
+                # Before the limits: under them, descriptors in flight from other sessions could make this fail.
+                _open_proxy_port(sock, self._network)
             scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
         else:
             os.setsid()  # the filter lets no process leave this group, so one signal ends all of them

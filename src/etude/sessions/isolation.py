@@ -434,7 +434,6 @@ _TCP_OPTIONS = (1, 2, 4, 5, 6, 9, 18, 23)  # no delay, segment size, keep-alive,
 _IPV6_V6ONLY = 26
 _NOT_STREAM_BITS = 2 | 4 | 8  # the stream type is 1; every other type has one of these
 _F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ = 1024, 1026, 1031
-_LOCKING = (6, 7, 37, 38)  # fcntl: F_SETLK, F_SETLKW and the two of open files
 _MAP_HUGETLB = 0x40000
 _ANY_NEW = NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET
 _LOAD, _JEQ, _JGT, _JSET, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
@@ -448,11 +447,10 @@ def machine() -> _Machine | None:
     return _MACHINES.get(platform.machine())
 
 
-def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool = False) -> bytes:
+def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     """Build a seccomp program: dangerous calls fail, unknown calls are not implemented, all others are allowed.
 
-    `alone` means that the session has its own namespaces; otherwise more calls are refused. `has_data` means that
-    folders of the host are mounted.
+    `alone` means that the session has its own namespaces; otherwise more calls are refused.
     """
     found = machine()
     if found is None:
@@ -468,7 +466,9 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
     ]
     allowed = _BY_ARGUMENT - (frozenset() if allow_exec else {"execve", "execveat"})
     allowed |= _IF_SHARED if alone else frozenset()
-    allowed |= {"connect", "bind"} if allow_inet else frozenset()
+    # A filter cannot see whether a message carries descriptors. Between the pairs of a session without a network they
+    # are all that `sendmsg` adds to `send` and `writev`; over TCP, which carries none, libraries send by it.
+    allowed |= {"connect", "bind", "sendmsg"} if allow_inet else frozenset()
     for name, number in numbers.items():
         if name not in allowed:
             code += _refuse(number, errno.EPERM)
@@ -494,12 +494,10 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool, has_data: bool
     # pages have limits per user, which all sessions share, whatever their namespaces.
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ):
         code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
-    # A process that may read a file may lock it, and so block its writers. Libraries take these errors for a file
-    # system without locks. Record locks are refused only in sessions with mounts, because databases need them for their
-    # own files. flock is always refused: it gives an exclusive lock on a file that the session may only read.
+    # flock is refused: it gives an exclusive lock on a file that the session may only read, and so blocks its writers.
+    # Libraries take this error for a file system without locks. Record locks are allowed: on a file that the session may
+    # only read they are shared, and databases need them for their own files, which a filter cannot tell from others.
     code += _refuse(numbers["flock"], errno.ENOSYS)
-    for command in _LOCKING if has_data else ():
-        code += _refuse(numbers["fcntl"], errno.EOPNOTSUPP, (_ARG1, "is", command))
     # Huge pages come from a pool of the whole machine, which no limit of a process covers.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
     # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit`).

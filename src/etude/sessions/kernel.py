@@ -15,6 +15,7 @@ import builtins
 import contextlib
 import ctypes
 import errno
+import fcntl
 import inspect
 import io
 import json
@@ -270,8 +271,8 @@ class KernelSession:
         # Code that redirects the output restores it from these.
         sys.__stdout__, sys.__stderr__ = out, err  # type: ignore[misc, assignment]
         builtins.input = _refuse_input
-        # Newer versions of asyncio write with `sendmsg`, which can also send descriptors and is therefore forbidden.
-        vars(asyncio.selector_events)["_HAS_SENDMSG"] = False
+        fcntl.flock = _lock_whole_file
+        socket.socket.sendmsg = _send_parts  # type: ignore[assignment, method-assign]
         # Warm up: memory pages that a first cell writes to are copied from the fork server now, not while a user waits.
         self._display(self._execute("import sys\ndel sys\n1", "<warm-up>"))
         _encode({"id": 0, "ok": True})
@@ -448,6 +449,36 @@ def _refuse_input(prompt: object = "") -> str:
     raise RuntimeError("input() is not available: a session has no keyboard. Put the value into the code.")
 
 
+def _lock_whole_file(fd: Any, operation: int, /) -> None:
+    """Do what `fcntl.flock` does by a record lock on the whole file, as NFS does.
+
+    The call itself is refused: it locks exclusively whatever can be read. This needs a file that is open for writing.
+    """
+    kinds = {fcntl.LOCK_SH: fcntl.F_RDLCK, fcntl.LOCK_EX: fcntl.F_WRLCK, fcntl.LOCK_UN: fcntl.F_UNLCK}
+    kind = kinds.get(operation & ~fcntl.LOCK_NB)
+    if kind is None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    # Of the open file, not of the process, as those of `flock` are.
+    command = fcntl.F_OFD_SETLK if operation & fcntl.LOCK_NB else fcntl.F_OFD_SETLKW
+    fcntl.fcntl(fd, command, struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0))
+
+
+_sendmsg = socket.socket.sendmsg
+
+
+def _send_parts(sock: socket.socket, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None, /) -> int:
+    """Do what `socket.sendmsg` does, without the call of that name if nothing but data is sent.
+
+    That call can also send descriptors, and so most sessions may not use it. Newer versions of asyncio write by it.
+    """
+    parts, added = list(buffers), list(ancdata)
+    if added or address is not None:
+        return _sendmsg(sock, parts, added, flags, address)
+    if flags or sock.gettimeout():
+        return sock.send(b"".join(parts), flags)
+    return os.writev(sock.fileno(), parts)
+
+
 def _map(fd: int, size: int) -> memoryview:
     """Map shared memory for reading. Not with `mmap`, which keeps a descriptor open, and a session has few."""
     length = ctypes.c_size_t(size)
@@ -461,8 +492,6 @@ def _map(fd: int, size: int) -> memoryview:
 
 def _fill(fd: int, blob: Any) -> None:
     """Write a blob to shared memory and seal it."""
-    import fcntl
-
     with open(fd, "wb", buffering=0, closefd=False) as file:
         left = memoryview(blob)
         while left:
