@@ -90,7 +90,10 @@ class Place:
             os.chmod(below, 0o777)
         os.chmod(self.root, 0o755)
         self._sockets = [self._listen(socket.AF_UNIX, p) for p in (f"{self.host}/host.sock", f"{self.data}/data.sock")]
-        self._sockets += [self._listen(socket.AF_UNIX, "\0etude-host"), self._listen(socket.AF_INET, ("127.0.0.1", 0))]
+        self._sockets += [
+            self._listen(socket.AF_UNIX, f"\0{self.mark}"),
+            self._listen(socket.AF_INET, ("127.0.0.1", 0)),
+        ]
         datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         datagrams.bind(f"{self.host}/host.dgram")
         os.chmod(f"{self.host}/host.dgram", 0o777)
