@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _raise_open_files() -> None:
-    """Raise the limit of open files. The kernel compares all descriptors in flight of a user with the sender's limit, so
+    """Raise the limit of open files. The kernel compares the descriptors in flight of a user with the sender's limit:
     sessions, whose limit is lower, cannot stop this process from sending."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
