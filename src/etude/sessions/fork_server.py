@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def _raise_open_files() -> None:
-    """Descriptors on their way count for all processes of a user together, against the limit of whoever sends one more:
-    sessions, which have a lower limit, must not keep this process from it."""
+    """Raise the limit of open files. The kernel compares the descriptors in flight of a user with the sender's limit:
+    sessions, whose limit is lower, cannot stop this process from sending."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -307,7 +307,7 @@ class ForkServer:
         if self._level >= 3:
             isolation.enter_session_namespaces(cage, loopback=self._network is not None)
             if self._network is not None:
-                # Before the limits: under them, descriptors in flight of other sessions could make this fail.
+                # Before the limits: under them, descriptors in flight from other sessions could make this fail.
                 _open_proxy_port(sock, self._network)
             scratch, readable, writable = isolation.SCRATCH, ["/"], [isolation.SCRATCH, "/tmp"]  # noqa: S108
         else:

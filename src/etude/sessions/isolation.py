@@ -494,9 +494,9 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     # pages have limits per user, which all sessions share, whatever their namespaces.
     for command in (_F_SETLEASE, _F_NOTIFY, _F_SETPIPE_SZ):
         code += _refuse(numbers["fcntl"], errno.EPERM, (_ARG1, "is", command))
-    # flock can take an exclusive lock on a file that the session may only read, and so block its writers. Libraries
-    # take this error for a file system without such locks. A record lock on a read-only file is only ever a shared one;
-    # databases need record locks for their own files, which a filter cannot tell from those of others.
+    # flock is refused: it gives an exclusive lock on a file that the session may only read, and so blocks its writers.
+    # Libraries take this error for a file system without locks. Record locks are allowed: on a file that a session may
+    # only read they are shared, and databases need them for their own files, which a filter cannot tell from others.
     code += _refuse(numbers["flock"], errno.ENOSYS)
     # Huge pages come from a pool of the whole machine, which no limit of a process covers.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
