@@ -425,7 +425,8 @@ class _Statement:
         if near and first.get("line"):
             # The parser reports the column where the word ends.
             position = {"line": first["line"], "column": max(first["col"] - len(near) + 1, 1)}
-        what = re.sub(r" for <class '.*?'>| but got <Token .*>", "", str(first.get("description", "unexpected text"))).rstrip(".")
+        said = str(first.get("description", "unexpected text"))
+        what = re.sub(r" for <class '.*?'>| but got <Token .*>", "", said).rstrip(".")
         where = f" near `{_short(near)}`" if near else ""
         return InvalidQuery(
             f"The query cannot be parsed{where}: {what}.",
