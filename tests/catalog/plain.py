@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from etude.catalog.measure.distribution import to_scalar
-from etude.catalog.measure.statements import quote, table_name
 from etude.catalog.model import ColumnProfile, TableProfile
+from etude.sources.quoting import quote_identifier, quote_table
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 COMPARED = ("integer", "decimal", "float", "text", "date", "timestamp", "boolean")
@@ -17,7 +17,7 @@ COMPARED = ("integer", "decimal", "float", "text", "date", "timestamp", "boolean
 def check_table(ask: Ask, dialect: str, table: TableProfile) -> None:
     """Every statistic of a table: exact ones equal, approximate ones within the stated error."""
     assert table.error is None
-    name = table_name(dialect, table.name)
+    name = quote_table(table.name, dialect)
     assert table.rows == ask(f"SELECT count(*) FROM {name}")[0][0]
     for column in table.columns:
         try:
@@ -28,7 +28,7 @@ def check_table(ask: Ask, dialect: str, table: TableProfile) -> None:
 
 def check_column(ask: Ask, dialect: str, table: str, column: ColumnProfile) -> None:
     assert not column.notes
-    name = quote(dialect, column.name)
+    name = quote_identifier(column.name, dialect)
     rows, values = ask(f"SELECT count(*), count({name}) FROM {table}")[0]
     assert (column.rows, column.nulls) == (rows, rows - values)
     assert column.empty == (rows > 0 and values == (column.lengths.empty if column.lengths else 0))

@@ -275,7 +275,7 @@ def test_a_model_improves_the_script_and_is_not_asked_again(app: App, shop: Path
     assert first.metrics.model_calls == 2 and first.metrics.tokens_in > 0
     shown = shown_to(model.seen[0])
     assert "previous_script (catalog_script.py)" in shown and "profile_source(db, TABLES" in shown
-    assert "`orders` is there for the first time" in shown
+    assert "`orders` is new" in shown
     orders = first.profile.table("orders")
     assert orders is not None and orders.description == "Orders, says the model."
     script = read(first, "catalog_script.py").decode()
@@ -302,7 +302,7 @@ def test_the_previous_script_reaches_the_model_when_something_changed(app: App, 
     made = app.cataloger.run(str(shop), store=place, model=model)
     shown = shown_to(model.seen[0])
     assert "Orders, says the model." in shown, "the previous script"
-    assert "`orders_2025` is there for the first time" in shown and "`customers` is there" not in shown
+    assert "`orders_2025` is new" in shown and "`customers` is new" not in shown
     assert "For `orders_2025`, which looks like `orders`" in shown
     descriptions = {t.name: t.description for t in made.profile.tables}
     assert descriptions["orders"] == "Orders, says the model."
@@ -324,7 +324,7 @@ def test_a_script_that_ran_only_in_its_session_is_not_kept(app: App, shop: Path,
     """A cell that fails leaves a name behind, which the cells after it use: alone they would not run."""
     turns = [cell("left = 1\n1 / 0"), cell(f"left\n{DESCRIBE}"), Line(text="Done.")]
     made = app.cataloger.run(str(shop), store=place, model=Scripted(turns, name="sloppy"))
-    assert "does not run alone" in made.metrics.errors[0]
+    assert "fails in a new session" in made.metrics.errors[0]
     assert "left" not in read(made, "catalog_script.py").decode()
 
 

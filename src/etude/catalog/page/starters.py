@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from etude.catalog.model import NUMERIC, ColumnProfile, SourceProfile, TableProfile
+from etude.errors import Invalid
 from etude.sources.quoting import quote_identifier
 
 
 def starter_queries(profile: SourceProfile, table: TableProfile) -> tuple[tuple[str, str], ...]:
     """Return titles and queries in the source's SQL dialect."""
+    try:
+        return _queries(profile, table)
+    except Invalid:  # a name that no SQL can hold
+        return ()
+
+
+def _queries(profile: SourceProfile, table: TableProfile) -> tuple[tuple[str, str], ...]:
     quoted = _Quoted(profile.dialect)
     name = quoted.table(table.name)
     found = [("A few rows", f"SELECT *\nFROM {name}\nLIMIT 20")]
