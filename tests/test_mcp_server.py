@@ -21,7 +21,8 @@ from mcp.shared.exceptions import MCPError
 from api.conftest import listening, open_app
 from etude.app import App
 from etude.cli.mcp import config_for
-from etude.mcp_server import TOOLS
+from etude.errors import InvalidQuery
+from etude.mcp_server import TOOLS, McpCaller, sql
 from etude.sample import write_shop
 from etude.store.identity import Identity
 
@@ -214,3 +215,13 @@ def test_the_config_of_each_client_starts_it(client: str) -> None:
     command = [servers["etude"]["command"], *servers["etude"]["args"]]
     assert command[-1] == "mcp"
     assert Path(command[0]).is_file()
+
+
+def test_queries_are_charged_whether_they_work_or_not(app: App) -> None:
+    charged: list[str] = []
+    caller = McpCaller(app, lambda _: None, charge_run=charged.append)  # type: ignore[arg-type, return-value]
+    dataset = next(iter(app.sources()))
+    assert sql(caller, "SELECT 1 AS x", dataset).run_id == charged[0]
+    with pytest.raises(InvalidQuery):
+        sql(caller, "SELECT nope", dataset)
+    assert len(charged) == 2 and app.store.run(charged[1]).status == "failed"

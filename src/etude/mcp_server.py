@@ -209,7 +209,15 @@ def sql(
 ) -> RowPage:
     """Run one SELECT in the dataset's own dialect. Returns the first rows; the run keeps all of them."""
     caller.check_capacity()
-    return first_page(caller.app.sql(caller.app.source_name(dataset), query), limit)
+    try:
+        result = caller.app.sql(caller.app.source_name(dataset), query)
+    except EtudeError as error:
+        if "run_id" in error.details:
+            caller.charge_run(str(error.details["run_id"]))
+        raise
+    if result.run_id is not None:
+        caller.charge_run(result.run_id)
+    return first_page(result, limit)
 
 
 def ask(

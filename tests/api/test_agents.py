@@ -208,6 +208,9 @@ def test_readers_look_and_analysts_change(guarded: tuple[App, TestClient]) -> No
     assert client.post("/api/events", json={"topic": "x"}, headers=reader).status_code == 403
     # A webhook sends what it hears to anywhere.
     assert client.post("/api/agents", json=hook, headers=analyst).status_code == 403
+    for reference in ("env:HOME", "file:/etc/passwd"):
+        of_the_host = hook | {"config": {"url": "https://example.com/", "secret": reference}}
+        assert client.post("/api/agents", json=of_the_host, headers=admin).json()["code"] == "forbidden"
     assert client.post("/api/agents", json=hook, headers=admin).json()["config"]["secret"] == "***"
     for verb in ("message", "pause", "resume", "steer", "interrupt", "reload", "destroy"):
         body = {"message": {"body": "x"}, "steer": {"guidance": "x"}}.get(verb, {})

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from etude import plugins
 from etude.agents.base import Kind
 from etude.entities import Entity
-from etude.errors import Conflict, EtudeError, Invalid, LimitExceeded, NotFound
+from etude.errors import Conflict, EtudeError, Forbidden, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
 from etude.store.agents import ActionInfo, AgentInfo, AgentStep, AgentStore
 from etude.store.base import Page, Store
@@ -255,6 +255,13 @@ def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Ca
         app.source_name(str(source))
     if model is not None:
         app.check_model(str(model))
+    for field, value in config.items():
+        # A secret by reference is a file or a variable of the host; only its operator may choose which.
+        if isinstance(value, str) and value.startswith(("file:", "env:")):
+            raise Forbidden(
+                f"The field `{field}` refers to a file or a variable of the host.",
+                hint="Give the value itself, or have the operator create the agent with `etude agents create`.",
+            )
 
 
 def require_agent_control(agents: Agents, agent_id: str, require: Callable[[Role], None]) -> Agents:
