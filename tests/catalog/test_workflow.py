@@ -303,7 +303,7 @@ def test_the_previous_script_reaches_the_model_when_something_changed(app: App, 
     shown = shown_to(model.seen[0])
     assert "Orders, says the model." in shown, "the previous script"
     assert "`orders_2025` is new" in shown and "`customers` is new" not in shown
-    assert "For `orders_2025`, which looks like `orders`" in shown
+    assert "`orders_2025` is similar to `orders`" in shown
     descriptions = {t.name: t.description for t in made.profile.tables}
     assert descriptions["orders"] == "Orders, says the model."
     assert descriptions["orders_2025"] == "More orders, says the model."
