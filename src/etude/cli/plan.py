@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from etude.cli.output import add_query_arguments, chosen_format, progress, write_result
-from etude.cli.sql import limits_of, open_app
+from etude.cli.options import add_query_arguments, limits_of, open_app
+from etude.cli.output import chosen_format, progress, write_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
-from etude.errors import EtudeError, InvalidQuery, Refused, SourceError, UnknownTable
+from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery, Json
+from etude.sources.duckdb_errors import failed_check
 from etude.sources.functions import allowed_functions
 
 MAX_TEXT = 1 << 20
@@ -510,44 +511,3 @@ def line_and_column(text: str, offset: int) -> dict[str, int]:
     """Return the line and column of a byte offset, counted from 1."""
     before = text.encode()[:offset].decode(errors="ignore")
     return {"line": before.count("\n") + 1, "column": len(before) - (before.rfind("\n") + 1) + 1}
-
-
-def is_fatal(error: BaseException) -> bool:
-    """Return whether the error is a bug inside DuckDB, or means that the database can no longer be used."""
-    import duckdb
-
-    fatal = isinstance(error, duckdb.InternalException | duckdb.FatalException)
-    return fatal or _FATAL.search(str(error)) is not None
-
-
-_FATAL = re.compile(r"^(?:INTERNAL|FATAL) Error|database has been invalidated")
-
-
-def failed_check(error: Exception, sql: str) -> EtudeError:
-    """Return the error for a text that DuckDB failed to parse."""
-    return broken(str(error)) if is_fatal(error) else invalid_query(error, sql)
-
-
-def broken(text: str) -> SourceError:
-    """Return a fatal error, after which `engine.py` ends the engine."""
-    return SourceError(
-        f"DuckDB failed: {text.splitlines()[0] if text else 'no reason given'}",
-        hint="The query triggers a bug in DuckDB: rewrite it. Other queries get a new engine.",
-        fatal=True,
-    )
-
-
-_MARKED = re.compile(r"LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
-
-
-def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = str) -> InvalidQuery:
-    """Return DuckDB's error about a query: its first paragraph and the line, without the excerpt of the query."""
-    message = describe(str(error))
-    found = _MARKED.search(message)
-    position = {"line": int(found.group(1))} if found else {}
-    first = message.split("\n\n")[0].strip().replace("\n", " ")
-    hint = "Check the names and the syntax of the query."
-    near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
-    if near:
-        hint = f"Did you mean {near.group(1) or near.group(2)}?".replace("??", "?")
-    return InvalidQuery(first, hint=hint, **position)

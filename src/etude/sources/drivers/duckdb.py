@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from etude.errors import EtudeError, LimitExceeded, SourceError
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
+from etude.sources.duckdb_errors import broken, invalid_query, is_fatal
 from etude.sources.file_fingerprint import file_fingerprint
-from etude.sources.guard_duckdb import GrantedNames, Guard, broken, fold, invalid_query, is_fatal
+from etude.sources.guard_duckdb import GrantedNames, Guard, fold
 from etude.sources.quoting import quote_identifier, quote_literal
 
 PREPARED = 256
