@@ -44,7 +44,7 @@ lease = float(sys.argv[4])
 
 class Refusals(logging.Handler):
     def emit(self, record):
-        if "came too late" in record.getMessage():
+        if "after its lease was lost" in record.getMessage():
             os.write(out, f"refused {time.monotonic_ns()} {name} - -\\n".encode())
 
 logging.getLogger("etude.agents").addHandler(Refusals())
