@@ -9,7 +9,7 @@ import pytest
 from etude.errors import EtudeError, InvalidQuery, SourceError
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.duckdb import DuckdbDriver
-from etude.sources.guard_duckdb import is_fatal
+from etude.sources.duckdb_errors import is_fatal
 
 
 @pytest.fixture
