@@ -30,7 +30,7 @@ def importing(frame):
             return True
         frame = frame.f_back
 def trace(frame, event, argument):
-    if threading.current_thread().name in ("etude-hub", "etude-notifications", "etude-bell"):
+    if threading.current_thread().name in ("etude-hub", "etude-notifications"):
         return  # it polls meanwhile, for others
     code = frame.f_code
     name = code.co_filename.partition("/src/etude/")[2]

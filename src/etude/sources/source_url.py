@@ -1,4 +1,4 @@
-"""URLs and paths of sources: which kind of source they lead to, where it is, and what it is called."""
+"""URLs and paths of sources: the kind, the location and the name of the source behind them."""
 
 from __future__ import annotations
 
