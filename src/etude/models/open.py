@@ -5,8 +5,8 @@ from __future__ import annotations
 from etude import plugins
 from etude.errors import Invalid
 from etude.models.base import Model
-from etude.models.client import PROVIDERS, find_settings, unknown_provider
 from etude.models.provider import open_provider
+from etude.models.provider_client import PROVIDERS, find_settings, unknown_provider
 from etude.settings import Settings
 
 
