@@ -93,10 +93,10 @@ class RunAnswered(Entity):
 
 
 class RunRequested(Entity):
-    """A request to pause or cancel the run; its worker will do so."""
+    """A request to pause or cancel the run, or to stop its current move; its worker will do so."""
 
     type: Literal["run.requested"] = "run.requested"
-    what: Literal["pause", "cancel"]
+    what: Literal["pause", "cancel", "interrupt"]
     by: str = ""
 
 
@@ -338,7 +338,7 @@ class _Folding:
             case RunAnswered(text=text):
                 return {"status": "paused", "paused_by": "answer", "reply": text}
             case RunRequested(what=what):
-                return {"requested": what}
+                return {} if what == "interrupt" else {"requested": what}
             case Guided():
                 self._list("guidance").append(Guidance(after=len(self._steps), **_fields(event)))
             case RunFinished():
