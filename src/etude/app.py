@@ -17,7 +17,7 @@ from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together
-from etude.sources.pool import EngineLimits, Pool, ResultStream
+from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
 from etude.sources.source import Source, StartedQuery
 from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
 
@@ -74,6 +74,7 @@ class App:
         self._lock = threading.Lock()
         self._making = threading.RLock()
         self._views: dict[str, App] = {}
+        self._engine_tenant = MAIN
         self._models: dict[str, Model] = {}
         self._models_lock = threading.Lock()
 
@@ -190,7 +191,8 @@ class App:
         with self._lock:
             key = (name, spec.model_dump_json())
             if key not in self._sources:
-                self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache", self._find_sizes)
+                cache = self.settings.home / "cache"
+                self._sources[key] = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant)
             return self._sources[key]
 
     def source_name(self, name: str | None) -> str:
@@ -556,6 +558,7 @@ class _View(App):
         self._owner = owner
         self.settings = _without_sources(owner.settings)
         self.store = store
+        self._engine_tenant = tenant
         self._sources = {}
         self._lock = threading.Lock()
         self._making = threading.RLock()
