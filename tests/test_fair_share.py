@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import threading
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.fair_share import FairShare, Ticket
+from etude.errors import Cancelled
+from etude.fair_share import FairShare, ThreadShare, Ticket
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from(["ask", "release", "withdraw"])), max_size=60)
 
@@ -95,3 +99,20 @@ def test_slots_stay_within_their_number_and_nobody_without_one_is_passed_over(
         waiting = {t.tenant for t in queue.share.waiting()}
         assert len(granted) >= size or not waiting
         assert waiting <= set(granted) or len(granted) == 2 * size
+
+
+def test_a_thread_holds_a_slot_and_others_wait() -> None:
+    share, waited = ThreadShare(1), threading.Event()
+
+    def stop() -> None:
+        waited.set()
+        raise Cancelled("enough")
+
+    with share.hold("a", stop):
+        with share.hold("b", stop):  # another tenant does not wait
+            pass
+        with pytest.raises(Cancelled), share.hold("a", stop):
+            pass
+    assert waited.is_set()
+    with share.hold("a", stop):
+        pass

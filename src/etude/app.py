@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
+from etude.fair_share import ThreadShare
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from etude.runtime.answer import Answer
     from etude.runtime.control import Control
     from etude.runtime.live_runs import LiveRuns
-    from etude.runtime.notebook import Notebook
+    from etude.runtime.notebook import HoldSlot, Notebook
     from etude.runtime.repair import Repaired
     from etude.runtime.session_pool import SessionPool
     from etude.sessions.base import Provider
@@ -450,8 +451,16 @@ class App:
     ) -> AbstractContextManager[Notebook]:
         """Lend the session of a thread on a source for a `with` block. See `SessionPool`."""
         # Only this source: a model's code must not reach a source that the person did not name.
-        opener = partial(self.open_session, alone=True, record=True)
+        opener = partial(self.open_session, alone=True, record=True, hold_slot=self._hold_cell_slot)
         return self.session_pool.lend(opener, thread_id, source, options=options, keep=keep)
+
+    def _hold_cell_slot(self, check: Callable[[], None]) -> AbstractContextManager[None]:
+        return self.cell_slots.hold(self._engine_tenant, check)
+
+    @made_once
+    def cell_slots(self) -> ThreadShare:
+        """The slots for cells of threads, of all tenants."""
+        return ThreadShare(self.settings.server.cells)
 
     @made_once
     def sandbox(self) -> Provider:
@@ -480,12 +489,14 @@ class App:
         seed: int = 0,
         query_limits: Limits | None = None,
         keep: bool = True,
+        hold_slot: HoldSlot | None = None,
     ) -> Notebook:
         """Open a persistent Python session on a source. With a `thread_id`, restore the state of that thread.
 
         With `alone`, its queries cannot name any other source, registered or not. With `keep=False`, its queries are
         recorded, but not their results.
         `network` lists the only addresses that it may connect to, such as `("api.example.com:443",)`.
+        `hold_slot` is entered around each cell: it may wait, so that not too many cells run at once.
         """
         from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
@@ -519,7 +530,7 @@ class App:
         chosen = Policy() if policy == "default" else policy
         if policy == "default" and places:
             chosen = Policy(imports=Policy().imports - CONNECTING)
-        return Notebook(open_session, access, storage, chosen, thread_id, seed)
+        return Notebook(open_session, access, storage, chosen, thread_id, seed, hold_slot)
 
     # -- results
 
@@ -574,6 +585,10 @@ class _View(App):
     @property
     def session_pool(self) -> SessionPool:
         return self._owner.session_pool
+
+    @property
+    def cell_slots(self) -> ThreadShare:
+        return self._owner.cell_slots
 
     def scoped(self, tenant: str) -> App:
         return self if tenant == self.tenant else self._owner.scoped(tenant)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+
+CHECK_S = 0.1
+"""How often a thread that waits for a slot checks whether it should stop."""
 
 
 @dataclass(eq=False)
@@ -88,3 +93,25 @@ class FairShare:
             self.held[tenant] += 1
             ticket.granted = True
             ticket.on_granted()
+
+
+class ThreadShare:
+    """A `FairShare` for threads."""
+
+    def __init__(self, size: int) -> None:
+        self._share = FairShare(size)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def hold(self, tenant: str, check: Callable[[], None]) -> Iterator[None]:
+        """Wait for a slot, and hold it while the block runs. `check` may raise while it waits."""
+        granted = threading.Event()
+        with self._lock:
+            ticket = self._share.ask(tenant, granted.set)
+        try:
+            while not granted.wait(CHECK_S):
+                check()
+            yield
+        finally:
+            with self._lock:
+                self._share.withdraw(ticket)

@@ -308,3 +308,5 @@ def test_one_tenants_endless_queries_do_not_delay_another(tmp_path: Path) -> Non
             answers = [quiet.post("/sql", json={"query": f"SELECT {n}"}).json()["rows"] for n in range(5)]
             assert answers == [[[n]] for n in range(5)]
             assert not any(a.done() for a in asked)
+        for client in (noisy, quiet):
+            client.close()

@@ -32,7 +32,7 @@ from etude.sessions.isolation import Confinement
 MESSAGE = 1 << 16
 DESCRIPTORS = 8
 SWEEP_S = 0.2
-NICE = 10
+NICE = 15
 """The priority of sessions: below that of engines, so that queries of others stay fast beside heavy cells."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -28,7 +28,7 @@ WINDOW = 3
 """At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
 VERDICTS = 512
 PROGRESS_S = 0.2
-NICE = 5
+NICE = 10
 """Between the host and the sessions, which have a higher one."""
 AGAIN_S = 0.02
 """How often the cancel of a query is repeated until it ends."""
