@@ -14,7 +14,7 @@ import anyio.to_thread
 from fastapi import Depends, Request
 
 from etude.api.access import AccessControl, Caller
-from etude.api.result_formats import SortCache
+from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
 from etude.fair_share import FairShare
@@ -58,7 +58,7 @@ class ServerState:
         self.queries = FairShare(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
         """The key that each open run is charged to, by run id."""
-        self.sort_cache = SortCache()
+        self.result_reader = ResultReader(self.app)
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
         # A tenant's agents may run before its first request.
@@ -88,6 +88,7 @@ class ServerState:
     def close(self) -> None:
         """Write everything that is buffered."""
         self.observer.close()
+        self.result_reader.close()
         self.flush()
         self.identity.write_down(closing=True)
         if self.traces is not None:
