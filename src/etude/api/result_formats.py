@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from etude.arrow_limits import count_bytes, split
-from etude.errors import Invalid, LimitExceeded
-from etude.result import Result, json_value, no_rows
+from etude.errors import Invalid
+from etude.result import Result, iter_pieces, json_value, no_rows, take_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -22,12 +21,6 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 MEDIA = (JSON, CSV, PARQUET, ARROW)
 OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge", "contains", "starts", "null", "notnull")
-PAGE_BYTES = 16 << 20
-"""A page of JSON ends early if its values take more than this; `next` says where to go on."""
-ROW_BYTES = 64 << 20
-"""The most bytes of one row in JSON."""
-PIECE_BYTES = 4 << 20
-"""Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 TAKEN = 1 << 16
 """Rows that are put in order at once."""
 _FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?P<value>.*))?", re.DOTALL)
@@ -217,33 +210,9 @@ def _take_all(result: Result, wanted: Any) -> Iterator[Any]:
         yield from part.to_batches() or no_rows(table.schema)
 
 
-def _iter_pieces(batches: Iterator[Any]) -> Iterator[tuple[Any, int]]:
-    """Yield slices that are small enough to convert, each with its bytes as plain values."""
-    for batch in batches:
-        for piece in split(batch, PIECE_BYTES):
-            yield piece, count_bytes(piece)
-
-
-def _read_page(result: Result, view: RowSelection, positions: Any) -> list[list[Any]]:
-    rows: list[list[Any]] = []
-    size = 0
-    for piece, taken in _iter_pieces(read_batches(result, view, positions)):
-        size += taken
-        if rows and size > PAGE_BYTES:
-            break
-        if taken > ROW_BYTES:
-            raise LimitExceeded(
-                f"Row {view.offset + len(rows) + 1} holds {taken:,} bytes; {ROW_BYTES:,} fit into JSON.",
-                hint="Select fewer or shorter columns, or download the result as CSV or Parquet.",
-                limit="bytes",
-            )
-        rows += [[json_value(v) for v in row] for row in Result(result.info, [piece]).iter_rows()]
-    return rows
-
-
 def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, at `PAGE_BYTES`."""
-    rows = _read_page(result, view, positions)
+    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_page` says."""
+    rows = take_page(result.info, read_batches(result, view, positions), view.offset)
     count, end = count_rows(result, positions), view.offset + len(rows)
     body = {
         "run_id": result.run_id,
@@ -264,7 +233,7 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([c.name for c in result.columns])
-    for piece, _ in _iter_pieces(read_batches(result, view, positions)):
+    for piece, _ in iter_pieces(read_batches(result, view, positions)):
         for row in Result(result.info, [piece]).iter_rows():
             writer.writerow(["" if v is None else _safe(json_value(v)) for v in row])
         yield text.getvalue().encode("utf-8", "replace")
