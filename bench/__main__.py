@@ -19,6 +19,7 @@ NAMES = (
     "offline",
     "wide",
     "server",
+    "neighbour",
     "catalog",
     "queue",
     "agents",

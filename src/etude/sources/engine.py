@@ -28,6 +28,8 @@ WINDOW = 3
 """At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
 VERDICTS = 512
 PROGRESS_S = 0.2
+NICE = 10
+"""Between the host and the sessions, which have a higher one."""
 AGAIN_S = 0.02
 """How often the cancel of a query is repeated until it ends."""
 
@@ -42,6 +44,7 @@ def main() -> None:
     # A user namespace can be entered only while there is one thread, so before the libraries are imported.
     isolation = {"network": not args.network and confine.leave_network()}
     confine.prefer_as_victim()
+    confine.yield_to_host(NICE)
     if not args.network:
         import duckdb  # noqa: F401 - warm before the first query asks
     import pyarrow  # noqa: F401

@@ -22,6 +22,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
+from etude.fair_share import FairShare
 from etude.sources.base import Json, Mount, empty_batch
 
 GRACE_S = 1.0
@@ -397,17 +398,20 @@ def _clean_environment(home: str) -> dict[str, str]:
 
 
 Key = tuple[Any, ...]
+"""What an engine has open. The last part changes if the files behind it change."""
+MAIN = "main"
+"""The tenant of callers that name none."""
 
 
 class Pool:
-    """Engines by what they have open. Thread-safe."""
+    """Engines by what they have open, shared fairly among tenants. Thread-safe."""
 
     def __init__(self, limits: EngineLimits, size: int) -> None:
         self._limits = limits
         self._size = size
-        self._free = threading.Condition()
+        self._lock = threading.Lock()
         self._idle: list[tuple[Key, EngineClient, float]] = []
-        self._busy = 0
+        self._share = FairShare(size)
         self._spare: EngineClient | None = None
         self._closed = False
         self._tidied = False
@@ -415,14 +419,16 @@ class Pool:
 
     def warm(self) -> None:
         """Start an engine before the first query; return at once while the process loads its libraries."""
-        with self._free:
+        with self._lock:
             if self._spare is None and not self._closed:
                 self._spare = self._new(network=False)
 
     @contextlib.contextmanager
-    def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[EngineClient]:
+    def lease(
+        self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float, tenant: str = MAIN
+    ) -> Iterator[EngineClient]:
         """An engine that has `mounts` open, for one caller; it is returned to the pool if it is still alive."""
-        engine = self._take(key, wait_s)
+        engine = self._take(key, wait_s, tenant)
         try:
             if engine is None:
                 engine = self._start(network)
@@ -434,17 +440,22 @@ class Pool:
                 engine.kill()
             raise
         finally:
-            self.give_back(key, engine)
+            self.give_back(key, engine, tenant)
 
-    def take_idle(self, key: Key) -> EngineClient | None:
+    def take_idle(self, key: Key, tenant: str = MAIN) -> EngineClient | None:
         """Return an idle engine that has the key's mounts open; the caller must give it back."""
-        with self._free:
-            return self._take_known(key)
+        with self._lock:
+            if not any(known == key for known, _, _ in self._idle) or not self._share.take(tenant):
+                return None
+            engine = self._take_known(key)
+            if engine is None:
+                self._share.release(tenant)
+            return engine
 
     @contextlib.contextmanager
-    def borrow(self, network: bool, wait_s: float) -> Iterator[EngineClient]:
+    def borrow(self, network: bool, wait_s: float, tenant: str = MAIN) -> Iterator[EngineClient]:
         """Lend a blank engine for one job; it ends afterwards."""
-        self._take(None, wait_s)
+        self._take(None, wait_s, tenant)
         engine = None
         try:
             engine = self._start(network)
@@ -452,10 +463,10 @@ class Pool:
         finally:
             if engine is not None:
                 engine.kill()
-            self.give_back((), None)
+            self.give_back((), None, tenant)
 
     def _start(self, network: bool) -> EngineClient:
-        with self._free:
+        with self._lock:
             spare, self._spare = (self._spare, None) if not network else (None, self._spare)
         if spare is not None and spare.alive:
             return spare
@@ -469,23 +480,32 @@ class Pool:
             remove_orphans()
         return engine
 
-    def _take(self, key: Key | None, wait_s: float) -> EngineClient | None:
-        until = time.monotonic() + wait_s
-        with self._free:
-            while not self._closed:
+    def _take(self, key: Key | None, wait_s: float, tenant: str) -> EngineClient | None:
+        """Wait for the tenant's turn; return an idle engine, or None if the caller must start one."""
+        granted = threading.Event()
+        with self._lock:
+            self._check_open()
+            ticket = self._share.ask(tenant, granted.set)
+        try:
+            if not granted.wait(wait_s) and not ticket.granted:
+                raise Unavailable(
+                    f"All {self._size} engines were busy for {wait_s:g} s.",
+                    hint="Try again, or raise `engine.processes`.",
+                )
+            with self._lock:
+                self._check_open()
                 known = self._take_known(key)
-                if known is not None:
-                    return known
-                if self._busy < self._size:
-                    self._busy += 1
-                    self._drop_surplus(keep=self._size - self._busy)
-                    return None
-                if not self._free.wait(until - time.monotonic()) and time.monotonic() >= until:
-                    raise Unavailable(
-                        f"All {self._size} engines were busy for {wait_s:g} s.",
-                        hint="Try again, or raise `engine.processes`.",
-                    )
-        raise Unavailable("The engines are shut down.", hint="Open a new connection.")
+                if known is None:
+                    self._drop_surplus()
+                return known
+        except BaseException:
+            with self._lock:
+                self._share.withdraw(ticket)
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("The engines are shut down.", hint="Open a new connection.")
 
     def _take_known(self, key: Key | None) -> EngineClient | None:
         # The most recently used one, whose memory is still in the processor's cache.
@@ -495,25 +515,24 @@ class Pool:
                 continue
             del self._idle[position]
             if engine.ready:
-                self._busy += 1
                 return engine
             engine.kill()
         return None
 
-    def give_back(self, key: Key, engine: EngineClient | None) -> None:
+    def give_back(self, key: Key, engine: EngineClient | None, tenant: str = MAIN) -> None:
         """End a lease; an engine that still works serves the next caller."""
-        with self._free:
-            self._busy -= 1
+        with self._lock:
             # An engine that died in the meantime is noticed when the next query takes it.
             if engine is not None and not engine.killed:
                 if self._closed:
                     engine.kill()
                 else:
                     # A source that changed has a new key: close the engines that have its old state open.
-                    self.forget(lambda known: known[0] == key[0] and known != key)
+                    self.forget(lambda known: known[:-1] == key[:-1] and known != key)
                     self._idle.append((key, engine, time.monotonic()))
                     self._start_sweeper()
-            self._free.notify()
+            self._share.release(tenant)
+            self._drop_surplus()
 
     def forget(self, unwanted: Callable[[Key], bool]) -> None:
         """End the idle engines whose key is unwanted, so that the files they hold open are free."""
@@ -521,7 +540,10 @@ class Pool:
             self._idle.remove(item)
             item[1].kill()
 
-    def _drop_surplus(self, keep: int) -> None:
+    def _drop_surplus(self) -> None:
+        """End the engines that have been idle longest, if there are more than the busy ones leave room for."""
+        # Half as many may always stay: tenants that are served beyond the size would otherwise start one each time.
+        keep = max(self._size - self._share.taken, (self._size + 1) // 2)
         while len(self._idle) > keep:
             self._idle.pop(0)[1].kill()
 
@@ -533,7 +555,7 @@ class Pool:
     def _sweep(self) -> None:
         """End engines that were idle for a while: an open database file keeps others from writing to it."""
         while True:
-            with self._free:
+            with self._lock:
                 if self._closed or not self._idle:
                     self._sweeper = None
                     return
@@ -545,10 +567,11 @@ class Pool:
 
     def close(self) -> None:
         """End all engines that are not in use; the others end when they are returned."""
-        with self._free:
+        with self._lock:
             self._closed = True
-            self._drop_surplus(keep=0)
+            self.forget(lambda _: True)
             if self._spare is not None:
                 self._spare.kill()
                 self._spare = None
-            self._free.notify_all()
+            for ticket in self._share.waiting():
+                ticket.on_granted()
