@@ -7,6 +7,7 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
+from etude.cli.options import open_app
 from etude.cli.output import print_table, printable
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer the question and show the steps as they happen."""
-    from etude.app import App
-
-    with App() as app:
+    with open_app(options.source) as app:
         show = _print_json if options.json else Steps(sys.stderr)
         answer = answer_question(
             app, options.source, options.question, options.model, options.thread, options.reply, show
@@ -49,7 +48,6 @@ def answer_question(
 ) -> Answer:
     """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
-        app.pool.warm()
         return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
     run_id = app.store.resolve_run(reply)
     app.runs.answer(run_id, question)

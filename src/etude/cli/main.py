@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from importlib import import_module
@@ -32,6 +33,10 @@ COMMANDS = {
 }
 
 
+WITHOUT_NUMPY = frozenset({"sql", "plan", "ask", "chat", "sources", "runs", "threads"})
+"""Commands that use Arrow but neither numpy nor pandas."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors look like all other errors of etude."""
 
@@ -45,6 +50,12 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in WITHOUT_NUMPY:
+        from etude.lean_imports import leave_out_numpy
+
+        leave_out_numpy()
+    # Loading libraries makes many objects that live until the end; searching them for cycles takes time and frees none.
+    gc.set_threshold(50_000)
     raise SystemExit(run(arguments))
 
 

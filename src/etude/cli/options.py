@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import FORMATS
@@ -21,13 +23,35 @@ def add_query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
 
 
-def open_app(options: argparse.Namespace) -> App:
-    """Open an app; its first engine starts while this process is still loading."""
-    from etude.app import App
+def open_app(source: str, record: bool | None = None) -> App:
+    """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
+    from etude.sources.pool import EngineClient, EngineLimits
 
-    app = App(record=False if options.no_record else None)
-    app.pool.warm()
+    preload = _expected_kind(source)
+    # The app sets the real limits, before the engine opens anything.
+    engine = EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload) if preload else None
+    try:
+        from etude.app import App
+
+        app = App(record=record)
+    except BaseException:
+        if engine is not None:
+            engine.kill()
+        raise
+    if engine is not None:
+        app.pool.adopt(engine)
     return app
+
+
+def _expected_kind(source: str) -> str | None:
+    """Guess from its text and its first bytes what kind of source it is; None for a server."""
+    scheme, separator, _ = source.partition("://")
+    if separator and scheme not in ("sqlite", "duckdb", "file"):
+        return None
+    with contextlib.suppress(OSError, ValueError), open(os.path.expanduser(source), "rb") as file:
+        if file.read(16) == b"SQLite format 3\0":
+            return "sqlite"
+    return "sqlite" if scheme == "sqlite" else "duckdb"
 
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:

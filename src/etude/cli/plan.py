@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> None:
     """Compile the plan, run it and print the result."""
     chosen_format(options)
     text = read_text(options.file)
-    with open_app(options) as app, progress("running") as on_progress:
+    with open_app(options.source, False if options.no_record else None) as app, progress("running") as on_progress:
         if options.sql:
             sys.stdout.write(app.compile(options.source, text)[1] + "\n")
             return

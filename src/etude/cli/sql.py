@@ -24,6 +24,6 @@ def run(options: argparse.Namespace) -> None:
     """Run the query and print the result."""
     chosen_format(options)
     query = sys.stdin.read() if options.query == "-" else options.query
-    with open_app(options) as app, progress("running") as on_progress:
+    with open_app(options.source, False if options.no_record else None) as app, progress("running") as on_progress:
         result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=on_progress)
         write_result(result, options)
