@@ -8,7 +8,7 @@ import sys
 def leave_out_numpy() -> None:
     """Let pyarrow load without numpy and pandas, as it does if they are not installed.
 
-    They take most of the time that pyarrow needs to load, and pyarrow loads pandas again when it builds its first array.
+    They take most of the time that pyarrow needs to load, and it loads pandas when it builds its first array.
     A process that has loaded one of them already stays unchanged.
     """
     if "pyarrow" in sys.modules or "numpy" in sys.modules:

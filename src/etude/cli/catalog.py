@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 WIDTH = 100
+EXAMPLES = (
+    "etude catalog shop.duckdb",
+    "etude catalog shop.duckdb --tables orders,customers",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from etude.app import App
     from etude.check import CheckResult
 
+EXAMPLES = (
+    "etude check store",
+    "etude check source shop.duckdb",
+    "etude check sandbox",
+    "etude check model openai:gpt-5",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -18,10 +19,10 @@ COMMANDS = {
     "sql": "run a query on a source",
     "plan": "run a QueryPlan, a query as typed JSON",
     "py": "run Python in a sandboxed session on a source",
-    "shell": "open a Python prompt on a source, in a sandboxed session",
+    "shell": "open a Python or SQL prompt on a source",
     "catalog": "profile a source and store its catalog: pages, scripts, what changed",
     "sources": "add, list, show and remove named sources",
-    "runs": "list, show and export recorded runs",
+    "runs": "list, show and export recorded runs, their results and their scripts",
     "agents": "create, watch, steer, pause and end durable agents",
     "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",
@@ -29,6 +30,8 @@ COMMANDS = {
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
     "check": "check that a store, a source, a sandbox or a model works as required",
+    "init": "write a commented etude.toml for the data files in this folder",
+    "completion": "print a script that completes commands in bash, zsh or fish",
     "demo": "create a small shop, ask it, query it, and show what was recorded",
 }
 
@@ -64,6 +67,9 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(overview())
         return 0
+    if arguments[0] == "help":
+        # `etude help` is `etude --help`, and `etude help sql` is `etude sql --help`.
+        return run([*arguments[1:2], "--help"])
     if arguments[0] in ("-V", "--version"):
         sys.stdout.write(f"etude {__version__}\n")
         return 0
@@ -80,9 +86,26 @@ def run(arguments: list[str]) -> int:
 
 def make_parser(name: str) -> Parser:
     """Return the parser of a command."""
-    parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
-    import_module(f"etude.cli.{name}").add_arguments(parser)
+    text = COMMANDS[name][0].upper() + COMMANDS[name][1:] + "."
+    parser = Parser(prog=f"etude {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_command(parser, name)
     return parser
+
+
+def add_command(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the arguments of a command and its examples; each verb of it shows the examples that use it."""
+    module = import_module(f"etude.cli.{name}")
+    module.add_arguments(parser)
+    parser.epilog = _examples(module.EXAMPLES)
+    verbs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for verb, each in (item for action in verbs for item in action.choices.items()):
+        each.formatter_class = argparse.RawDescriptionHelpFormatter
+        each.epilog = _examples([e for e in module.EXAMPLES if e.startswith(f"etude {name} {verb}")])
+
+
+def _examples(lines: Sequence[str]) -> str:
+    title = "example" if len(lines) == 1 else "examples"
+    return f"{title}:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
 
 
 def _run_command(name: str, arguments: list[str]) -> int:
@@ -100,7 +123,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
     except EtudeError as error:
         return report(error, options)
     except KeyboardInterrupt:
-        return report(Cancelled("Cancelled."), options)
+        return report(Cancelled(f"`etude {name}` was cancelled."), options)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

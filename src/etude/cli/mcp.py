@@ -9,6 +9,7 @@ import sys
 from etude.errors import Unavailable
 
 CLIENTS = ("claude", "cursor", "vscode", "codex")
+EXAMPLES = ("etude mcp shop.duckdb",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that runs a query."""
-    parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
-    parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
-    parser.add_argument("--wide", action="store_true", help="show all columns, even if they are wider than the terminal")
-    parser.add_argument("--vertical", action="store_true", help="show one line for each value")
+    add_output_arguments(parser)
     parser.add_argument("--limit-rows", type=int, metavar="N", help="cut the result after N rows; 0 for no limit")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every command that prints a result."""
+    parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
+    parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
+    parser.add_argument(
+        "--wide", action="store_true", help="show all columns, even if they are wider than the terminal"
+    )
+    parser.add_argument("--vertical", action="store_true", help="show one line for each value")
 
 
 def open_app(source: str, record: bool | None = None) -> App:

@@ -162,7 +162,9 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
 
         # The pager ends when the reader quits it; what it did not read does not matter.
         with contextlib.suppress(BrokenPipeError):
-            subprocess.run(pager, input=text.encode(), env=os.environ | {"LESS": os.environ.get("LESS", "FRSX")})
+            subprocess.run(
+                pager, check=False, input=text.encode(), env=os.environ | {"LESS": os.environ.get("LESS", "FRSX")}
+            )
     else:
         out.write(text)
 

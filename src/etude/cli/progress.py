@@ -12,7 +12,7 @@ EVERY_S = 0.2
 
 
 class Progress:
-    """Shows a label, the seconds so far and, if known, the share that is done. Silent unless the output is a terminal."""
+    """Shows a label, the seconds so far and, if known, the share that is done; only on a terminal."""
 
     def __init__(self, label: str, out: IO[str] | None = None) -> None:
         self.label = label

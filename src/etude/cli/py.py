@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control sequences of a terminal: colours, which are allowed, and all others."""
+EXAMPLES = (
+    "etude py shop.duckdb analysis.py",
+    "echo \"import etude; print(etude.connect().sql('SELECT 1').rows())\" | etude py shop.duckdb -",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Catalog, Table
 
+EXAMPLES = (
+    "etude sources add shop shop.duckdb",
+    "etude sources add crm env:CRM_URL --tables customers,orders",
+    "etude sources list",
+    "etude sources show shop",
+    "etude sources remove shop",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

@@ -197,8 +197,7 @@ def _lines(
 ) -> list[str]:
     """Return one row as lines of text: several if a cell is folded."""
     folded = [
-        [None] if cell is None else [_clip(cell, w)] if clip else _fold(cell, w)
-        for cell, w in zip(cells, widths)
+        [None] if cell is None else [_clip(cell, w)] if clip else _fold(cell, w) for cell, w in zip(cells, widths)
     ]
     lines = []
     for at in range(max(map(len, folded), default=1)):

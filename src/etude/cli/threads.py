@@ -14,6 +14,14 @@ from etude.cli.output import print_table, replacing
 if TYPE_CHECKING:
     from etude.app import App
 
+EXAMPLES = (
+    "etude threads list",
+    "etude threads show thread_...",
+    "etude threads fork thread_... --at 2",
+    "etude threads export thread_... --output talk.json",
+    "etude threads delete thread_...",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
