@@ -11,7 +11,8 @@ from contextlib import suppress
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table, printable
+from etude.cli.output import print_table
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,9 @@ import sys
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
-from etude.cli.output import print_table, printable, printable_lines
+from etude.cli.output import print_table, printable_lines
 from etude.cli.progress import Progress
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App

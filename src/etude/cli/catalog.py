@@ -7,7 +7,7 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 from etude.errors import Invalid
 
 if TYPE_CHECKING:

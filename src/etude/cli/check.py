@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -38,6 +40,8 @@ COMMANDS = {
 
 WITHOUT_NUMPY = frozenset({"sql", "plan", "ask", "chat", "sources", "runs", "threads"})
 """Commands that use Arrow but neither numpy nor pandas."""
+PROMPTS = frozenset({"chat", "shell"})
+"""Commands in which Ctrl-C ends one answer or query, not the command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -112,7 +116,9 @@ def _run_command(name: str, arguments: list[str]) -> int:
     from etude.errors import Cancelled, EtudeError
 
     options = argparse.Namespace()
+    interrupts: list[int] = []
     try:
+        _note_interrupts(interrupts)
         # Arrow's own allocator keeps tens of megabytes for reuse, which does not help a command that exits.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         module = import_module(f"etude.cli.{name}")
@@ -121,6 +127,9 @@ def _run_command(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except EtudeError as error:
+        # Ctrl-C may surface as the failure of whatever it stopped, such as a script of a catalog.
+        if interrupts and name not in PROMPTS and not isinstance(error, Cancelled):
+            return report(Cancelled(f"`etude {name}` was cancelled."), options)
         return report(error, options)
     except KeyboardInterrupt:
         return report(Cancelled(f"`etude {name}` was cancelled."), options)
@@ -132,6 +141,24 @@ def _run_command(name: str, arguments: list[str]) -> int:
         if os.environ.get("ETUDE_DEBUG"):
             raise
         return report(error, options)
+    finally:
+        _note_interrupts(None)
+
+
+def _note_interrupts(seen: list[int] | None) -> None:
+    """Add every Ctrl-C to a list before it raises KeyboardInterrupt; None stops that."""
+
+    def note(number: int, frame: object) -> None:
+        if seen is not None:
+            seen.append(number)
+        raise KeyboardInterrupt
+
+    # Only the main thread may set a handler; elsewhere no signal arrives. A handler of someone else stays.
+    with contextlib.suppress(ValueError):
+        if seen is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, note)
+        elif seen is None and getattr(signal.getsignal(signal.SIGINT), "__name__", "") == note.__name__:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def report(error: BaseException, options: argparse.Namespace) -> int:
@@ -155,7 +182,7 @@ def report(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _shown(text: str) -> str:
-    from etude.cli.output import printable
+    from etude.cli.table import printable
 
     return printable(text)
 

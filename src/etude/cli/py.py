@@ -11,7 +11,7 @@ import tokenize
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import add_output_arguments
-from etude.cli.output import chosen_format, print_table, printable, printable_lines, replacing, write_result
+from etude.cli.output import chosen_format, print_table, printable_lines, replacing, write_result
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App

@@ -7,7 +7,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table, printable
+from etude.cli.output import print_table
+from etude.cli.table import printable
 from etude.redaction import redact
 
 if TYPE_CHECKING:

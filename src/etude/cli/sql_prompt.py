@@ -7,8 +7,9 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table, printable, write_result
+from etude.cli.output import print_table, write_result
 from etude.cli.progress import Progress
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -134,10 +134,7 @@ def draw_table(
     """
     shown = [[_cut(c, CELL) for c in row] for row in rows]
     heads = [printable(name) for name in names]
-    widths = [
-        max([cell_width(head), *(cell_width(row[i] if row[i] is not None else "null") for row in shown)])
-        for i, head in enumerate(heads)
-    ]
+    widths = [max([cell_width(head), *(cell_width(_or_null(row[i])) for row in shown)]) for i, head in enumerate(heads)]
     hidden = 0
     if width is not None and elide:
         widths, hidden = _fit(widths, width)
@@ -150,6 +147,10 @@ def draw_table(
     for row in shown:
         lines += _lines(row[:count], widths[:count], sides, "│", False, hidden, elide, dim=bold)
     return "\n".join(lines) + "\n", hidden
+
+
+def _or_null(cell: str | None) -> str:
+    return "null" if cell is None else cell
 
 
 def _cut(cell: str | None, most: int) -> str | None:
@@ -203,7 +204,7 @@ def _lines(
     for at in range(max(map(len, folded), default=1)):
         parts = []
         for cell, w, side in zip(folded, widths, sides):
-            text = (cell[at] if cell[at] is not None else "null") if at < len(cell) else ""
+            text = _or_null(cell[at]) if at < len(cell) else ""
             styled = f"\x1b[1m{text}\x1b[0m" if bold and text else text
             styled = f"\x1b[2m{text}\x1b[0m" if dim and at < len(cell) and cell[at] is None else styled
             room = " " * (w - cell_width(text))

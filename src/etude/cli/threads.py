@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.cli.ask import printable_lines
-from etude.cli.output import print_table, replacing
+from etude.cli.output import print_table, printable_lines, replacing
 
 if TYPE_CHECKING:
     from etude.app import App
