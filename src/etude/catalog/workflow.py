@@ -439,7 +439,9 @@ class Cataloger:
             job.log.commit()
         if job.control.request == "pause":
             raise Cancelled("The catalog was stopped; nothing of it is stored.", hint="Make it again.")
-        if cell.outcome == "interrupted" or job.control.request == "cancel":
+        # Ctrl-C during a query reaches the script as the error `Cancelled`; another script must not be tried then.
+        query_cancelled = (cell.error or {}).get("type") == "Cancelled"
+        if cell.outcome == "interrupted" or job.control.request == "cancel" or query_cancelled:
             raise Cancelled("The catalog was cancelled.")
         return cell
 

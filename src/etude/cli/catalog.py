@@ -7,7 +7,7 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 WIDTH = 100
+EXAMPLES = (
+    "etude catalog shop.duckdb",
+    "etude catalog shop.duckdb --tables orders,customers",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

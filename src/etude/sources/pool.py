@@ -16,14 +16,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etude import wire
 from etude.arrow_limits import check_batch
-from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
 from etude.sources.base import Json, Mount, empty_batch
+
+if TYPE_CHECKING:
+    from etude.entities import Limits
 
 GRACE_S = 1.0
 START_S = 60.0
@@ -80,9 +82,10 @@ class ResultStream:
 class EngineClient:
     """One engine process. Not thread-safe, except for `cancel`."""
 
-    def __init__(self, network: bool, limits: EngineLimits) -> None:
+    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb") -> None:
         self.network = network
-        self._limits = limits
+        self.limits = limits
+        """They apply from the moment the process opens its sources."""
         self._scratch, self._scratch_lock = _new_scratch()
         self._data, data = wire.pair()
         self._control, control = wire.pair()
@@ -95,8 +98,7 @@ class EngineClient:
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
         command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
-        if network:
-            command.append("--network")
+        command += ["--network"] if network else ["--preload", preload]
         with data, control:
             self._process = subprocess.Popen(
                 command,
@@ -151,10 +153,10 @@ class EngineClient:
 
     def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
-            "memory": self._limits.memory,
-            "engine_memory": int(self._limits.memory * 0.8),
-            "threads": self._limits.threads,
-            "file_bytes": self._limits.scratch_bytes,
+            "memory": self.limits.memory,
+            "engine_memory": int(self.limits.memory * 0.8),
+            "threads": self.limits.threads,
+            "file_bytes": self.limits.scratch_bytes,
             "network": self.network,
             "scratch": self._scratch.name,
             "readable": readable,
@@ -262,7 +264,7 @@ class EngineClient:
                 resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return False
-        return resident > self._limits.memory // 4
+        return resident > self.limits.memory // 4
 
     def _settle(self, answer: ResultStream) -> None:
         """Make the engine idle after an abandoned query: cancel it, wait briefly, then kill."""
@@ -320,7 +322,7 @@ class EngineClient:
         if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
             return LimitExceeded(
                 f"The engine ended by signal {-code} while it worked on this: it most likely exceeded its memory limit "
-                f"of {self._limits.memory >> 20:,} MiB. It was replaced.",
+                f"of {self.limits.memory >> 20:,} MiB. It was replaced.",
                 hint="Filter or aggregate earlier, or raise `engine.memory`.",
                 limit="memory",
             )
@@ -422,6 +424,12 @@ class Pool:
         with self._lock:
             if self._spare is None and not self._closed:
                 self._spare = self._new(network=False)
+
+    def adopt(self, engine: EngineClient) -> None:
+        """Use an engine that was started before the pool was made, for the first source."""
+        with self._free:
+            engine.limits = self._limits
+            self._spare = engine
 
     @contextlib.contextmanager
     def lease(
