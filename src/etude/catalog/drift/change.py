@@ -15,7 +15,7 @@ Kind = Literal[
     "key-broken", "key-changed", "orphans", "column-added", "column-removed", "column-renamed", "columns-swapped",
     "type", "nullable", "nulls", "emptied", "filled", "constant", "duplicates", "scale", "sign", "shift", "spread",
     "outliers", "precision", "range", "negative", "nan", "time-shift", "future", "mix", "new-value", "vanished-value",
-    "spelling", "spike", "cardinality", "empty-text", "length", "format", "pii",
+    "spelling", "spaces", "spike", "cardinality", "empty-text", "length", "format", "pii",
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low"]
 
@@ -24,12 +24,13 @@ WEIGHTS: dict[str, tuple[int, int]] = {
     "table-removed": (95, 95), "table-emptied": (95, 95), "table-failed": (90, 90), "key-broken": (88, 95),
     "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
     "orphans": (72, 90), "late": (70, 88), "duplicates": (60, 80), "rewound": (72, 84), "constant": (72, 80),
-    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80), "volume": (46, 88),
-    "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68), "nan": (50, 72), "negative": (52, 74),
-    "future": (60, 66), "spike": (46, 74), "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64),
-    "shift": (40, 76), "spread": (38, 66), "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60),
-    "new-value": (42, 62), "vanished-value": (40, 58), "cardinality": (38, 62), "length": (34, 58),
-    "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28), "nullable": (18, 24),
+    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80),
+    "volume": (46, 88), "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68),
+    "spaces": (50, 68), "nan": (50, 72), "negative": (52, 74), "future": (60, 66), "spike": (46, 74),
+    "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64), "shift": (40, 76), "spread": (38, 66),
+    "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60), "new-value": (42, 62), "vanished-value": (40, 58),
+    "cardinality": (38, 62), "length": (34, 58), "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28),
+    "nullable": (18, 24),
 }  # fmt: skip
 SMALL = 0.05
 """A shift below this share of the rows is not reported, no matter how certain it is."""
