@@ -18,6 +18,8 @@ Kind = Literal[
     "spelling", "spaces", "spike", "cardinality", "empty-text", "length", "format", "pii",
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low"]
+Status = Literal["new", "open", "known", "recovered"]
+"""`new` since the last run, `open` since an earlier one, `known` if acknowledged, `recovered` in this run."""
 
 # The score of each kind of change, from its weakest to its strongest form.
 WEIGHTS: dict[str, tuple[int, int]] = {
@@ -37,6 +39,16 @@ SMALL = 0.05
 SPACE = 60
 
 
+class Acknowledgement(Entity):
+    """Somebody knows of a change, and why it is as it is."""
+
+    by: str
+    why: str
+    at: datetime
+    since: datetime | None = None
+    """When the change was first found: the acknowledgement does not cover a later occurrence."""
+
+
 class Change(Entity):
     """One difference between two runs, with a sentence and the values before and after."""
 
@@ -50,6 +62,20 @@ class Change(Entity):
     severity: Severity
     text: str
     """A sentence with names and values from the data: escape it before showing it."""
+    status: Status = "new"
+    since: datetime | None = None
+    """The time of the run that found it first."""
+    acknowledged: Acknowledgement | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which people refer to the change, such as `orders.amount:scale`."""
+        return f"{self.table}.{self.column}:{self.kind}" if self.column else f"{self.table}:{self.kind}"
+
+    @property
+    def pending(self) -> bool:
+        """Whether somebody should look at it: it is new or still open."""
+        return self.status in ("new", "open")
 
 
 @dataclass(frozen=True)
