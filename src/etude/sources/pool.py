@@ -427,7 +427,7 @@ class Pool:
 
     def adopt(self, engine: EngineClient) -> None:
         """Use an engine that was started before the pool was made, for the first source."""
-        with self._free:
+        with self._lock:
             engine.limits = self._limits
             self._spare = engine
 
