@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.schemas import AnswerRequest, GuidanceRequest, Listing, RunRequest, RunState, Timestamp, given
+from etude.api.schemas import AnswerRequest, Listing, RunGuidance, RunRequest, RunState, Timestamp, given
 from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale, Unavailable
 from etude.limits import lower_limits
@@ -213,7 +213,7 @@ def answer(call: ApiCall, run_id: str, text: str) -> int:
 
 
 @router.post("/runs/{run_id}/steer", response_model=RunState)
-async def steer_run(call: AnalystCall, run_id: str, body: GuidanceRequest, if_match: IfMatch = None) -> RunState:
+async def steer_run(call: AnalystCall, run_id: str, body: RunGuidance, if_match: IfMatch = None) -> RunState:
     """Give guidance to a run, which its model reads before its next turn; nothing is interrupted."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.steer(run_id, body.guidance))
@@ -221,7 +221,7 @@ async def steer_run(call: AnalystCall, run_id: str, body: GuidanceRequest, if_ma
 
 
 @router.post("/runs/{run_id}/interrupt", response_model=RunState)
-async def interrupt_run(call: AnalystCall, run_id: str, body: GuidanceRequest, if_match: IfMatch = None) -> RunState:
+async def interrupt_run(call: AnalystCall, run_id: str, body: RunGuidance, if_match: IfMatch = None) -> RunState:
     """Stop what a run is doing at this moment; its model then reads the guidance and continues."""
     await _find(call, run_id, if_match)
     await call.run_in_thread(lambda: call.app.runs.interrupt(run_id, body.guidance))

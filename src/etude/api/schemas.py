@@ -145,7 +145,7 @@ class AnswerRequest(Body):
     text: str = Field(min_length=1, max_length=TEXT)
 
 
-class GuidanceRequest(Body):
+class RunGuidance(Body):
     """What a person tells the model of a run while it works."""
 
     guidance: str = Field(min_length=1, max_length=TEXT)
