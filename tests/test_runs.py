@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.patience import wait_until
+from tests.relay import Relay, relay_to_postgres
 
 from etude.app import App
 from etude.entities import Budget, Catalog, Column, Run, RunKind, SourceSpec, Table
-from etude.errors import Conflict, Invalid, NotFound
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, SourceUnavailable
 from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
 from etude.models.base import ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
@@ -662,3 +664,108 @@ def test_many_interrupted_runs_are_not_all_worked_on_at_once(shop: Path, tmp_pat
         app.runs.recover()
         assert {app.runs.wait(run_id, 120).status for run_id in runs} == {"succeeded"}
     assert max(at_once) <= 8
+
+
+# -- outages
+
+
+@pytest.fixture
+def served(postgres_url: str) -> Iterator[tuple[Relay, str]]:
+    """A table in Postgres, behind a relay that can fail."""
+    with psycopg.connect(postgres_url) as db:
+        db.execute("CREATE TABLE stock AS SELECT n FROM generate_series(1, 3) n")
+    with relay_to_postgres(postgres_url) as relayed:
+        yield relayed
+
+
+COUNT_CALLS = {
+    "sql": sql("SELECT count(*) AS n FROM stock"),
+    "python": python("db.sql('SELECT count(*) AS n FROM stock').rows()"),
+}
+
+
+@pytest.mark.parametrize("call", COUNT_CALLS)
+def test_a_run_that_used_a_model_outlasts_an_outage_of_its_source(
+    tmp_path: Path, served: tuple[Relay, str], call: str
+):
+    relay, url = served
+    with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
+        failed = threading.Event()
+
+        def fail_once(entry: Entry) -> None:
+            if entry.event.type == "step.started" and entry.event.kind == "tool":
+                relay.down()
+            if entry.event.type == "step.finished" and entry.event.error and not failed.is_set():
+                failed.set()
+                relay.up()
+
+        model = Scripted([COUNT_CALLS[call], Line(text="There are 3.")], name="patient")
+        app.catalog("shop")
+        answer = app.ask("shop", "How many?", model=model, on_entry=fail_once)
+        assert failed.is_set()
+        assert answer.text == "There are 3." and not answer.unverified
+        # The model knows nothing of the outage.
+        assert "cannot be reached" not in last_return(model)
+
+
+def test_an_outage_that_lasts_ends_the_run_and_is_not_described_by_the_model(
+    tmp_path: Path, served: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("etude.runtime.loop.OUTAGE_S", 0.5)
+    relay, url = served
+    with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
+        model = Scripted([COUNT_CALLS["sql"], Line(text="The database is down.")], name="resigned")
+        app.catalog("shop")
+        answer = app.ask("shop", "How many?", model=model, on_entry=lambda entry: fail_first(relay, entry))
+    assert answer.status == "failed" and isinstance(answer.error, SourceUnavailable) and answer.error.retryable
+    assert len(model.seen) == 1
+
+
+def fail_first(relay: Relay, entry: Entry) -> None:
+    if entry.event.type == "step.started" and entry.event.kind == "tool":
+        relay.down()
+
+
+@pytest.mark.parametrize("request_", ["cancel", "pause"])
+def test_a_run_that_waits_out_an_outage_can_be_stopped(
+    tmp_path: Path, served: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch, request_: str
+):
+    monkeypatch.setattr("etude.runtime.loop.backoff", lambda failures: 300.0)
+    relay, url = served
+    control = Control()
+
+    def stop(entry: Entry) -> None:
+        fail_first(relay, entry)
+        if entry.event.type == "step.finished" and entry.event.error:
+            getattr(control, request_)()
+
+    with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
+        model = Scripted([COUNT_CALLS["sql"], Line(text="There are 3.")], name="stopped")
+        app.catalog("shop")
+        answer = app.ask("shop", "How many?", model=model, control=control, on_entry=stop)
+        assert answer.status == {"cancel": "cancelled", "pause": "paused"}[request_]
+        if request_ == "pause":
+            relay.up()
+            assert app.runs.work(answer.run_id).answer == "There are 3."
+
+
+def test_the_time_of_a_run_limits_how_long_it_waits_out_an_outage(
+    tmp_path: Path, served: tuple[Relay, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("etude.runtime.loop.backoff", lambda failures: 300.0)
+    relay, url = served
+    with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
+        model = Scripted([COUNT_CALLS["sql"], Line(text="There are 3.")], name="limited")
+        app.catalog("shop")
+        budget = Budget(wall_s=5)
+        answer = app.ask("shop", "How many?", model=model, budget=budget, on_entry=lambda e: fail_first(relay, e))
+    assert answer.status == "failed" and isinstance(answer.error, LimitExceeded)
+
+
+def test_an_outage_before_a_model_was_used_fails_at_once(tmp_path: Path, served: tuple[Relay, str]):
+    relay, url = served
+    with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
+        relay.down()
+        for question in ("how many stock", "SQL: SELECT 1"):
+            answer = app.ask("shop", question)
+            assert answer.status == "failed" and isinstance(answer.error, SourceUnavailable)

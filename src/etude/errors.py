@@ -69,6 +69,13 @@ class NotFound(EtudeError):
     code, title, status, exit_code = "not_found", "Not found", 404, 4
 
 
+class SourceMissing(NotFound):
+    """The file or folder of a source does not exist, or not now: it may be on a drive that is not mounted."""
+
+    code, title = "source_missing", "Source missing"
+    retryable = True
+
+
 class Conflict(EtudeError):
     """The state has changed or does not allow the request."""
 
@@ -93,6 +100,20 @@ class SourceError(EtudeError):
     code, title, status, exit_code = "source_error", "Source error", 502, 7
 
 
+class SourceUnavailable(SourceError):
+    """The source cannot be reached now: its server is down, starts, stops or is full, or its file is gone."""
+
+    code, title, status, exit_code = "source_unavailable", "Source unavailable", 503, 69
+    retryable = True
+
+
+class SourceLocked(SourceError):
+    """Another program has locked the source or a table of it."""
+
+    code, title, status, exit_code = "source_locked", "Source locked", 503, 69
+    retryable = True
+
+
 class SandboxError(EtudeError):
     """The sandbox could not be started as requested, or failed; never an error of the program inside."""
 
@@ -103,6 +124,13 @@ class ModelError(EtudeError):
     """The model's provider failed, or its response cannot be read."""
 
     code, title, status, exit_code = "model_error", "Model error", 502, 7
+
+
+class ModelUnavailable(ModelError):
+    """The model's provider cannot be reached, is overloaded or broke off, and did so on every attempt."""
+
+    code, title, status, exit_code = "model_unavailable", "Model unavailable", 503, 69
+    retryable = True
 
 
 class Unavailable(EtudeError):
@@ -130,6 +158,15 @@ class Cancelled(EtudeError):
     """The caller cancelled the work."""
 
     code, title, status, exit_code = "cancelled", "Cancelled", 499, 130
+
+
+STOPS = (Cancelled, Interrupted, Unavailable, SourceUnavailable, SourceMissing)
+"""Errors that say nothing about the data that was read: work that tolerates a failed table or query ends with them."""
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Return whether the same work may succeed later, without a change of the work."""
+    return isinstance(error, EtudeError) and error.retryable
 
 
 def problem(error: BaseException) -> dict[str, Any]:

@@ -75,6 +75,9 @@ def _ask(method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
         return kernel.SESSION.call(method, **arguments)
     except kernel.HostError as error:
         raised = from_problem(error.problem)
+        if raised.retryable:
+            # If the cell fails with it, the host can tell an outage from an error of the cell.
+            vars(raised)["problem"] = error.problem
         if raised.hint:
             raised.add_note(f"hint: {raised.hint}")  # tracebacks show notes
         raise raised from None

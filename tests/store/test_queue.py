@@ -144,8 +144,10 @@ def test_a_failed_action_is_retried_up_to_its_attempts(queue: Queue, agent_store
     assert (found.state, found.attempts, found.last_error) == ("failed", 2, "still no")
 
 
-def test_backoff_doubles_up_to_a_minute() -> None:
-    assert [backoff(n) for n in (1, 2, 3, 20, 5000)] == [0.4, 0.8, 1.6, 60.0, 60.0]
+def test_backoff_doubles_up_to_a_minute_less_up_to_half_at_random() -> None:
+    for failures, longest in ((1, 0.4), (2, 0.8), (3, 1.6), (20, 60.0), (5000, 60.0)):
+        waits = {backoff(failures) for _ in range(50)}
+        assert len(waits) > 1 and all(longest / 2 <= wait <= longest for wait in waits)
 
 
 def test_a_step_is_committed_with_its_end_or_not_at_all(queue: Queue, agent_store: AgentStore) -> None:

@@ -14,8 +14,8 @@ from etude.agents.control import load_kind, read_config
 from etude.agents.running_step import RunningStep
 from etude.agents.session import AgentSession
 from etude.agents.settings_reload import SettingsReload
-from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, problem
-from etude.store.action import Claim, End, Finish, NewEvent, StepRecord, backoff
+from etude.errors import EtudeError, Invalid, LimitExceeded, Unavailable, is_outage, problem
+from etude.store.action import OUTAGE_ATTEMPTS, Claim, End, Finish, NewEvent, StepRecord, backoff
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity, Spent
 from etude.store.queue_dialect import to_text
@@ -210,11 +210,15 @@ class StepRunner:
         )
 
     def fail(self, running: RunningStep, error: BaseException, record: StepRecord) -> Finish:
-        """Return the end of a step that failed: retried after a backoff, or failed after the last attempt."""
+        """Return the end of a step that failed: retried after a backoff, or failed after the last attempt.
+
+        An outage ends by itself, so it is retried for minutes, unless the action may run only once.
+        """
         claim, text = running.claim, describe_error(error)
         facts = to_text({"step": claim.step_no + 1, "outcome": "error", "about": claim.kind, "error": text})
         events = () if self._is_quiet(claim.agent_kind) else (NewEvent("agent.step", facts),)
-        if claim.attempts >= claim.max_attempts:
+        outage = is_outage(error) and claim.max_attempts > 1
+        if claim.attempts >= (max(OUTAGE_ATTEMPTS, claim.max_attempts) if outage else claim.max_attempts):
             applied = (*running.delivered, *running.acknowledged)
             return Finish(claim, "failed", error=text, step=record, events=events, applied=applied)
         wait = backoff(claim.attempts)
@@ -222,7 +226,7 @@ class StepRunner:
             # A daily quota is reset at midnight.
             wait = max(wait, float(error.details.get("retry_after_s", 0.0)))
         applied, deferred = tuple(running.acknowledged), tuple(running.delivered)
-        return Finish(claim, "delayed", text, wait, record, events, applied, deferred)
+        return Finish(claim, "delayed", text, wait, record, events, applied, deferred, outage=outage)
 
 
 def _encode(what: str, value: Any, largest: int) -> str:

@@ -61,6 +61,7 @@ from etude.ids import new_id
 from etude.runtime.control import Control
 from etude.runtime.notebook import Notebook, as_problem
 from etude.runtime.query import RunLog, RunStorage
+from etude.runtime.tool_context import find_outage
 from etude.validation import explain
 
 if TYPE_CHECKING:
@@ -431,7 +432,7 @@ class Cataloger:
         for code in scripts.split_cells(script):
             cell = self._execute(job, notebook, code)
             if not cell.ok:
-                raise Invalid(_told(cell))
+                raise find_outage(cell) or Invalid(_told(cell))
         return self._output(notebook, part)
 
     def _execute(self, job: _Job, notebook: Notebook, code: str) -> Cell:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from etude.errors import ModelError
+from etude.errors import ModelError, ModelUnavailable
 from etude.models.base import AssistantMessage, ModelRequest, SystemMessage
 from etude.models.provider_client import key_hint
 from etude.redaction import redact
@@ -118,9 +118,8 @@ def explain(
     tried = f", tried {tries} times" if tries > 1 else ""
     words = "" if failure.reason == "key" else _unquoted(failure.words, request, key)
     message = f"{what}{status}{tried}" + (f": {words}" if words else ".")
-    return ModelError(
-        message, hint=hint, provider=provider, model=model, reason=failure.reason, http_status=failure.status
-    )
+    kind = ModelUnavailable if failure.retry else ModelError
+    return kind(message, hint=hint, provider=provider, model=model, reason=failure.reason, http_status=failure.status)
 
 
 def _words(body: object) -> str:

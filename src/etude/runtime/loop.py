@@ -11,11 +11,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeVar, assert_never
 
-from etude.cancellation import Cancellation
 from etude.entities import Budget, Run, Turn
-from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, ModelError, SandboxError, Unavailable, problem
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    Invalid,
+    LimitExceeded,
+    ModelError,
+    ModelUnavailable,
+    SandboxError,
+    SourceLocked,
+    SourceMissing,
+    SourceUnavailable,
+    Unavailable,
+    problem,
+)
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.models.base import ConversationMessage, Model, ModelRequest
@@ -24,14 +36,21 @@ from etude.runtime.conversation import Act, Conclude, Think, converse, next_move
 from etude.runtime.query import RunLog, error_key, failed_step, ms_since
 from etude.runtime.tool_context import RunResources, rows_read
 from etude.runtime.writer import TextWriter
+from etude.store.action import backoff
 from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
 
 SAME_CALL = 3
 """A run ends after this many equal calls that fail in the same way."""
 SAME_FAILURE = 6
 """A run ends after this many failures of one kind, whatever was tried in between."""
-_OURS = (Cancelled, SandboxError, ModelError, Unavailable)
-"""Errors that the model cannot fix by another call."""
+OUTAGE_S = 600.0
+"""How long a run that has used a model waits for a source or a model that cannot be reached."""
+REQUESTS_S = 0.5
+"""How often a run that waits looks for requests to pause it."""
+_OUTAGES = (SourceUnavailable, SourceLocked, SourceMissing, ModelUnavailable)
+_OURS = (Cancelled, SandboxError, ModelError, Unavailable, SourceUnavailable, SourceLocked, SourceMissing)
+"""Errors that the model cannot fix by another call, and that it must not describe as an answer."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,9 +118,9 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     match next_move(run):
         case Think():
             check_budget(agent.budget, run)
-            _interruptible(control, log, lambda: _think(agent, control.step, log, run))
+            _interruptible(control, log, lambda: _think(agent, control, log, run))
         case Act() as move:
-            _interruptible(control, log, lambda: _act(agent, control.step, log, move))
+            _interruptible(control, log, lambda: _act(agent, control, log, move))
             _stop_repeating(log.run)
         case Conclude(turn=turn):
             event = agent.conclude(run, turn)
@@ -135,7 +154,7 @@ def _interruptible(control: Control, log: RunLog, move: Callable[[], None]) -> N
         log.commit()  # interrupted: the loop continues with what the person said
 
 
-def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None:
+def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
     step_id, started = new_id("step"), time.perf_counter()
     log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
     log.commit()
@@ -143,7 +162,7 @@ def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None
     specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
     request = ModelRequest(converse(agent.opening, run), specs, on_restart=writer.restart)
     try:
-        reply = agent.model.respond(request, writer.write, cancel)
+        reply = _outlast(control, log, lambda: agent.model.respond(request, writer.write, control.step), writer.restart)
         if not reply.turn.text.strip() and not reply.turn.calls:
             raise ModelError(f"`{agent.model.name}` returned nothing.", hint="Try again, or another model.")
     except BaseException as error:
@@ -161,12 +180,13 @@ def _think(agent: RunSetup, cancel: Cancellation, log: RunLog, run: Run) -> None
         )
 
 
-def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
+def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
     step_id, started = _open_step(log, move), time.perf_counter()
-    context = agent.resources.context_for(log, step_id, cancel)
+    context = agent.resources.context_for(log, step_id, control.step)
     try:
         tool = find_tool(agent.tools, move.call.name)
-        shown = tool.use(context, parse_arguments(tool, move.call.arguments))
+        arguments = parse_arguments(tool, move.call.arguments)
+        shown = _outlast(control, log, lambda: tool.use(context, arguments))
     except Waiting as waiting:
         waiting.step_id = step_id  # it stays open until the person has answered
         raise
@@ -193,6 +213,35 @@ def _act(agent: RunSetup, cancel: Cancellation, log: RunLog, move: Act) -> None:
             )
         )
     log.commit()
+
+
+def _outlast(control: Control, log: RunLog, attempt: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
+    """Return the result of an attempt. If there is an outage, attempt it again with backoff, for minutes.
+
+    A run that has not used a model yet fails at once: it loses nothing, and its caller can ask again.
+    """
+    until, failures = time.monotonic() + OUTAGE_S, 0
+    while True:
+        try:
+            return attempt()
+        except _OUTAGES:
+            failures += 1
+            wait = backoff(failures)
+            if time.monotonic() + wait > until or not log.run.usage.tokens_in + log.run.usage.tokens_out:
+                raise
+        undo()
+        if log.pending:
+            log.commit()  # readers see the failed attempt while the run waits
+        _wait(control, log, wait)
+
+
+def _wait(control: Control, log: RunLog, seconds: float) -> None:
+    """Wait; raise `Cancelled` as soon as the run must stop or pause."""
+    until, stopped = time.monotonic() + seconds, threading.Event()
+    with control.step.stopping(stopped.set):
+        while (left := until - time.monotonic()) > 0:
+            if stopped.wait(min(left, REQUESTS_S)) or control.request or log.run.requested:
+                raise Cancelled("The run was stopped while it waited.")
 
 
 def _open_step(log: RunLog, move: Act) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run
-from etude.errors import Cancelled, Invalid, NotFound
+from etude.errors import Cancelled, EtudeError, Invalid, NotFound, from_problem, is_outage
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
 from etude.result import Result, describe
@@ -121,7 +121,7 @@ class RecordedToolContext:
         if cell.outcome == "interrupted":
             raise Cancelled("The cell was interrupted.")
         if not cell.ok:
-            raise _CellFailed(cell)
+            raise find_outage(cell) or _CellFailed(cell)
         self._keep(cell)
         return cell
 
@@ -182,6 +182,13 @@ class _CellFailed(Invalid):
         text = error.get("traceback") or f"{error.get('type')}: {error.get('message')}"
         printed = f"\nprinted before:\n{cell.stdout[-2000:]}" if cell.stdout else ""
         super().__init__(f"The cell failed ({cell.outcome}):\n{str(text)[-4000:]}{printed}", hint=" ".join(cell.notes))
+
+
+def find_outage(cell: Cell) -> EtudeError | None:
+    """Return the error of a cell that failed because a source could not be reached, else None."""
+    inner = (cell.error or {}).get("problem")
+    error = from_problem(inner) if isinstance(inner, dict) else None
+    return error if is_outage(error) else None
 
 
 def rows_read(run: Run) -> int:

@@ -666,7 +666,9 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "traceback": _without_middle("".join(trace.format())),
         "line": line,
     }
-    return shown | ({"problem": error.problem} if isinstance(error, HostError) else {})
+    # Errors of outages that `etude` raises in a session carry the host's problem too.
+    problem = getattr(error, "problem", None)
+    return shown | ({"problem": problem} if isinstance(problem, dict) else {})
 
 
 def _keep_own_frames(error: traceback.TracebackException) -> None:

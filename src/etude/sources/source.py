@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
-from etude.errors import Invalid, NotFound
+from etude.errors import Invalid, SourceMissing
 from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
@@ -81,7 +81,7 @@ class Source:
         if self.kind == "duckdb":
             mark = file_fingerprint(self.url)
         if (self.kind == "duckdb" and not mark) or (self.kind == "sqlite" and not os.path.isfile(self.url)):
-            raise NotFound(f"There is no file `{self.url}`.", hint="Check the path.")
+            raise SourceMissing(f"There is no file `{self.url}`.", hint="Check the path.")
         tables = self.spec.tables
         mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
         return (self.name, self.url, tables, mark), mount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,8 @@ End = Literal["done", "failed", "cancelled", "delayed", "ready"]
 BACKOFF_S = 0.2
 LONGEST_BACKOFF_S = 60.0
 ATTEMPTS = 3
+OUTAGE_ATTEMPTS = 20
+"""Attempts while a source or a model cannot be reached: with the backoff, five to thirteen minutes."""
 URGENCY = 100
 
 
@@ -102,6 +105,8 @@ class Finish:
     """Seconds until the agent's next scheduled step, which replaces the one scheduled before."""
     drop_tick: bool = False
     """Cancel the agent's scheduled step."""
+    outage: bool = False
+    """A source or a model could not be reached: the attempt does not count toward the action's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +118,9 @@ class TurnResult:
 
 
 def backoff(attempts: int) -> float:
-    """Return the seconds to wait after this number of failed attempts."""
-    return min(LONGEST_BACKOFF_S, math.ldexp(BACKOFF_S, min(attempts, 64)))
+    """Return the seconds to wait after this number of failed attempts: doubled each time, up to a minute.
+
+    Up to half of it is left out at random, so that agents that failed together do not retry together.
+    """
+    longest = min(LONGEST_BACKOFF_S, math.ldexp(BACKOFF_S, min(attempts, 64)))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -72,8 +72,9 @@ SET_RUNNING = (
 FINISH = """UPDATE actions SET state = f.state, last_error = coalesce(f.error, actions.last_error),
     run_after = CASE WHEN f.state = 'delayed' THEN {now} + f.delay END,
     delayed_at = CASE WHEN f.state = 'delayed' THEN {now} END, attempts = actions.attempts - f.refund,
+    max_attempts = actions.max_attempts + f.outage,
     processed_at = CASE WHEN f.state IN ('ready', 'delayed') THEN NULL ELSE {now} END, worker = NULL, lease_until = NULL
-    FROM {rows seq int, token int, state text, error text, delay real, refund int} f
+    FROM {rows seq int, token int, state text, error text, delay real, refund int, outage int} f
     WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
     RETURNING actions.seq, actions.token,
         EXISTS (SELECT 1 FROM control c WHERE c.agent = actions.agent AND c.applied_at IS NULL)"""
@@ -271,7 +272,10 @@ class Queue:
     def _finish(self, work: Transaction, finished: Sequence[Finish]) -> list[Finish]:
         agents = work.lock({f.claim.agent for f in finished})
         ends = {f.claim.key: _last_end(f, agents[f.claim.agent].status) for f in finished}
-        rows = [(*f.claim.key, ends[f.claim.key], clean(f.error), f.delay, int(f.end == "ready")) for f in finished]
+        rows = [
+            (*f.claim.key, ends[f.claim.key], clean(f.error), f.delay, int(f.end == "ready"), int(f.outage))
+            for f in finished
+        ]
         # Also whether control messages are pending. The agent is locked, so none can be added until the commit.
         accepted = {(seq, token): bool(with_control) for seq, token, with_control in work(FINISH, *work.rows(rows))}
         kept = [f for f in finished if f.claim.key in accepted]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.patience import wait_until
+from tests.relay import Relay, relay_to_postgres
 
 from etude.agents.control import Agents
 from etude.agents.worker import Worker
@@ -17,6 +19,7 @@ from etude.app import App
 from etude.errors import Invalid
 from etude.events import RunQueued, RunStarted
 from etude.ids import new_id
+from etude.store.action import ATTEMPTS
 
 COUNT = "SELECT count(*) AS n FROM stock"
 
@@ -184,3 +187,49 @@ def test_a_cell_whose_answer_was_not_recorded_does_not_run_twice(app: App, agent
 def test_it_needs_a_goal_or_questions(agents: Agents) -> None:
     with pytest.raises(Invalid, match="give `goal` or `questions`"):
         agents.create("analyst", {"source": "x", "goal": "  "})
+
+
+@pytest.fixture
+def served_stock(postgres_server: Callable[[], str]) -> Iterator[tuple[Relay, str]]:
+    """A table in Postgres, behind a relay that can fail."""
+    url = postgres_server()
+    with psycopg.connect(url) as db:
+        db.execute("CREATE TABLE stock AS SELECT 'tea' AS item, n FROM generate_series(1, 3) n")
+    with relay_to_postgres(url) as relayed:
+        yield relayed
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("asked", [f"SQL: {COUNT}", f"PYTHON: db.sql('{COUNT}').rows()", "how many stock"])
+def test_an_outage_of_the_source_is_retried_and_is_not_an_answer(
+    app: App, agents: Agents, served_stock: tuple[Relay, str], asked: str
+) -> None:
+    relay, url = served_stock
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": url, "questions": [f"SQL: {COUNT}"]}, id="a")
+        done(agents)
+        relay.down()
+        agents.message("a", asked)
+        # More attempts than an action has of its own.
+        wait_until(lambda: agents.get("a").step_no >= 2 + ATTEMPTS + 2)
+        relay.up()
+        memory = done(agents)
+    steps = agents.steps("a", limit=1000)
+    failed = [s for s in steps if s.outcome == "error"]
+    assert len(failed) >= ATTEMPTS + 1 and all("cannot be reached" in (s.error or "") for s in failed)
+    assert "Not answered" not in memory["document"]
+    assert (memory["asked"], memory["found"]) == (2, 2)
+    assert "3" in memory["document"].rpartition("##")[2]
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+def test_a_file_that_is_gone_for_a_while_is_not_an_answer(app: App, agents: Agents, stock: str) -> None:
+    with Worker(app, agents.queue):
+        agents.create("analyst", {"source": stock, "questions": [f"SQL: {COUNT}"]}, id="a")
+        done(agents)
+        away = Path(stock).rename(f"{stock}.away")
+        agents.message("a", f"SQL: {COUNT} WHERE n > 8")
+        wait_until(lambda: agents.get("a").step_no >= 2 + ATTEMPTS + 1)
+        away.rename(stock)
+        assert done(agents)["document"].rstrip().endswith("| 2 |")
+    assert "Not answered" not in agents.state("a")["document"]

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from etude.agents import question
 from etude.agents.base import DONE, IDLE, NOW, InboxItem, Kind, StepContext, StepResult
 from etude.entities import Entity, Run
-from etude.errors import Conflict
+from etude.errors import Conflict, SandboxError, is_outage
 from etude.result import json_value
 from etude.runtime.answer import Answer
 from etude.runtime.control import Control
@@ -142,6 +142,9 @@ class AnalystAgent(Kind[AnalystConfig]):
             memory["waiting"] = {"run_id": answer.run_id, "asked": asked, "needs": answer.question}
             output |= {"question": answer.question, "choices": list(answer.choices)}
             return StepResult(state=memory, output=output, next=IDLE, events=(("analyst.waiting", output),), **cost)
+        if is_outage(answer.error) or isinstance(answer.error, SandboxError):
+            # It says nothing about the question: the step fails, and asks again later.
+            answer.require()
         text = answer.text if answer.ok else f"Not answered: {answer.error.message if answer.error else answer.status}"
         memory["waiting"] = None
         if asked in memory["ahead"]:

@@ -10,7 +10,7 @@ from typing import Literal
 from etude.catalog.measure import statements
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.model import ColumnProfile, Dependency, TableProfile
-from etude.errors import Cancelled, EtudeError, Interrupted
+from etude.errors import STOPS, EtudeError
 
 _FAMILIES = frozenset({"integer", "text", "uuid", "date", "boolean", "decimal"})
 _COLUMNS = 16
@@ -114,7 +114,7 @@ def _confirm_there(reader: Reader, draft: TableDraft, pairs: list[tuple[int, int
     named = [(draft.expressions[a], draft.expressions[b]) for a, b in pairs]
     try:
         rows = reader.rows(statements.distinct_pairs_of(reader.dialect, draft.sql, named))
-    except (Cancelled, Interrupted):
+    except STOPS:
         raise
     except EtudeError as error:
         draft.notes.append(f"Dependencies were not checked: {error.message}")

@@ -17,7 +17,7 @@ from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import Compared, Expression
 from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, TableProfile, number
 from etude.entities import ForeignKey
-from etude.errors import Cancelled, EtudeError, Interrupted
+from etude.errors import STOPS, EtudeError
 
 _REFERRED = frozenset({"integer", "text", "uuid", "decimal"})
 _TOGETHER = 20
@@ -254,13 +254,13 @@ def contain(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] |
         part = pairs[start : start + _TOGETHER]
         try:
             counts += _contain_together(reader, part)
-        except (Cancelled, Interrupted):
+        except STOPS:
             raise
         except EtudeError:
             for pair in part:  # at least one cannot be compared, so try each by itself
                 try:
                     counts += _contain_together(reader, [pair])
-                except (Cancelled, Interrupted):
+                except STOPS:
                     raise
                 except EtudeError:
                     counts.append(None)

@@ -12,7 +12,7 @@ from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key
 from etude.catalog.measure import statements
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.model import ColumnProfile, KeyEvidence, TableProfile
-from etude.errors import Cancelled, EtudeError, Interrupted
+from etude.errors import STOPS, EtudeError
 
 _KEYED = frozenset({"integer", "text", "uuid", "decimal", "date", "timestamp"})
 _PARTS = 6
@@ -167,7 +167,7 @@ def _are_unique_in(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> 
     query = statements.distinct_rows_of(reader.dialect, draft.sql, [draft.expressions[i] for i in chosen])
     try:
         return int(reader.rows(query)[0][0]) == draft.rows
-    except (Cancelled, Interrupted):
+    except STOPS:
         raise
     except EtudeError:
         return False

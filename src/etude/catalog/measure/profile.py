@@ -24,7 +24,7 @@ from etude.catalog.measure.tables import SMALL_ROWS, Bounds, make_draft, measure
 from etude.catalog.model import ColumnProfile, Provenance, Samples, SourceProfile, TableProfile
 from etude.db import Database
 from etude.entities import Table
-from etude.errors import Cancelled, EtudeError, Interrupted, NotFound, UnknownTable
+from etude.errors import STOPS, EtudeError, NotFound, UnknownTable
 from etude.sources.quoting import quote_identifier, quote_table
 
 EXACT_ROWS = {"duckdb": 50_000_000, "sqlite": 10_000_000, "postgres": 5_000_000, "mysql": 5_000_000}
@@ -103,7 +103,7 @@ def _count_rows(reader: Reader, tables: Sequence[Table]) -> dict[str, int]:
         named = [(i, quote_table(t.name, reader.dialect)) for i, t in enumerate(part)]
         try:
             rows = reader.rows(statements.count_of(named))
-        except (Cancelled, Interrupted):
+        except STOPS:
             raise
         except EtudeError:
             continue  # a table failed: each is counted by itself later, and the failure is reported then
@@ -127,7 +127,7 @@ def _profile_table(
             draft = make_draft(reader, table, quote_identifier(table.name, reader.dialect), rows)
             measure_table(reader, draft, rows, bounds)
         return draft, _finish(reader, draft, names)
-    except (Cancelled, Interrupted):
+    except STOPS:
         raise
     except EtudeError as error:
         return None, _failed(reader, table, error)

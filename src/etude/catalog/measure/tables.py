@@ -24,7 +24,7 @@ from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import BUCKETS, MEASURED, ORDERED, QUANTILES, Center
 from etude.catalog.model import EXACT, NUMERIC, ColumnProvenance, Lengths, Outliers, Provenance, number
 from etude.entities import Table
-from etude.errors import Cancelled, EtudeError, Interrupted, UnknownTable
+from etude.errors import STOPS, EtudeError, UnknownTable
 
 SMALL_ROWS = 20_000
 """Tables with at most this many rows are read completely, unless they are too wide."""
@@ -117,7 +117,7 @@ def _measure_columns(reader: Reader, draft: TableDraft, bounds: Bounds) -> None:
                 centered.append(i)
             else:
                 scanned.append(i)
-        except (Cancelled, Interrupted):
+        except STOPS:
             raise
         except EtudeError as error:
             draft.skip_column(i, error)
@@ -137,7 +137,7 @@ def _take_sample(reader: Reader, draft: TableDraft, rows: int) -> None:
                 reader.read(statements.sample_of(reader.dialect, draft.sql, draft.expressions, rows, draft.rows))
             )
             return
-        except (Cancelled, Interrupted, UnknownTable):
+        except (*STOPS, UnknownTable):
             raise
         except EtudeError as error:
             draft.notes.append(f"No sample could be taken: {error.message}")
@@ -223,7 +223,7 @@ def _by_scan(reader: Reader, draft: TableDraft, chosen: Sequence[int], looks: Se
         query = statements.scan_of(reader.dialect, draft.sql, [draft.expressions[i] for i in part])
         try:
             result = reader.read(query)
-        except (Cancelled, Interrupted):
+        except STOPS:
             raise
         except EtudeError as error:
             for i in part:
@@ -268,7 +268,7 @@ def _by_spread(reader: Reader, draft: TableDraft, chosen: Sequence[int]) -> None
         query = statements.spread_of(reader.dialect, draft.sql, [(draft.expressions[i], centers[i]) for i in part])
         try:
             row = reader.rows(query)[0]
-        except (Cancelled, Interrupted):
+        except STOPS:
             raise
         except EtudeError as error:
             draft.column_notes |= {i: (f"mean and outliers not measured: {error.message}",) for i in part}

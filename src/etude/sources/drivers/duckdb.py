@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from etude.errors import EtudeError, LimitExceeded, SourceError
+from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
 from etude.sources.duckdb_errors import broken, invalid_query, is_fatal
 from etude.sources.file_fingerprint import file_fingerprint
@@ -458,11 +458,15 @@ def _shown(schema: str, table: str) -> str:
 def _cannot_open(mount: Mount, error: Exception) -> SourceError:
     text = str(error).split("\n")[0]
     hint = "Check that it is a DuckDB file, and that this version of DuckDB can read it."
+    kind = SourceError
     if "lock" in text.lower():
+        kind = SourceLocked
         hint = "Another process has the file open for writing: stop that process, or copy the file."
     elif mount.kind == "files":
         hint = "Check that the files are complete: a Parquet file cannot be read while it is being written."
-    return SourceError(f"Cannot open `{mount.url}`: {text}", hint=hint)
+    elif not os.path.exists(mount.url):
+        kind = SourceUnavailable
+    return kind(f"Cannot open `{mount.url}`: {text}", hint=hint)
 
 
 def _translate(error: Exception, sql: str) -> Exception:

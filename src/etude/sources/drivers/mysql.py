@@ -19,6 +19,8 @@ from etude.errors import (
     InvalidQuery,
     Refused,
     SourceError,
+    SourceLocked,
+    SourceUnavailable,
     Unavailable,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
@@ -85,7 +87,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 program_name="etude",
             )
         except (self._pymysql.Error, OSError, RuntimeError) as error:
-            raise SourceError(
+            kind = SourceUnavailable if _code_of(error) in _PASSING else SourceError
+            raise kind(
                 f"{self._address()} cannot be reached: {self._clean(error)}.",
                 hint="Check host, port, database, user and password, and that the server allows access from here.",
             ) from None
@@ -230,7 +233,7 @@ class MysqlDriver(ServerDriver["_Schema"]):
         return [RowColumn(f.name, _shape(f)) for f in fields]
 
     def _failed(self, error: Exception, timeout_s: float, checked: CheckedQuery | None = None) -> EtudeError:
-        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        code = _code_of(error)
         text = self._clean(error)
         if code == _INTERRUPTED and self._stopped:
             return Cancelled("The query was cancelled.")
@@ -250,7 +253,8 @@ class MysqlDriver(ServerDriver["_Schema"]):
                 f"The server reported an error: {text}.", hint=hint, line=int(line.group(1)) if line else None
             )
         hint = "Read the server's log; run the query again if the server was restarted."
-        return SourceError(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
+        kind = SourceLocked if code in _LOCKED else SourceUnavailable if code in _PASSING else SourceError
+        return kind(f"The server failed: {text}.", hint=hint, fatal=code in _BROKEN or None)
 
     def cancel(self) -> None:
         """Ask the server, over a second connection, to stop the query."""
@@ -291,6 +295,9 @@ _RIGHTS = re.compile(r",(?![^(]*\))")
 _HARMLESS = frozenset({"SELECT", "USAGE", "SHOW VIEW", "SHOW DATABASES"})
 _BROKEN = frozenset({1030, 1105, 1815, 2006, 2013, 2014, 2055})
 """Internal errors of the server or its storage, and lost connections."""
+_PASSING = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 2002, 2003, 2006, 2013, 2055})
+"""The server cannot be reached, has no connection left, shuts down or closed the connection."""
+_LOCKED = frozenset({1205, 1213, 3572})
 _INTERRUPTED = 1317
 _TIMEOUT = frozenset({1969, 3024})
 _NO_RIGHT = frozenset({1044, 1142, 1143, 1227, 1290, 1370, 1792})
@@ -328,6 +335,10 @@ def _package() -> Any:
     except ImportError:
         raise Unavailable("MySQL needs the package `pymysql`.", hint="pip install 'etude[mysql]'") from None
     return pymysql
+
+
+def _code_of(error: Exception) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
 def _read_url(mount: Mount) -> dict[str, Any]:

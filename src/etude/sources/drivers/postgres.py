@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from etude.errors import (
     InvalidQuery,
     Refused,
     SourceError,
+    SourceLocked,
+    SourceUnavailable,
     Unavailable,
 )
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
@@ -130,6 +133,20 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))"""
 
 
+_SHUTDOWN = ("57P01", "57P02", "57P03")
+_LASTING = re.compile(r"\bFATAL:|resolve host|translate host name|certificate|SSL is not|not supported", re.IGNORECASE)
+_PASSING = re.compile(
+    r"starting up|shutting down|recovery|not yet accepting|too many (?:clients|connections)|connection slots"
+    r"|temporary failure|terminating connection",
+    re.IGNORECASE,
+)
+
+
+def _is_temporary(text: str) -> bool:
+    """Return whether a failure to connect may pass by itself. libpq gives no code for it, only a text."""
+    return _PASSING.search(text) is not None or _LASTING.search(text) is None
+
+
 class PostgresDriver(ServerDriver["_Schema"]):
     """One connection to a Postgres database. The privileges of its role apply, and etude allows no writes."""
 
@@ -162,7 +179,8 @@ class PostgresDriver(ServerDriver["_Schema"]):
             self._connection = self._psycopg.connect(**given, autocommit=True, prepare_threshold=None)
             self._connection.execute(_SESSION)
         except self._psycopg.Error as error:
-            raise SourceError(
+            kind = SourceUnavailable if _is_temporary(str(error)) else SourceError
+            raise kind(
                 f"{self._address()} cannot be reached: {self._clean(error)}",
                 hint="Check host, port, database, user and password, and that the server allows access from here.",
             ) from None
@@ -368,13 +386,15 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if state[:2] in ("42", "22", "0A", "2F", "21") and checked is not None:
             return self._invalid(error, text, checked)
         if state == "55P03":
-            return SourceError(
+            return SourceLocked(
                 f"A table was locked for more than {LOCK_S} s.", hint="Run the query again when the lock is released."
             )
         # After an internal error, or one that ends the session, only a new connection is in a known state.
         fatal = state.startswith("XX") or error.diag.severity_nonlocalized in ("FATAL", "PANIC")
         hint = "Read the server's log; run the query again if the server was restarted."
-        return SourceError(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
+        temporary = state[:2] in ("08", "40", "53") or state in _SHUTDOWN or (not state and self._connection.closed)
+        kind = SourceUnavailable if temporary else SourceError
+        return kind(f"Postgres failed: {text}.", hint=hint, fatal=fatal or self._connection.closed or None)
 
     def _invalid(self, error: Any, text: str, checked: CheckedQuery) -> InvalidQuery:
         columns = self._known().column_names(checked.tables)

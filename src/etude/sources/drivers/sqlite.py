@@ -12,7 +12,16 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote
 
-from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    InvalidQuery,
+    LimitExceeded,
+    Refused,
+    SourceError,
+    SourceLocked,
+    SourceUnavailable,
+)
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
@@ -44,6 +53,13 @@ _KEYS = """SELECT m.name AS tbl, k.id, k."from", k."table", k."to" FROM sqlite_m
 _UNIQUE = """SELECT m.name AS tbl, i.name, c.name FROM sqlite_master m JOIN pragma_index_list(m.name) i
     JOIN pragma_index_info(i.name) c
     WHERE m.type = 'table' AND i."unique" AND i.origin <> 'pk' AND NOT i.partial ORDER BY m.name, i.seq, c.seqno"""
+
+
+def _kind_of(error: sqlite3.Error) -> type[SourceError]:
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
+        return SourceLocked
+    return SourceUnavailable if name.startswith(("SQLITE_CANTOPEN", "SQLITE_IOERR")) else SourceError
 
 
 class SqliteDriver(Driver):
@@ -78,7 +94,7 @@ class SqliteDriver(Driver):
         try:
             main = os.stat(self._path)
         except OSError as error:
-            raise SourceError(
+            raise SourceUnavailable(
                 f"The SQLite file `{self._path}` cannot be opened: {error.strerror}.",
                 hint="Check the path and its permissions; etude never creates a database.",
             ) from None
@@ -117,7 +133,7 @@ class SqliteDriver(Driver):
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.Error as error:
-            raise SourceError(
+            raise _kind_of(error)(
                 f"The SQLite file `{self._path}` cannot be read: {error}.",
                 hint="Check that the file is complete, and that no program was stopped while writing it.",
             ) from None
@@ -247,7 +263,7 @@ class SqliteDriver(Driver):
                 if cursor is not None:
                     cursor.close()
         if self._immutable and self._stat() != before:
-            raise SourceError(f"`{self._path}` was written while it was read.", hint="Run the query again.")
+            raise SourceLocked(f"`{self._path}` was written while it was read.", hint="Run the query again.")
 
     def _chunks(self, cursor: sqlite3.Cursor) -> Iterator[Sequence[tuple[Any, ...]]]:
         while chunk := cursor.fetchmany(CHUNK_ROWS):
@@ -288,7 +304,7 @@ class SqliteDriver(Driver):
             columns = [c for t in checked.tables for c, *_ in schema.columns.get(t, [])] if schema else []
             return InvalidQuery(f"SQLite reported an error: {text}.", hint=column_hint(text, columns))
         hint = "Check that the file is complete, and that no other process has locked it."
-        return SourceError(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
+        return _kind_of(error)(f"SQLite failed: {text}.", hint=hint, fatal=name.startswith(_BROKEN) or None)
 
     def cancel(self) -> None:
         """Interrupt the query in SQLite."""

@@ -13,7 +13,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
 
-from etude.errors import Invalid, NotFound
+from etude.errors import Invalid, NotFound, SourceMissing
 
 FORMATS = {
     ".csv": "csv",
@@ -243,10 +243,10 @@ def _table(name: str, files: list[_Seen]) -> FileTable:
 def _missing(path: str, url: str) -> NotFound:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
-        return NotFound(f"No file or folder `{url}`.", hint=f"The folder `{parent}` does not exist either.")
+        return SourceMissing(f"No file or folder `{url}`.", hint=f"The folder `{parent}` does not exist either.")
     near = difflib.get_close_matches(os.path.basename(path), os.listdir(parent), n=1, cutoff=0.5)
     hint = f"Did you mean `{os.path.join(os.path.dirname(url), near[0])}`?" if near else "Check the path."
-    return NotFound(f"No file or folder `{url}`.", hint=hint)
+    return SourceMissing(f"No file or folder `{url}`.", hint=hint)
 
 
 def _listing(names: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.errors import Cancelled, Invalid, LimitExceeded, NotFound, SourceError
+from etude.errors import Cancelled, Invalid, LimitExceeded, SourceError, SourceMissing
 from etude.sources.files import delimited, excel, parquet, records
 from etude.sources.files.discover import FileTable, clean_name, discover, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
@@ -59,7 +59,7 @@ Staged = tuple[str, Path, int, LoadReport]
 
 def _check(path: str) -> None:
     if not os.path.isfile(path):
-        raise NotFound(f"`{path}` does not exist any more.", hint="Run the query again to find the current files.")
+        raise SourceMissing(f"`{path}` does not exist any more.", hint="Run the query again to find the current files.")
     if not os.access(path, os.R_OK):
         raise SourceError(f"`{path}` cannot be read: permission denied.", hint="Let the user that runs etude read it.")
     try:
