@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import sys
 from base64 import b64decode
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ from mcp.shared.exceptions import MCPError
 from api.conftest import listening, open_app
 from etude.app import App
 from etude.cli.mcp import config_for
-from etude.errors import InvalidQuery
-from etude.mcp_server import TOOLS, McpCaller, sql
+from etude.entities import SourceSpec
+from etude.errors import InvalidQuery, NotFound
+from etude.mcp_server import TOOLS, McpCaller, describe_dataset, sql
 from etude.sample import write_shop
 from etude.store.identity import Identity
 
@@ -112,7 +114,16 @@ async def do_a_whole_job(client: Client) -> None:
     error = await refused(client, "describe_dataset", dataset="shoop")
     assert (error["code"], "`shop`" in error["hint"]) == ("not_found", True)
     assert (await refused(client, "get_run", run_id="run_none"))["status"] == 404
-    assert (await client.call_tool("sql", {"query": 5})).is_error
+    error = await refused(client, "sql", query=5)
+    assert error["detail"] == "The argument `query` of `sql` cannot be `5`: it must be text."
+    error = await refused(client, "sql", query="SELECT 1", limit=0)
+    assert error["detail"] == "The argument `limit` of `sql` cannot be `0`: it must be 1 or more."
+    error = await refused(client, "sql")
+    assert error["detail"] == "The argument `query` of `sql` is missing."
+    error = await refused(client, "sql", query="SELECT 1", limits=5)
+    assert error["detail"] == "`sql` has no argument `limits`." and error["hint"] == "Did you mean `limit`?"
+    error = await refused(client, "sqll", query="SELECT 1")
+    assert error["detail"] == "There is no tool `sqll`."
 
 
 async def steer_agents(client: Client) -> None:
@@ -225,3 +236,23 @@ def test_queries_are_charged_whether_they_work_or_not(app: App) -> None:
     with pytest.raises(InvalidQuery):
         sql(caller, "SELECT nope", dataset)
     assert len(charged) == 2 and app.store.run(charged[1]).status == "failed"
+
+
+def test_a_dataset_with_many_tables_is_listed_in_pages_and_described_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "wide.sqlite"
+    with sqlite3.connect(path) as db:
+        for n in range(60):
+            db.execute(f"CREATE TABLE t{n:02} (a INTEGER, b TEXT)")
+    db.close()
+    with App(home=tmp_path / "home", sources={"wide": SourceSpec(url=str(path))}) as app:
+        caller = McpCaller(app, lambda _: None)  # type: ignore[arg-type, return-value]
+        first = describe_dataset(caller, limit=40)
+        assert (first.table_count, first.tables, first.next) == (60, [], 40)
+        second = describe_dataset(caller, limit=40, offset=40)
+        assert second.next is None
+        assert [e.name for e in (*first.entries, *second.entries)] == [f"t{n:02}" for n in range(60)]
+        described = describe_dataset(caller, tables=["t07", "T08"])
+        assert [t.name for t in described.tables] == ["t07", "t08"] and len(described.tables[0].columns) == 2
+        with pytest.raises(NotFound, match="`t7`") as caught:
+            describe_dataset(caller, tables=["t7"])
+        assert "Did you mean" in caught.value.hint

@@ -685,9 +685,7 @@ COUNT_CALLS = {
 
 
 @pytest.mark.parametrize("call", COUNT_CALLS)
-def test_a_run_that_used_a_model_outlasts_an_outage_of_its_source(
-    tmp_path: Path, served: tuple[Relay, str], call: str
-):
+def test_a_run_that_used_a_model_outlasts_an_outage_of_its_source(tmp_path: Path, served: tuple[Relay, str], call: str):
     relay, url = served
     with App(home=tmp_path, sources={"shop": SourceSpec(url=url)}) as app:
         failed = threading.Event()

@@ -5,6 +5,7 @@ The client passes handles back (`thread_id`, `run_id`) to refer to state, so tha
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 from collections.abc import Awaitable, Callable
@@ -15,20 +16,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
 import anyio
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import Field, ValidationError
 
 from etude import __version__
 from etude.agents.control import Agents, Sent, check_reach, require_agent_control
-from etude.entities import ENDED, AnswerBody, Catalog, Entity, RowPage, Run, RunStatus
-from etude.errors import EtudeError, NotFound, problem
+from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, Table
+from etude.errors import EtudeError, Invalid, NotFound, problem
 from etude.playbook import Playbook, read_playbooks
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
 from etude.runtime.query import CELL
 from etude.store.agents import AgentInfo, AgentStep
 from etude.store.identity import Report, Role
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -37,6 +39,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ROWS = 100
 TEXT = 200_000
+DESCRIBED = 20
+"""The most tables that are described in one answer; of larger datasets a client gets the list of tables first."""
 THREADS = 64
 """The most tool calls that may run at once."""
 INSTRUCTIONS = """etude runs SQL and Python in a sandbox, answers questions about datasets, and records every run.
@@ -91,6 +95,32 @@ class Datasets(Entity):
     datasets: list[DatasetEntry]
 
 
+class TableEntry(Entity):
+    """A table in the list of tables."""
+
+    name: str
+    kind: str
+    columns: int
+    rows: int | None = None
+
+
+class DatasetDescription(Entity):
+    """The described tables of a dataset, or a page of the list of its tables."""
+
+    source: str
+    kind: str
+    dialect: str
+    table_count: int
+    tables: list[Table] = []
+    """The described tables: all of a small dataset, or those asked for."""
+    entries: list[TableEntry] = []
+    """A page of the list of tables, if the dataset has too many to describe at once."""
+    next: int | None = None
+    """The `offset` of the next page of the list."""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+
+
 class Playbooks(Entity):
     """Lessons to read before complex work."""
 
@@ -131,11 +161,47 @@ class McpCaller:
 FindCaller = Callable[[Context[Any, Any]], McpCaller]
 
 
+class _Server(MCPServer[Any]):
+    """Explains errors in the arguments of a call in the same form as all other errors."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; refuse unknown tools and arguments."""
+        try:
+            _check_names(name, arguments)
+            return await super().call_tool(name, arguments, context)
+        except EtudeError as error:
+            return _failed(error)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            whole = f"the arguments of `{name}`"
+            return _failed(explain(error.__cause__, whole, name=lambda field: f"The argument `{field}` of `{name}`"))
+
+
+def _check_names(name: str, arguments: dict[str, Any]) -> None:
+    known = _ARGUMENTS.get(name)
+    if known is None:
+        raise NotFound(f"There is no tool `{name[:100]}`.", hint=f"Tools: {', '.join(_ARGUMENTS)}.")
+    for given in arguments:
+        if given not in known:
+            near = difflib.get_close_matches(given, known, n=1)
+            listed = ", ".join(f"`{k}`" for k in known) or "none"
+            raise Invalid(
+                f"`{name}` has no argument `{given[:100]}`.",
+                hint=f"Did you mean `{near[0]}`?" if near else f"Its arguments: {listed}.",
+            )
+
+
+def _failed(error: EtudeError) -> CallToolResult:
+    # The same problem body as on HTTP: clients read the code, models read the hint.
+    return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
+
+
 def create_mcp(find_caller: FindCaller) -> MCPServer[Any]:
     """Create the MCP server; `find_caller` returns the caller of a request."""
-    server: MCPServer[Any] = MCPServer(
-        "etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False
-    )
+    server = _Server("etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False)
     limiter = anyio.CapacityLimiter(THREADS)
     for work, role, reads in TOOLS:
         server.add_tool(
@@ -159,8 +225,7 @@ def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, limi
         try:
             return await anyio.to_thread.run_sync(do, limiter=limiter)
         except EtudeError as error:
-            # The same problem body as on HTTP: clients read the code, models read the hint.
-            return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
+            return _failed(error)
 
     signature = inspect.signature(work, eval_str=True)
     _, *parameters = signature.parameters.values()
@@ -285,9 +350,43 @@ def list_datasets(caller: McpCaller) -> Datasets:
     return Datasets(datasets=[DatasetEntry(name=n, kind=app.source(n).kind) for n in app.sources()])
 
 
-def describe_dataset(caller: McpCaller, dataset: Dataset = None) -> Catalog:
-    """Return the tables, columns, types, keys and row counts of a dataset."""
-    return caller.app.catalog(caller.app.source_name(dataset))
+def describe_dataset(
+    caller: McpCaller,
+    dataset: Dataset = None,
+    tables: Annotated[list[str] | None, Field(max_length=DESCRIBED, description="the tables to describe")] = None,
+    offset: Annotated[int, Field(ge=0, description="where the page of the list of tables begins")] = 0,
+    limit: Annotated[int, Field(ge=1, le=1000, description="most tables in a page of the list")] = 200,
+) -> DatasetDescription:
+    """Return the tables, columns, types, keys and row counts of a dataset.
+
+    If the dataset has many tables, this returns the list of their names, in pages: pass `next` as `offset` for the next
+    page, and the names you need as `tables` to get their columns.
+    """
+    catalog = caller.app.catalog(caller.app.source_name(dataset))
+    found = DatasetDescription(
+        source=catalog.source,
+        kind=catalog.kind,
+        dialect=catalog.dialect,
+        table_count=len(catalog.tables),
+        notes=catalog.notes,
+    )
+    if tables is not None:
+        chosen = [catalog.table(name) for name in tables]
+        missing = [name for name, table in zip(tables, chosen) if table is None]
+        if missing:
+            near = difflib.get_close_matches(missing[0], [t.name for t in catalog.tables], n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else "Call `describe_dataset` without `tables` for the list."
+            raise NotFound(f"There is no table `{missing[0][:100]}` in `{catalog.source}`.", hint=hint)
+        return found.model_copy(update={"tables": [t for t in chosen if t is not None]})
+    if len(catalog.tables) <= DESCRIBED:
+        return found.model_copy(update={"tables": list(catalog.tables)})
+    page = [
+        TableEntry(name=t.name, kind=t.kind, columns=len(t.columns), rows=t.row_count)
+        for t in catalog.tables[offset : offset + limit]
+    ]
+    after = offset + limit if offset + limit < len(catalog.tables) else None
+    hint = f"Call again with `tables`, at most {DESCRIBED} names, to get their columns."
+    return found.model_copy(update={"entries": page, "next": after, "hint": hint})
 
 
 def log(
@@ -420,6 +519,7 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (agents_destroy, "analyst", False),
 )
 """Each tool, the role that it needs, and whether it only reads."""
+_ARGUMENTS = {work.__name__: tuple(inspect.signature(work).parameters)[1:] for work, _, _ in TOOLS}
 
 
 def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: anyio.CapacityLimiter) -> None:

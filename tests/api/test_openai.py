@@ -165,3 +165,27 @@ def test_errors_reach_the_sdk(sdk: openai.OpenAI, app: App) -> None:
         list(sdk.chat.completions.create(model="etude", messages=[{"role": "user", "content": "fail"}], stream=True))
     with pytest.raises(openai.AuthenticationError):
         sdk.with_options(api_key="wrong").models.list()
+
+
+COUNTED = "The result has 1 row.\n\n| n |\n| --- |\n| 3704 |"
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("SQL: SELECT count(*) AS n FROM orders", COUNTED),
+        ("PYTHON: print('one')\n2", "one\n\n2"),
+        ("PYTHON: x = 1", "The code ran and returned nothing."),
+    ],
+)
+def test_code_is_answered_with_a_text(sdk: openai.OpenAI, asked: str, text: str) -> None:
+    answer = sdk.chat.completions.create(model="etude/shop", messages=[{"role": "user", "content": asked}])
+    assert answer.choices[0].message.content == text
+    assert "".join(texts(stream(sdk, asked))) == text
+    assert sdk.responses.create(model="etude/shop", input=asked).output_text == text
+
+
+def test_one_model_is_found_by_its_name(sdk: openai.OpenAI) -> None:
+    assert [sdk.models.retrieve(name).id for name in ("etude", "etude/shop")] == ["etude", "etude/shop"]
+    with pytest.raises(openai.NotFoundError, match="There is no model `etude/none`"):
+        sdk.models.retrieve("etude/none")

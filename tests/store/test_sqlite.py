@@ -400,7 +400,7 @@ def test_pipes_that_no_process_reads_are_removed_once_they_are_old(tmp_path: Pat
     with SqliteStore(tmp_path / "etude.db") as store:
         folder = tmp_path / "etude.db.w"
         folder.mkdir(exist_ok=True)
-        paths = {name: folder / f"bell_{name}" for name in ("dead", "young", "read")}
+        paths = {name: folder / f"wake_{name}" for name in ("dead", "young", "read")}
         for path in paths.values():
             os.mkfifo(path)
         reader = os.open(paths["read"], os.O_RDWR | os.O_NONBLOCK)
@@ -409,3 +409,31 @@ def test_pipes_that_no_process_reads_are_removed_once_they_are_old(tmp_path: Pat
         store.recover()
         os.close(reader)
         assert {name for name, path in paths.items() if path.exists()} == {"young", "read"}
+
+
+READ_ONLY = """
+import os, sys
+from etude.errors import Unavailable
+from etude.events import RunQueued
+from etude.store.sqlite import SqliteStore
+path = sys.argv[1]
+with SqliteStore(path) as store:
+    store.append("run_a", RunQueued(kind="sql", text="one"), expect=0)
+    for name in os.listdir(os.path.dirname(path)):
+        os.chown(f"{os.path.dirname(path)}/{name}", 65534, 65534)
+    os.setuid(65534)
+    store.check()
+    os.chmod(path, 0o444)
+    try:
+        store.check()
+    except Unavailable as error:
+        print(error.message)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="it acts as another user, because root may write everything")
+def test_a_store_that_became_read_only_fails_its_check() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, 65534, 65534)
+        done = subprocess.run([sys.executable, "-c", READ_ONLY, f"{folder}/etude.db"], capture_output=True, text=True)
+    assert "readonly" in done.stdout, done.stderr

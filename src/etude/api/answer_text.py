@@ -14,6 +14,8 @@ from etude.api.streams import HEARTBEAT_S
 from etude.entities import STOPPED, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
+from etude.runs import CODE
+from etude.runtime.answer import describe_code
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -91,10 +93,18 @@ async def stream_answer_text(call: ApiCall, run_id: str) -> AsyncGenerator[str |
                 yield words
             if any(isinstance(entry.event, _STOPS) for entry in entries):
                 break
-    run = require_answer(await call.access_store(store.run, run_id))
+    run = await with_text(call, require_answer(await call.access_store(store.run, run_id)))
     if words := text.finish(run):
         yield words
     yield run
+
+
+async def with_text(call: ApiCall, run: Run) -> Run:
+    """Return the run with a text as its answer: a query or a cell has none of its own, only a result."""
+    if run.kind not in CODE or run.status != "succeeded":
+        return run
+    text = await call.run_in_thread(describe_code, run, call.app.read_result, call.app.objects)
+    return run.model_copy(update={"answer": text})
 
 
 def require_answer(run: Run) -> Run:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.api.answer_text import require_answer, stream_answer_text
+from etude.api.answer_text import require_answer, stream_answer_text, with_text
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
 from etude.api.schemas import TEXT
 from etude.api.streams import SCHEMA, EventStream
 from etude.entities import Run
-from etude.errors import EtudeError, Invalid, problem
+from etude.errors import EtudeError, Invalid, NotFound, problem
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -186,6 +186,15 @@ async def list_models(call: ReaderCall) -> ModelList:
 _STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {"schema": SCHEMA}}}}
 
 
+@router.get("/models/{name:path}", response_model=ModelEntry)
+async def get_model(call: ReaderCall, name: str) -> ModelEntry:
+    """Return one model."""
+    names = await call.access_store(lambda: [MODEL, *(f"{MODEL}/{source}" for source in call.app.sources())])
+    if name not in names:
+        raise NotFound(f"There is no model `{name[:100]}`.", hint="GET /v1/models lists them.")
+    return ModelEntry(id=name)
+
+
 @router.post("/chat/completions", response_model=Completion, responses=_STREAMED)
 async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     """Continue a conversation."""
@@ -233,7 +242,7 @@ def _recall(call: ApiCall, dataset: str | None, turns: list[ChatTurn]) -> str:
 
 async def _wait(call: ApiCall, run_id: str) -> Run:
     with cancel_if_client_leaves(call, run_id, True):
-        return require_answer(await wait_for(call, run_id))
+        return await with_text(call, require_answer(await wait_for(call, run_id)))
 
 
 def to_completion(model: str, run: Run) -> Completion:

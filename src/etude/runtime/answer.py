@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from etude.entities import AnswerBody, Artifact, ResultInfo, Run, RunStatus, Step, Turn
 from etude.errors import Cancelled, EtudeError, from_problem
 from etude.events import Guided, RunFinished
-from etude.result import first_page
+from etude.result import first_page, json_value
 from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.number_check.check import Evidence, check_numbers, explain, mark_unverified
 from etude.runtime.query import CELL
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 CUT_OFF = "Your answer was cut off. Give a shorter one."
 ROWS = 1_000
 """How many rows of a result are searched for the numbers of the answer."""
+
+
+TABLE_ROWS = 10
+TABLE_WIDTH = 80
+"""The rows of a result, and the characters of each value, in a Markdown table."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,33 @@ def make_answer(run: Run, read: Read) -> Answer:
         choices=run.choices if run.status == "waiting" else (),
         error=from_problem(run.error | {"run_id": run.id}) if run.error else None,
     )
+
+
+def markdown_table(result: Result) -> str:
+    """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
+    rows = [[json_value(value) for value in row] for row in itertools.islice(result.iter_rows(), TABLE_ROWS)]
+    lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *rows]
+    more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""
+    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return " ".join(text.replace("|", "\\|").split())[:TABLE_WIDTH]
+
+
+def describe_code(run: Run, read: Read, objects: Objects) -> str:
+    """Return the outcome of a query or a cell as text: its output, then one line and a small table of its result."""
+    parts = []
+    if run.kind == "python":
+        cells = [s.artifact for s in run.steps if s.kind == "python" and s.artifact and s.artifact.media == CELL]
+        cell = json.loads(objects.get(cells[-1].hash, run.id)) if cells else {}
+        parts += [text.strip() for text in (cell.get("stdout"), run.answer if run.result is None else "") if text]
+    if run.result and run.result_artifact:
+        result = read(run.result, run.result_artifact, run.id)
+        count = "1 row" if result.row_count == 1 else f"{result.row_count:,} rows"
+        parts.append(f"The result has {count}.\n\n{markdown_table(result)}".strip())
+    return "\n\n".join(parts) or "The code ran and returned nothing."
 
 
 def describe_answer(answer: Answer, rows: int) -> AnswerBody:

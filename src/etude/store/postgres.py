@@ -72,6 +72,8 @@ class PostgresStore(Store):
         self._idle_lock = threading.Lock()
         self._worker_db: psycopg.Connection[Any] | None = None
         self._closed = False
+        self._full = False
+        """Whether the last write found the server's disk full."""
         try:
             self._migrate()
         except BaseException:
@@ -97,6 +99,7 @@ class PostgresStore(Store):
         except pg.errors.IntegrityError as error:
             raise Conflict(f"The store refused the change: {_line(error)}.") from error
         except pg.errors.DiskFull as error:
+            self._full = True
             raise disk_full(f"The store `{self.url}` cannot be written") from error
         except pg.Error as error:
             raise Unavailable(
@@ -126,8 +129,10 @@ class PostgresStore(Store):
 
     @contextmanager
     def _transaction(self) -> Iterator[Execute]:
-        with self._borrowed() as db, self._translated(), db.transaction():
-            yield _executor(db)
+        with self._borrowed() as db, self._translated():
+            with db.transaction():
+                yield _executor(db)
+            self._full = False
 
     def _lock_schema(self, execute: Execute) -> None:
         execute(LOCK_SCHEMA, NAMESPACE, MIGRATION)
@@ -175,7 +180,14 @@ class PostgresStore(Store):
     # Life.
 
     def check(self) -> dict[str, Any]:
-        """Check that the database answers; return its kind, version, location and schema version."""
+        """Check that the database answers and can be written; return its kind, version, location and schema version."""
+        if self._full:
+            raise disk_full(f"The store `{self.url}` cannot be written")
+        if self._read("SHOW transaction_read_only") == [("on",)]:
+            raise Unavailable(
+                f"The store `{self.url}` is read-only.",
+                hint="Connect to the primary server, with a role whose transactions may write.",
+            )
         version = str(self._read(ENGINE)[0][0])
         return {"kind": "postgres", "version": version, "url": self.url, "schema": self._schema(self._read)}
 

@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -198,19 +198,30 @@ class SqliteStore(Store):
         with self._translated():
             for path in self._workers.glob("worker_*"):
                 _is_free(path, remove=True)
-            for path in self._workers.glob("bell_*"):
+            for path in self._workers.glob("wake_*"):
                 _remove_unread(path)
 
     # Life.
 
     def check(self) -> dict[str, Any]:
-        """Check that the database answers; return its kind, version, location and schema version."""
+        """Check that the database answers and can be written; return its kind, version, location and schema version."""
         schema = self._schema(self._read)
         with self._translated():
             no_room = room_left(self.path.parent) < ROOM
+            self._try_write_lock()
         if self._full or no_room:
             raise disk_full(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
+
+    def _try_write_lock(self) -> None:
+        """Raise if the file cannot be written: it may have become read-only since it was opened."""
+        with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as db:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("ROLLBACK")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # busy: another connection writes
+                    raise
 
     def close(self) -> None:
         """Close the file and release the worker's lock; may be called twice."""

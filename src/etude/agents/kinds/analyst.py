@@ -7,7 +7,6 @@ ask next, from the goal and the document so far, until it says that it is done. 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 from typing import Any, Self
 
@@ -17,15 +16,11 @@ from etude.agents import question
 from etude.agents.base import DONE, IDLE, NOW, InboxItem, Kind, StepContext, StepResult
 from etude.entities import Entity, Run
 from etude.errors import Conflict, SandboxError, is_outage
-from etude.result import json_value
-from etude.runtime.answer import Answer
+from etude.runtime.answer import Answer, markdown_table
 from etude.runtime.control import Control
 
 DOCUMENT_CHARS = 20_000
 """The number of characters, from the end of the document, that a model is shown."""
-ROWS = 10
-WIDTH = 80
-"""The rows of a result, and the characters of each value, that go into the document."""
 ENOUGH = "DONE"
 PROPOSE = """Decide what to find out next. Do not find it out now.
 
@@ -190,14 +185,4 @@ class AnalystAgent(Kind[AnalystConfig]):
 
 def _table_of(answer: Answer) -> str:
     """Return the first rows of the result as a Markdown table, or nothing if there is no result."""
-    if answer.result is None or not answer.ok:
-        return ""
-    rows = [[json_value(value) for value in row] for row in itertools.islice(answer.result.iter_rows(), ROWS)]
-    lines = [[column.name for column in answer.result.columns], ["---"] * len(answer.result.columns), *rows]
-    more = f"\n{answer.result.row_count:,} rows in all.\n" if answer.result.row_count > ROWS else ""
-    return "\n" + "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more
-
-
-def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return " ".join(text.replace("|", "\\|").split())[:WIDTH]
+    return "\n" + markdown_table(answer.result) if answer.result is not None and answer.ok else ""
