@@ -109,3 +109,26 @@ def test_two_workers_with_one_key_get_two_names(postgres_url: str, monkeypatch: 
         assert one.worker_id != two.worker_id
         assert one._dead({one.worker_id, two.worker_id}) == set()
         assert len(keys) == 3
+
+
+def test_a_server_that_is_read_only_or_full_fails_the_check(postgres_url: str) -> None:
+    with PostgresStore(postgres_url) as store, psycopg.connect(postgres_url, autocommit=True) as db:
+        assert store.check()["kind"] == "postgres"
+        db.execute(
+            "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$"
+        )
+        db.execute("CREATE TRIGGER full_disk BEFORE INSERT ON runs EXECUTE FUNCTION fill()")
+        run_id = new_id("run")
+        with pytest.raises(Unavailable, match="disk is full"):
+            store.append(run_id, RunQueued(kind="sql", text="x"), expect=0)
+        with pytest.raises(Unavailable, match="disk is full"):
+            store.check()
+        db.execute("DROP TRIGGER full_disk ON runs")
+        store.append(run_id, RunQueued(kind="sql", text="x"), expect=0)
+        assert store.check()["kind"] == "postgres"
+        name = db.info.dbname
+        db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'.encode())
+        drop_connections(postgres_url)
+        with pytest.raises(Unavailable, match="read-only"):
+            store.check()

@@ -208,17 +208,16 @@ class SqliteStore(Store):
         schema = self._schema(self._read)
         with self._translated():
             no_room = room_left(self.path.parent) < ROOM
-            self._try_write_lock()
+            self._try_write()
         if self._full or no_room:
             raise disk_full(f"The store `{self.path}` cannot be written")
         return {"kind": "sqlite", "version": sqlite3.sqlite_version, "url": str(self.path), "schema": schema}
 
-    def _try_write_lock(self) -> None:
-        """Raise if the file cannot be written: it may have become read-only since it was opened."""
+    def _try_write(self) -> None:
+        """Write something that changes nothing, because only a write shows that the file became read-only."""
         with closing(sqlite3.connect(self.path, timeout=0, isolation_level=None)) as db:
             try:
-                db.execute("BEGIN IMMEDIATE")
-                db.execute("ROLLBACK")
+                db.execute("PRAGMA user_version = 0")
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # busy: another connection writes
                     raise
