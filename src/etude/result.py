@@ -359,6 +359,15 @@ def _time_with_zone(text: str) -> Any:
     return text
 
 
+def escape_formula(value: Any) -> Any:
+    """Return a text that a spreadsheet would run as a formula with an apostrophe before it; other values unchanged."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|inf|Infinity)")
+
+
 def json_value(value: Any) -> Any:
     """Return a cell as a JSON value: dates as ISO text, bytes as hex, numbers that JSON cannot represent as text."""
     match value:

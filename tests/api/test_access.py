@@ -95,6 +95,7 @@ def test_a_browser_s_session(app: App) -> None:
         assert "HttpOnly" in cookie and "SameSite=lax" in cookie and "Secure" in cookie
         assert page.get("/api/session").json() == login.json()
         assert page.get("/api/datasets").status_code == 200
+        assert page.get("/api/datasets", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
         token = {"X-CSRF-Token": login.json()["csrf"]}
         assert page.post("/api/sql", json=SELECT, headers=token).status_code == 200
         for headers in (
@@ -130,6 +131,12 @@ def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
             assert here.get("/api/datasets", headers={"Host": host}).status_code == 200, host
         for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
             assert here.post("/api/sql", json=SELECT, headers=headers).status_code == 403, headers
+        # Reading can mean work too, such as a profile; other sites may only link to the page.
+        for path in ("/profile/shop", "/api/datasets/shop/profile", "/api/datasets", "/readyz", "/api/runs"):
+            for site in ("cross-site", "same-site"):
+                assert here.get(path, headers={"Sec-Fetch-Site": site}).status_code == 403, path
+        assert here.get("/", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+        assert here.get("/api/datasets", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
         # A form of another site can send text, and text is no JSON here.
         assert here.post("/api/sql", content='{"query": "SELECT 1"}', headers={"content-type": "text/plain"}).is_error
         assert "access-control-allow-origin" not in here.get("/api/datasets", headers={"Origin": "http://x"}).headers

@@ -231,6 +231,21 @@ def test_the_result_in_every_form(client: TestClient, orders: str) -> None:
     assert client.get(path, headers={"accept": "image/png"}).status_code == 406
 
 
+def test_texts_that_a_spreadsheet_would_run_are_escaped_for_browsers(client: TestClient) -> None:
+    query = """SELECT '=1+1' AS "=a", '+x' AS b, '-x' AS c, '@x' AS d, chr(9) || 'x' AS e, 'plain' AS f, '' AS g,
+        -5 AS n,
+        (-123456789012345678901234567890.5)::DECIMAL(38, 1) AS m, NULL AS o"""
+    run_id = client.post("/sql", json={"query": query}).json()["run_id"]
+    path, accept = f"/api/runs/{run_id}/result", {"accept": "text/csv"}
+    raw = "=a,b,c,d,e,f,g,n,m,o\r\n=1+1,+x,-x,@x,\tx,plain,,-5,-123456789012345678901234567890.5,\r\n"
+    escaped = "'=a,b,c,d,e,f,g,n,m,o\r\n'=1+1,'+x,'-x,'@x,'\tx,plain,,-5,-123456789012345678901234567890.5,\r\n"
+    browser = accept | {"sec-fetch-site": "same-origin"}
+    assert client.get(path, headers=accept).text == raw
+    assert client.get(path, headers=browser).text == escaped
+    assert client.get(path, headers=accept, params={"escape_formulas": True}).text == escaped
+    assert client.get(path, headers=browser, params={"escape_formulas": False}).text == raw
+
+
 def test_an_empty_result_has_columns_in_every_form(client: TestClient) -> None:
     run_id = client.post("/sql", json={"query": "SELECT 1 AS a WHERE false"}).json()["run_id"]
     path = f"/api/runs/{run_id}/result"

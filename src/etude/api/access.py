@@ -31,6 +31,8 @@ REFUSALS_PER_S = 50.0
 REFUSALS_BURST = 1000.0
 REFUSAL_DELAY_S = 1.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+LINKED = frozenset({"/", "/healthz", "/favicon.ico"})
+"""Paths that other sites may link to: they cost next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,12 @@ class AccessControl:
 
     # Origin.
 
-    def check_origin(self, caller: Caller, method: str, headers: Mapping[str, str]) -> None:
-        """Refuse requests that another site made a browser send, and host names used for DNS rebinding."""
+    def check_origin(self, caller: Caller, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Refuse requests that another site made a browser send, and host names used for DNS rebinding.
+
+        Requests that only read are refused too, except for pages to link to: reading can mean much work, such as
+        profiling a source.
+        """
         host = headers.get("host", "")
         place = parse_host_port(host, default_port=80)
         if self._local and (place is None or not is_loopback(place[0])):
@@ -122,14 +128,16 @@ class AccessControl:
                 f"`{host[:200]}` is not a name of this machine.",
                 hint="Without keys etude answers to localhost alone; use that name, or keys.",
             )
-        if method in SAFE or (self.keys and caller.cookie is None):
+        if self.keys and caller.cookie is None:
             return
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")
+        if method in SAFE:
+            if site not in ("same-origin", "none") and path not in LINKED:
+                raise _other_site()
+            return
         if (origin is not None and origin.partition("://")[2] != host) or site not in ("same-origin", "none"):
-            raise Forbidden(
-                "The request comes from another site.", hint="Send it from etude's own page, or with a key."
-            )
+            raise _other_site()
         if caller.cookie is not None and not hmac.compare_digest(
             headers.get("x-csrf-token", "").encode(), csrf_token(caller.cookie).encode()
         ):
@@ -219,6 +227,10 @@ class AccessControl:
         seconds = (run.ended_at - run.started_at).total_seconds() if run.ended_at and run.started_at else 0.0
         tokens = run.usage.tokens_in + run.usage.tokens_out
         self._identity.spend(key.id, Spent(tokens=tokens, cost_usd=run.usage.cost_usd, seconds=max(seconds, 0.0)))
+
+
+def _other_site() -> Forbidden:
+    return Forbidden("The request comes from another site.", hint="Send it from etude's own page, or with a key.")
 
 
 def csrf_token(cookie: str) -> str:

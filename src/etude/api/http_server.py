@@ -35,24 +35,64 @@ SWITCH_S = 0.0005
 """How long a computing thread may keep others waiting; Python's default of 5 ms is longer than a small query takes."""
 
 
+class IdleConnections:
+    """Connections without a request in work, by the address of their client; the oldest come first."""
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, dict[HttpToolsProtocol, None]] = {}
+
+    def add(self, address: str, connection: HttpToolsProtocol) -> None:
+        """Add a connection as the newest of its address."""
+        self.discard(address, connection)
+        self._by_address.setdefault(address, {})[connection] = None
+
+    def discard(self, address: str, connection: HttpToolsProtocol) -> None:
+        """Remove a connection, because it closes or a request has come."""
+        idle = self._by_address.get(address)
+        if idle is not None:
+            idle.pop(connection, None)
+            if not idle:
+                del self._by_address[address]
+
+    def take_oldest(self) -> HttpToolsProtocol | None:
+        """Return the oldest connection of the address that has the most, and remove it; None if there is none."""
+        if not self._by_address:
+            return None
+        address = max(self._by_address, key=lambda a: len(self._by_address[a]))
+        oldest = next(iter(self._by_address[address]))
+        self.discard(address, oldest)
+        return oldest
+
+
 def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
-    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take."""
+    """Return uvicorn's HTTP protocol with a limit on connections and on the seconds that a request head may take.
+
+    At the limit, a new connection replaces an idle one; it is refused only if all have a request in work.
+    """
+    idle = IdleConnections()
 
     class Bounded(HttpToolsProtocol):
+        _address = ""
         _timer: asyncio.TimerHandle | None = None
         _head = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            if len(self.connections) >= connections and (oldest := idle.take_oldest()) is not None:
+                oldest.transport.abort()
+                self.connections.discard(oldest)
             if len(self.connections) >= connections:
                 self.parser = None  # type: ignore[assignment]
                 transport.write(_refusal(503, "Too many connections", "Retry-After: 5\r\n"))
                 _close_gently(transport, self.loop)
                 return
             super().connection_made(transport)
+            self._address = self.client[0] if self.client else ""
+            idle.add(self._address, self)
             self._expect_head()
 
         def connection_lost(self, error: Exception | None) -> None:
             self._stop_timer()
+            idle.discard(self._address, self)
             if self.transport is not None:
                 super().connection_lost(error)
 
@@ -75,7 +115,13 @@ def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             self._stop_timer()
+            idle.discard(self._address, self)
             super().on_headers_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing() and self.cycle.response_complete:
+                idle.add(self._address, self)
 
         def _expect_head(self) -> None:
             if self._timer is None:

@@ -121,7 +121,7 @@ class Exchange:
         except EtudeError:
             if needs_key:
                 raise
-        server.access_control.check_origin(self._caller, method, self._headers)
+        server.access_control.check_origin(self._caller, method, self._scope["path"], self._headers)
         if needs_key:
             self._caller.require("reader")
         server.access_control.check_rate(self._caller)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.errors import Invalid
-from etude.result import Result, iter_pieces, json_value, no_rows, take_page
+from etude.result import Result, escape_formula, iter_pieces, json_value, no_rows, take_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -36,6 +36,8 @@ class RowSelection:
     """Filters as `column:operator:value`; rows must pass all of them."""
     offset: int = 0
     limit: int | None = None
+    escape_formulas: bool = False
+    """Whether texts in CSV that a spreadsheet would run get an apostrophe before them."""
 
     @property
     def plain(self) -> bool:
@@ -232,10 +234,11 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     """Yield a result as CSV, piece by piece."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow([c.name for c in result.columns])
+    escape = escape_formula if view.escape_formulas else lambda value: value
+    writer.writerow([escape(c.name) for c in result.columns])
     for piece, _ in iter_pieces(read_batches(result, view, positions)):
         for row in Result(result.info, [piece]).iter_rows():
-            writer.writerow(["" if v is None else _safe(json_value(v)) for v in row])
+            writer.writerow(["" if v is None else escape(_safe(json_value(v))) for v in row])
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
         text.truncate()

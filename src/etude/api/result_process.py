@@ -77,7 +77,9 @@ def answer(sock: socket) -> None:
 
 def convert(head: dict[str, Any], sums: bytes, files: list[int]) -> Iterator[bytes | memoryview]:
     """Yield a result in a media type. `files` are its artifact and, if it is sorted or filtered, its positions."""
-    view = formats.RowSelection(tuple(head["sort"]), tuple(head["filter"]), head["offset"], head["limit"])
+    view = formats.RowSelection(
+        tuple(head["sort"]), tuple(head["filter"]), head["offset"], head["limit"], head["escape_formulas"]
+    )
     result = open_result(head, sums, files[0])
     positions = None
     if view.sort or view.filter:

@@ -49,6 +49,10 @@ async def run_result(
     limit: Annotated[int | None, Query(ge=1, le=100_000, description="By default 200 for JSON, else all rows.")] = None,
     sort: Annotated[list[str], Query(max_length=8, description="A column; `-` before it means descending.")] = [],  # noqa: B006
     filter: Annotated[list[str], Query(max_length=16, description="column:operator:value")] = [],  # noqa: B006
+    escape_formulas: Annotated[
+        bool | None,
+        Query(description="CSV: put `'` before texts that a spreadsheet would run. By default only for browsers."),
+    ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return the rows of a run's result, sorted, filtered and paged by the server."""
@@ -57,15 +61,17 @@ async def run_result(
         raise HttpError(406, "The result has no such media type.", f"Accept one of {', '.join(formats.MEDIA)}.")
     if limit is None and media == formats.JSON:
         limit = PAGE
-    view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit)
+    if escape_formulas is None:
+        escape_formulas = "sec-fetch-site" in request.headers  # only browsers send it
+    view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
     run = await call.access_store(call.app.store.run, run_id)
     if run.result is None or run.result_artifact is None:
         raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
-    tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}"'
+    tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
     if if_none_match is not None and tag in if_none_match:
-        return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept"})
+        return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept, Sec-Fetch-Site"})
     response = await call.run_in_thread(make_result_response, call, run, run.result, run.result_artifact, view, media)
-    response.headers.update({"ETag": tag, "Vary": "Accept", "Cache-Control": "private, no-cache"})
+    response.headers.update({"ETag": tag, "Vary": "Accept, Sec-Fetch-Site", "Cache-Control": "private, no-cache"})
     return response
 
 

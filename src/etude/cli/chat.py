@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from etude.cli.ask import Steps, answer_question, print_answer
 from etude.cli.options import open_app
-from etude.cli.output import write_result
+from etude.cli.output import printable, write_result
 from etude.cli.progress import Progress
 from etude.cli.sql_prompt import EXIT, Commands, options_of, read_line
 
@@ -35,9 +35,9 @@ def run(options: argparse.Namespace) -> None:
         with Progress(f"opening {options.source}"):
             app.source(options.source).mount()
         name = options.model or app.settings.model
+        about = printable(options.source)
         sys.stdout.write(
-            f"`{name}` answers questions about `{options.source}`. `SQL: ...` runs SQL, `/help` says more, Ctrl-D ends "
-            "it.\n"
+            f"`{name}` answers questions about `{about}`. `SQL: ...` runs SQL, `/help` says more, Ctrl-D ends it.\n"
         )
         _converse(app, options.source, options.model, options.thread)
 

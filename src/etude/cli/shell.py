@@ -9,6 +9,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from etude.cli.output import printable
 from etude.cli.py import add_network, print_end, print_output
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def run(options: argparse.Namespace) -> None:
     ):
         session.execute(PREAMBLE)
         level = session.isolation["level"]
-        sys.stdout.write(f"Python on `{options.source}` as `db`, isolated at level {level}. Ctrl-D ends it.\n")
+        sys.stdout.write(
+            f"Python on `{printable(options.source)}` as `db`, isolated at level {level}. Ctrl-D ends it.\n"
+        )
         with _line_editing(session, app.settings.home / "shell_history"):
             while (code := _read_cell()) is not None and code.strip() not in _EXIT_WORDS:
                 _run_cell(session, code)

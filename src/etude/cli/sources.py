@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
                 show_catalog(app.catalog(options.name), options.json)
             case "remove":
                 app.remove_source(options.name)
-                sys.stderr.write(f"removed {options.name}\n")
+                sys.stderr.write(f"removed {printable(options.name)}\n")
 
 
 def _add(app: App, options: argparse.Namespace) -> None:
@@ -90,7 +90,7 @@ def show_catalog(catalog: Catalog, as_json: bool) -> None:
         return
     print_table(["table", "rows", "columns"], [_line(t) for t in catalog.tables], sys.stdout, [False, True, False])
     for note in catalog.notes:
-        sys.stdout.write(f"note: {note}\n")
+        sys.stdout.write(f"note: {printable(note)}\n")
     for table in catalog.tables:
         for note in table.notes:
             sys.stdout.write(f"note: {printable(f'{table.name}: {note}')}\n")
