@@ -277,7 +277,11 @@ def _read_file(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise Invalid(f"`{path}` is nested too deeply.", hint="Settings have at most four levels.") from None
+    except OSError as error:
+        raise Invalid(f"`{path}` cannot be read: {error.strerror}.", hint="Check its permissions.") from None
+    except ValueError as error:  # also numbers with too many digits
         raise Invalid(f"`{path}` is not valid TOML: {error}.", hint="Correct the line named.") from None
 
 
@@ -306,7 +310,7 @@ def _parse_variable(key: str, text: str, path: list[str]) -> Any:
     if text.lstrip().startswith("{" if kind is dict else "["):
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             # Do not quote the text or the parser's message: they may contain a secret.
             where = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
             raise Invalid(

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from pydantic import ValidationError
 
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.runs import begin
@@ -32,6 +33,7 @@ from etude.events import (
     TextDelta,
 )
 from etude.runtime.answer import describe_answer
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -88,10 +90,11 @@ async def begin_answer(
     budget: AskedBudget | None = None,
 ) -> str:
     """Start to answer a question in the background; return the id of its run."""
-    return await begin(
-        call,
-        RunRequest(kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget),
-    )
+    try:
+        asked = RunRequest(kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget)
+    except ValidationError as error:  # other APIs accept more texts than runs can store
+        raise explain(error, "the question", model=RunRequest) from None
+    return await begin(call, asked)
 
 
 async def wait_for(call: ApiCall, run_id: str, beyond: int = 0) -> Run:
