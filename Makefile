@@ -43,9 +43,9 @@ check: setup
 
 bench: setup
 ifeq ($(UV),)
-	$(RUN)/uv sync --quiet --frozen --inexact --group bench --python $(RUN)/python
+	$(RUN)/uv sync --quiet --frozen --inexact --group bench --group bench-queue --python $(RUN)/python
 else
-	$(UV) sync --quiet --frozen --inexact --group bench
+	$(UV) sync --quiet --frozen --inexact --group bench --group bench-queue
 endif
 	$(RUN)/python -m bench
 

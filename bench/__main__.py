@@ -38,8 +38,14 @@ def main() -> int:
     figures = []
     for name in options.names or NAMES:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        figures += import_module(f"bench.{name}").measure()
-    (print_json if options.json else print_table)(figures)
+        measured = import_module(f"bench.{name}").measure()
+        figures += measured
+        if not options.json:
+            # Each benchmark at once: the next one may take minutes, or fail.
+            print_table(measured)
+            sys.stdout.flush()
+    if options.json:
+        print_json(figures)
     _say_if_busy()
     return 0 if all(f.holds for f in figures) else 1
 

@@ -2,7 +2,7 @@
 
 A producer and a worker process for each side; they take turns. A latency is from before the action is added until its
 handler starts, on an idle queue; a throughput is from the first start to the last, of actions added before.
-The peers are looked for in `BENCH_PEERS_PYTHON`, an interpreter that has them, or in this one.
+The peers come with the dependency group `bench-queue`, or from `BENCH_PEERS_PYTHON`, an interpreter that has them.
 """
 
 from __future__ import annotations

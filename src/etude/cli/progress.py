@@ -7,6 +7,8 @@ import threading
 import time
 from typing import IO, Self
 
+from etude.cli.output import printable
+
 PATIENCE_S = 1.0
 EVERY_S = 0.2
 
@@ -60,6 +62,6 @@ class Progress:
                 continue
             share = "" if self._share is None else f"  {self._share:.0%}"
             with self._lock:
-                self._out.write(f"\r\x1b[K{self.label} ... {seconds:.0f} s{share}")
+                self._out.write(f"\r\x1b[K{printable(self.label)} ... {seconds:.0f} s{share}")
                 self._out.flush()
                 self._drawn = True
