@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from etude.cli.ask import Steps, answer_question, print_answer
 from etude.cli.options import open_app
-from etude.cli.output import printable, write_result
+from etude.cli.output import write_result
 from etude.cli.progress import Progress
 from etude.cli.sql_prompt import EXIT, Commands, options_of, read_line
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import IO, Self
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 PATIENCE_S = 1.0
 EVERY_S = 0.2

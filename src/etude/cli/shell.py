@@ -9,8 +9,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import printable
 from etude.cli.py import add_network, print_end, print_output
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
