@@ -88,6 +88,11 @@ def port() -> Iterator[int]:
 @pytest.mark.timeout(600)
 def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path, port: int) -> None:
     """Follow it with a shell in an empty folder, and see what it promises."""
+    follow_tutorial(tmp_path, port, Path(sys.executable).parent)
+
+
+def follow_tutorial(folder: Path, port: int, programs: Path) -> None:
+    """Run every line of the tutorial with the programs of an environment; compare with what it promises."""
     script, promised = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"], []
     for unrun, kind, block in FENCE.findall(TUTORIAL.read_text(encoding="utf-8").replace("8520", str(port))):
         if kind == "text":
@@ -98,14 +103,13 @@ def test_the_tutorial_runs_from_top_to_bottom(tmp_path: Path, port: int) -> None
             script.append(block)
             if block.rstrip().endswith("&"):
                 script.append(f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do kill -0 $!; sleep 0.1; done")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=560
+        ["bash", "-c", "\n".join(script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=560
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert [line for line in promised if line not in done.stdout] == [], done.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

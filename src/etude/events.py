@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal, assert_never
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from etude.entities import (
     Artifact,
@@ -225,7 +225,7 @@ Event = Annotated[
     | Note,
     Field(discriminator="type"),
 ]
-EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class Entry(Entity):

@@ -84,12 +84,13 @@ def _write(result: Result, kind: str, file: IO[bytes], options: argparse.Namespa
             write_xlsx(result, file)
         case _:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-            if kind == "table":
-                _write_table(result, text, options)
-            else:
-                _WRITERS[kind](result, text)
-            text.flush()
-            text.detach()
+            try:
+                if kind == "table":
+                    _write_table(result, text, options)
+                else:
+                    _WRITERS[kind](result, text)
+            finally:
+                text.detach()  # otherwise it would close the file
 
 
 def _schema_and_batches(result: Result) -> tuple[Any, Iterator[Any]]:

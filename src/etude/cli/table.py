@@ -96,7 +96,7 @@ def _decimals(values: Sequence[float]) -> int:
     if largest >= 1000:
         return 2
     most = 4 if largest >= 0.1 else 3 - math.floor(math.log10(largest)) if largest else 1
-    return min(needed, most)
+    return min(needed, most, 8)
 
 
 def _exponent(value: float) -> int:

@@ -1,0 +1,98 @@
+"""Results in a terminal and in every text format; how they fit the screen."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from python_calamine import CalamineWorkbook
+
+from etude.cli.main import run
+
+from .terminal import run_in_terminal
+
+WIDE = "SELECT " + ", ".join(f"{i} AS a_long_name_{i}" for i in range(20))
+ENDLESS = "SELECT count(*) FROM range(10000000) a(i), range(10000000) b(i) WHERE a.i + b.i = 7"
+SQL = [sys.executable, "-m", "etude", "sql", "shop.duckdb"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect("shop.duckdb") as db:
+        db.execute(
+            "CREATE TABLE t AS SELECT 1 AS id, 12965.399999999927::DOUBLE AS revenue, 'a|b\nc' AS text, NULL AS no"
+        )
+    return tmp_path
+
+
+def test_a_wide_result_says_how_many_columns_are_hidden(place: Path) -> None:
+    code, seen = run_in_terminal([*SQL, WIDE], columns=60, cwd=place)
+    assert code == 0 and "17 of 20 columns hidden: --wide or --vertical shows them" in seen
+    assert max(map(len, seen.splitlines()[:3])) <= 60
+
+
+@pytest.mark.parametrize("option", ["--wide", "--vertical"])
+def test_all_columns_can_be_shown(place: Path, option: str) -> None:
+    code, seen = run_in_terminal([*SQL, WIDE, option], columns=60, cwd=place)
+    assert code == 0 and "hidden" not in seen and all(f"a_long_name_{i}" in seen for i in range(20))
+
+
+def test_a_long_result_goes_through_the_pager(place: Path) -> None:
+    environment = os.environ | {"PAGER": "sed s/^/paged:/"}
+    _, seen = run_in_terminal([*SQL, "FROM range(100)"], cwd=place, environment=environment)
+    assert seen.count("paged:") > 100
+    _, seen = run_in_terminal([*SQL, "FROM range(3)"], cwd=place, environment=environment)
+    assert "paged:" not in seen and "3 rows" in seen
+    _, seen = run_in_terminal([*SQL, "FROM range(100)"], cwd=place, environment=os.environ | {"PAGER": ""})
+    assert "100 rows, 40 shown" in seen
+
+
+def test_people_see_round_numbers_and_programs_exact_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*options: str) -> str:
+        assert run(["sql", "shop.duckdb", "SELECT id, revenue FROM t", *options]) == 0
+        return capsys.readouterr().out
+
+    assert "12,965.40" in printed()
+    assert all("12965.399999999927" in printed("--format", kind) for kind in ("json", "ndjson", "csv", "markdown"))
+
+
+def test_text_formats_hold_every_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "shop.duckdb", "FROM t", "--format", "ndjson"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert line == {"id": 1, "revenue": 12965.399999999927, "text": "a|b\nc", "no": None}
+    assert run(["sql", "shop.duckdb", "SELECT id, text FROM t", "--output", "t.md"]) == 0
+    assert Path("t.md").read_text() == "| id | text |\n| ---: | --- |\n| 1 | a\\|b c |\n"
+    assert run(["sql", "shop.duckdb", "FROM range(3000)", "--output", "n.jsonl"]) == 0
+    assert len(Path("n.jsonl").read_text().splitlines()) == 3000
+    assert run(["sql", "shop.duckdb", "SELECT 1 AS a, 2 AS a", "--format", "ndjson"]) == 2
+    assert "Two columns are named `a`" in capsys.readouterr().err
+
+
+def test_an_excel_file_keeps_values_and_types() -> None:
+    query = """SELECT 1.5 AS x, 9007199254740993 AS big, DATE '2024-02-29' AS d, TIMESTAMP '2024-02-29 12:30:00' AS at,
+        '=1+1' AS formula, NULL AS no, true AS yes, [1, 2] AS list"""
+    assert run(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
+    head, row = CalamineWorkbook.from_path("out.xlsx").get_sheet_by_index(0).to_python()
+    assert head == ["x", "big", "d", "at", "formula", "no", "yes", "list"]
+    cells: dict[str, Any] = dict(zip(head, row))
+    assert (cells["x"], cells["big"], cells["formula"], cells["yes"]) == (1.5, "9007199254740993", "=1+1", True)
+    assert (str(cells["d"]), str(cells["at"]), cells["list"]) == ("2024-02-29", "2024-02-29 12:30:00", "[1, 2]")
+
+
+def test_a_plan_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "shop.duckdb", "EXPLAIN SELECT sum(id) FROM t WHERE revenue > 1"]) == 0
+    assert "\\n" not in (out := capsys.readouterr().out) and len(out.splitlines()) > 5
+
+
+def test_a_slow_query_says_that_it_runs(place: Path) -> None:
+    code, seen = run_in_terminal([*SQL, ENDLESS, "--timeout", "4"], cwd=place, cleared=True)
+    assert code != 0 and "running the query ... 1 s" in seen
+    _, seen = run_in_terminal([*SQL, ENDLESS, "--timeout", "4"], cwd=place)
+    assert "running the query" not in seen and "exceeded its" in seen
