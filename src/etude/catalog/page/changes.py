@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from etude.catalog.drift.change import Change
-from etude.catalog.model import ColumnProfile
+from etude.catalog.model import ColumnProfile, number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
 from etude.catalog.page.markup import Markup, fill, join, percent, sentence, show
@@ -86,11 +86,17 @@ def _drift(context: PageContext, change: Change) -> Markup | None:
     drawing = svg.before_after(before, after) if after.family != "text" or after.quantiles else Markup("")
     if drawing:
         places = svg.positions(before), svg.positions(after)
-        middles = [show(c.quantiles[10])[:19] for c in (before, after)]
+        middles = [_median(c) for c in (before, after)]
         words = '<figcaption>median <s class="was"></s>{a} <s class="now"></s>{b}</figcaption>'
         legend = fill(words, a=middles[0], b=middles[1])
         return fill('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend) if all(places) else None
     return _values_before_after(before, after)
+
+
+def _median(column: ColumnProfile) -> str:
+    value = column.quantiles[10]
+    figure = number(value) if column.family == "decimal" else None
+    return show(value if figure is None else figure)[:19]
 
 
 def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup | None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from etude.catalog.page.changes import worst_severity
 from etude.catalog.page.context import PageContext
 from etude.catalog.page.groups import group_tables
 from etude.catalog.page.markup import Markup, fill, join
 
-WIDTH, HEIGHT = 164, 24
-ACROSS, DOWN = 84, 10
-"""The space between two layers and between two tables of a layer."""
+HEIGHT = 24
+LETTER = 7.3
+"""The width of a letter of the labels."""
+ACROSS, DOWN = 56, 10
+"""The space between two layers and between two boxes of a layer."""
+BEND = 12
+"""The room that a line takes in a layer that it passes."""
 DRAWN = 120
 """With more connected tables than this, groups of tables are drawn instead."""
 LONGEST = 24
-ROUNDS = 6
-TALLEST = 26
-"""A layer with more nodes than this continues in another column."""
+STRONGEST = 3
+"""The maximum number of groups that a group is drawn to refer to."""
+ROUNDS = 8
+LEAST_WIDTH = 1000
 
 Edges = Mapping[str, Sequence[str]]
 """For each node the nodes it refers to."""
@@ -35,8 +42,8 @@ def render_diagram(context: PageContext) -> Markup:
     if grouped:
         drawing, note = _draw_groups(context, edges)
     else:
-        places = lay_out(edges)
-        drawing = _draw(places, edges, {n: _node(context, n) for n in places}, "Tables and their references")
+        layout = lay_out(edges)
+        drawing = _draw(layout, edges, {n: _node(context, n) for n in layout.places}, "Tables and their references")
         note = "An arrow leads from a table to the table it refers to."
     if not drawing:
         return Markup("")
@@ -60,22 +67,68 @@ def _references(context: PageContext) -> dict[str, list[str]]:
     return {name: targets for name, targets in found.items() if targets}
 
 
-def lay_out(edges: Edges) -> dict[str, tuple[float, float]]:
-    """Return the place of each node: layers by the longest way to a node that refers to nothing, few crossings."""
+@dataclass(frozen=True)
+class Layout:
+    """Where the boxes are and which points each line passes."""
+
+    width: float
+    """The width of a box."""
+    places: dict[str, tuple[float, float]]
+    """The left upper corner of each box."""
+    bends: dict[tuple[str, str], list[tuple[float, float]]]
+    """The points between the ends of a line that passes other layers."""
+
+
+def lay_out(edges: Edges, labels: Mapping[str, str] | None = None) -> Layout:
+    """Place the nodes in layers by the longest way to a node that refers to nothing, with few crossings.
+
+    A line that passes a layer gets a place there like a node, so that it runs between boxes and not behind them.
+    """
     nodes = sorted({*edges, *(to for targets in edges.values() for to in targets)})
-    places: dict[str, tuple[float, float]] = {}
-    top = 0.0
+    longest = max(min(LONGEST, len((labels or {}).get(n, n))) for n in nodes)
+    step = (width := 18 + LETTER * longest) + ACROSS
+    layout = Layout(width, {}, defaultdict(list))
+    left = top = tallest = limit = 0.0
     for part in _components(nodes, edges):
-        layers = _layers(part, edges)
-        _uncross(layers, edges)
-        columns = [layer[i : i + TALLEST] for layer in layers for i in range(0, len(layer), TALLEST)]
-        tallest = max(map(len, columns))
-        for number, column in enumerate(columns):
-            offset = (tallest - len(column)) * (HEIGHT + DOWN) / 2
-            for i, name in enumerate(column):
-                places[name] = number * (WIDTH + ACROSS), top + offset + i * (HEIGHT + DOWN)
-        top += tallest * (HEIGHT + DOWN) + DOWN
-    return places
+        layers, chains = _with_bends(_layers(part, edges), edges)
+        _uncross(layers, chains)
+        heights = [sum(BEND if isinstance(n, tuple) else HEIGHT + DOWN for n in layer) for layer in layers]
+        limit = limit or max(len(layers) * step, LEAST_WIDTH)
+        if left and left + len(layers) * step > limit:  # small parts stand side by side
+            left, top, tallest = 0.0, top + tallest + DOWN, 0.0
+        for number, layer in enumerate(layers):
+            y = top + (max(heights) - heights[number]) / 2
+            for node in layer:
+                if isinstance(node, tuple):
+                    layout.bends[node[:2]].append((left + number * step + width / 2, y + BEND / 2))
+                    y += BEND
+                else:
+                    layout.places[node] = left + number * step, y
+                    y += HEIGHT + DOWN
+        left, tallest = left + len(layers) * step, max(tallest, *heights)
+    return layout
+
+
+Node = str | tuple[str, str, int]
+"""A table, or the place of a line (from, to) in a layer that it passes."""
+
+
+def _with_bends(layers: list[list[str]], edges: Edges) -> tuple[list[list[Node]], dict[Node, list[Node]]]:
+    """Add a place for each line in each layer that it passes; return the layers and the neighbours of each node."""
+    found: list[list[Node]] = [list(layer) for layer in layers]
+    at = {name: number for number, layer in enumerate(layers) for name in layer}
+    near: dict[Node, list[Node]] = defaultdict(list)
+    for name, targets in edges.items():
+        for to in targets:
+            if name not in at:
+                continue
+            chain: list[Node] = [name, *((name, to, i) for i in range(at[name] + 1, at[to])), to]
+            for node in chain[1:-1]:
+                found[node[2]].append(node)  # type: ignore[index]
+            for one, other in pairwise(chain):
+                near[one].append(other)
+                near[other].append(one)
+    return found, near
 
 
 def _components(nodes: Sequence[str], edges: Edges) -> list[list[str]]:
@@ -139,24 +192,18 @@ def _layers(part: Sequence[str], edges: Edges) -> list[list[str]]:
     return layers
 
 
-def _uncross(layers: list[list[str]], edges: Edges) -> None:
+def _uncross(layers: list[list[Node]], near: Mapping[Node, Sequence[Node]]) -> None:
     """Order each layer by the mean position of the neighbours, back and forth."""
-    near: dict[str, list[str]] = defaultdict(list)
-    for name, targets in edges.items():
-        for to in targets:
-            near[name].append(to)
-            near[to].append(name)
+    at = {n: i - len(layer) / 2 for layer in layers for i, n in enumerate(layer)}
+
+    def weight(node: Node) -> tuple[float, str]:
+        found = [at[n] for n in near.get(node, ())]
+        return (sum(found) / len(found) if found else at[node]), str(node)
+
     for number in range(ROUNDS):
-        order = layers if number % 2 else layers[::-1]
-        for layer in order:
-            at = {n: (i - len(each) / 2) for each in layers for i, n in enumerate(each)}
-            own = dict(at)
-
-            def weight(name: str, at: dict[str, float] = own) -> tuple[float, str]:
-                found = [at[n] for n in near[name] if n in at]
-                return (sum(found) / len(found) if found else at[name]), name
-
+        for layer in layers if number % 2 else layers[::-1]:
             layer.sort(key=weight)
+            at.update({n: i - len(layer) / 2 for i, n in enumerate(layer)})
 
 
 def _node(context: PageContext, name: str) -> tuple[str, str, str]:
@@ -168,23 +215,26 @@ def _node(context: PageContext, name: str) -> tuple[str, str, str]:
 def _draw_groups(context: PageContext, edges: Edges) -> tuple[Markup, str]:
     groups = group_tables(context.profile.tables)
     group_of = {t.name: label for label, tables in groups for t in tables}
-    between: dict[str, list[str]] = defaultdict(list)
-    for name, targets in edges.items():
-        for to in targets:
-            one, other = group_of[name], group_of[to]
-            if one != other and other not in between[one]:
-                between[one].append(other)
-    kept = {label: targets for label, targets in between.items() if targets}
+    counts = Counter((group_of[name], group_of[to]) for name, targets in edges.items() for to in targets)
+    kept: dict[str, list[str]] = defaultdict(list)
+    for (one, other), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        # Of two groups that refer to each other, the stronger direction is drawn.
+        back = counts[other, one], other > one
+        if one != other and (count, one > other) > back and len(kept[one]) < STRONGEST:
+            kept[one].append(other)
+    kept = {label: targets for label, targets in kept.items() if targets}
     if not kept:
         return Markup(""), ""
-    places = lay_out(kept)
     nodes = {}
     for label, tables in groups:
-        if label in places:
-            worst = worst_severity([c for t in tables for c in context.by_table.get(t.name, [])])
-            nodes[label] = (f"{label} · {len(tables):,}", group_anchor(label), worst)
-    drawing = _draw(places, kept, nodes, "Groups of tables and their references")
-    return drawing, "Each box is a group of tables with its number of tables; an arrow leads to a group it refers to."
+        worst = worst_severity([c for t in tables for c in context.by_table.get(t.name, [])])
+        nodes[label] = (f"{label} · {len(tables):,}", group_anchor(label), worst)
+    layout = lay_out(kept, {label: node[0] for label, node in nodes.items()})
+    drawing = _draw(layout, kept, nodes, "Groups of tables and their references")
+    return (
+        drawing,
+        "Each box is a group of tables with its number of tables; an arrow leads to a group it refers to most.",
+    )
 
 
 def group_anchor(label: str) -> str:
@@ -192,16 +242,16 @@ def group_anchor(label: str) -> str:
     return "g." + "".join(c if c.isalnum() else "-" for c in label)
 
 
-def _draw(
-    places: Mapping[str, tuple[float, float]], edges: Edges, nodes: Mapping[str, tuple[str, str, str]], label: str
-) -> Markup:
-    width = max(x for x, _ in places.values()) + WIDTH + 2
-    height = max(y for _, y in places.values()) + HEIGHT + 2
+def _draw(layout: Layout, edges: Edges, nodes: Mapping[str, tuple[str, str, str]], label: str) -> Markup:
+    places = layout.places
+    points = [*places.values(), *(p for bends in layout.bends.values() for p in bends)]
+    width = max(x for x, _ in points) + layout.width + ACROSS / 2
+    height = max(y for _, y in points) + HEIGHT + 6
     names = {name: i for i, name in enumerate(places)}
-    lines = [_line(places, name, to, names) for name, targets in edges.items() for to in targets]
-    boxes = [_box(places[name], names[name], *nodes[name]) for name in places if name in nodes]
+    lines = [_line(layout, name, to, names) for name, targets in edges.items() for to in targets]
+    boxes = [_box(places[name], layout.width, names[name], *nodes[name]) for name in places]
     return fill(
-        '<svg class="whole" width="{w}" height="{h}" viewBox="-1 -1 {w} {h}" role="group" aria-label="{label}">'
+        '<svg class="whole" width="{w}" height="{h}" viewBox="-1 -5 {w} {h}" role="group" aria-label="{label}">'
         '<g class="links">{lines}</g>{boxes}</svg>',
         w=f"{width:.0f}",
         h=f"{height:.0f}",
@@ -211,22 +261,31 @@ def _draw(
     )
 
 
-def _line(places: Mapping[str, tuple[float, float]], name: str, to: str, names: Mapping[str, int]) -> Markup:
-    (x1, y1), (x2, y2) = places[name], places[to]
-    y1, y2 = y1 + HEIGHT / 2, y2 + HEIGHT / 2
+def _line(layout: Layout, name: str, to: str, names: Mapping[str, int]) -> Markup:
+    (x1, y1), (x2, y2) = layout.places[name], layout.places[to]
+    start, y1, y2 = x1 + layout.width, y1 + HEIGHT / 2, y2 + HEIGHT / 2
+    half = layout.width / 2
     if x2 > x1:
-        start, end, bend = x1 + WIDTH, x2, min(ACROSS, (x2 - x1 - WIDTH)) * 0.6
-        path = f"M{start:.0f} {y1:.0f}C{start + bend:.0f} {y1:.0f} {end - bend:.0f} {y2:.0f} {end - 5:.0f} {y2:.0f}"
-        tip = f"M{end - 6:.0f} {y2 - 3:.0f}l6 3-6 3z"
-    else:  # a circle of references, or a layer that continues in the next column
-        start, end = x1 + WIDTH, x2 + WIDTH
+        path, x, y = f"M{start:.0f} {y1:.0f}", start, y1
+        for bend_x, bend_y in layout.bends.get((name, to), ()):
+            path += _curve(x, y, bend_x - half, bend_y) + f"H{bend_x + half:.0f}"
+            x, y = bend_x + half, bend_y
+        path += _curve(x, y, x2 - 5, y2)
+        tip = f"M{x2 - 6:.0f} {y2 - 3:.0f}l6 3-6 3z"
+    else:  # references in a circle
+        end = x2 + layout.width
         out = max(start, end) + ACROSS * 0.45
         path = f"M{start:.0f} {y1:.0f}C{out:.0f} {y1:.0f} {out:.0f} {y2:.0f} {end + 5:.0f} {y2:.0f}"
         tip = f"M{end + 6:.0f} {y2 - 3:.0f}l-6 3 6 3z"
     return Markup(f'<g data-a="{names[name]}" data-b="{names[to]}"><path d="{path}"/><path class="tip" d="{tip}"/></g>')
 
 
-def _box(place: tuple[float, float], number: int, label: str, anchor: str, worst: str) -> Markup:
+def _curve(x1: float, y1: float, x2: float, y2: float) -> str:
+    middle = (x1 + x2) / 2
+    return f"C{middle:.0f} {y1:.0f} {middle:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+
+
+def _box(place: tuple[float, float], width: float, number: int, label: str, anchor: str, worst: str) -> Markup:
     x, y = place
     shown = label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
     return fill(
@@ -237,11 +296,11 @@ def _box(place: tuple[float, float], number: int, label: str, anchor: str, worst
         worst=worst,
         x=f"{x:.0f}",
         y=f"{y:.0f}",
-        w=WIDTH,
+        w=f"{width:.0f}",
         h=HEIGHT,
         tx=f"{x + 8:.0f}",
         ty=f"{y + 16:.0f}",
         shown=shown,
         label=label,
-        dot=Markup(f'<circle cx="{x + WIDTH:.0f}" cy="{y:.0f}" r="4"/>') if worst else None,
+        dot=Markup(f'<circle cx="{x + width - 1:.0f}" cy="{y + 1:.0f}" r="4"/>') if worst else None,
     )

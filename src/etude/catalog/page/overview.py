@@ -12,6 +12,9 @@ from etude.catalog.page.groups import group_tables
 from etude.catalog.page.marks import freshness_badge, purpose, rows_line
 from etude.catalog.page.markup import Markup, fill, join, short, size
 
+OPENED = 12
+"""A changed group of at most this many tables is open from the start."""
+
 
 def render_overview(context: PageContext) -> Markup:
     """Render the list of all tables, in groups if there are many."""
@@ -26,7 +29,7 @@ def render_overview(context: PageContext) -> Markup:
 
 
 def _group(context: PageContext, label: str, tables: Sequence[TableProfile]) -> Markup:
-    """Render a group that opens; one with changes is open."""
+    """Render a group that opens; a small one with changes is open."""
     changes = [c for t in tables for c in context.by_table.get(t.name, [])]
     worst = worst_severity(changes)
     rows = sum(t.rows or 0 for t in tables)
@@ -34,7 +37,7 @@ def _group(context: PageContext, label: str, tables: Sequence[TableProfile]) -> 
         '<details class="group" id="{id}"{open}><summary><b>{label}</b> <small>{n} tables, {rows} rows</small>{sign}'
         "</summary>{listed}</details>",
         id=group_anchor(label),
-        open=Markup(" open") if worst else None,
+        open=Markup(" open") if worst and len(tables) <= OPENED else None,
         label=label,
         n=f"{len(tables):,}",
         rows=short(rows),

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from etude.catalog.measure.axis import position
-from etude.catalog.model import ColumnProfile
+from etude.catalog.model import DATED, ColumnProfile
 from etude.catalog.page.markup import Markup, fill, join
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
+FAR = 5.0
+"""If two medians differ by more than this factor, their distributions are drawn on a logarithmic axis."""
 NEIGHBOURS = 9
 """The maximum number of tables drawn on each side; a label counts the rest."""
 
@@ -57,14 +59,15 @@ def _edges(low: float, high: float, whole: bool) -> list[float]:
 def _binned(column: ColumnProfile, places: Sequence[float], edges: Sequence[float]) -> list[float]:
     """Return the share of the values in each bin: counted if the profile lists all values, else estimated."""
     known = column.histogram
-    if known is not None and known.kind == "values":
+    if known is not None and known.kind == "values" and position(known.edges[0]) == places[0]:
         total, counts = sum(known.counts) or 1.0, [0.0] * (len(edges) - 1)
         for value, count in zip(known.edges, known.counts):
             at = position(value)
             if at is not None and edges[0] <= at <= edges[-1]:
                 counts[min(len(counts) - 1, bisect_right(edges, at) - 1)] += count / total
         return counts
-    below = [_share_below(places, e) for e in edges]
+    ranks = _shares_at_or_below(column)
+    below = [_share_below(places, ranks, e) for e in edges]
     if edges[0] <= places[0]:
         below[0] = 0.0
     if edges[-1] >= places[20]:
@@ -119,12 +122,15 @@ def before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     was, now = positions(before), positions(after)
     if not was or not now:
         return Markup("")
+    whole = before.family == after.family == "integer"
+    if min(was[0], now[0]) > 0 and not FAR > was[10] / now[10] > 1 / FAR and before.family not in DATED:
+        # On a plain axis the smaller of the two would be one bar at the edge.
+        was, now, whole = [math.log(v) for v in was], [math.log(v) for v in now], False
     low, high = min(was[1], now[1]), max(was[19], now[19])
     margin = 0.1 * (high - low)
     low, high = max(min(was[0], now[0]), low - margin), min(max(was[20], now[20]), high + margin)
     if not math.isfinite(high - low) or high <= low:
         return Markup("")
-    whole = before.family == after.family == "integer"
     edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
     first, second = _binned(before, was, edges), _binned(after, now, edges)
     top = max(*first, *second) or 1.0
@@ -139,7 +145,13 @@ def before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
     )
 
 
-def _share_below(quantiles: Sequence[float], value: float) -> float:
+def _shares_at_or_below(column: ColumnProfile) -> list[float]:
+    """Return the place of each quantile between the first value (0) and the last (1), exact for few values too."""
+    values = max(2, (column.rows or 0) - (column.nulls or 0))
+    return [(max(1, math.ceil(k * values / 20)) - 1) / (values - 1) for k in range(21)]
+
+
+def _share_below(quantiles: Sequence[float], ranks: Sequence[float], value: float) -> float:
     """Return the share of values below a value, by linear interpolation between the quantiles."""
     above = bisect_right(quantiles, value)
     if above == 0:
@@ -147,7 +159,7 @@ def _share_below(quantiles: Sequence[float], value: float) -> float:
     if above == len(quantiles):
         return 1.0
     left, right = quantiles[above - 1], quantiles[above]
-    return (above - 1 + (value - left) / (right - left)) / (len(quantiles) - 1)
+    return ranks[above - 1] + (ranks[above] - ranks[above - 1]) * (value - left) / (right - left)
 
 
 def shares(parts: Sequence[float]) -> Markup:
