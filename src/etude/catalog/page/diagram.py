@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from etude.catalog.page.changes import worst_severity
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.groups import group_tables
+from etude.catalog.page.groups import group_anchors, group_tables
 from etude.catalog.page.markup import Markup, fill, join
 
 HEIGHT = 24
@@ -225,21 +225,16 @@ def _draw_groups(context: PageContext, edges: Edges) -> tuple[Markup, str]:
     kept = {label: targets for label, targets in kept.items() if targets}
     if not kept:
         return Markup(""), ""
-    nodes = {}
+    nodes, places = {}, group_anchors(groups)
     for label, tables in groups:
         worst = worst_severity([c for t in tables for c in context.by_table.get(t.name, [])])
-        nodes[label] = (f"{label} · {len(tables):,}", group_anchor(label), worst)
+        nodes[label] = (f"{label} · {len(tables):,}", places[label], worst)
     layout = lay_out(kept, {label: node[0] for label, node in nodes.items()})
     drawing = _draw(layout, kept, nodes, "Groups of tables and their references")
     return (
         drawing,
         "Each box is a group of tables with its number of tables; an arrow leads to a group it refers to most.",
     )
-
-
-def group_anchor(label: str) -> str:
-    """Return the anchor of a group in the list of tables."""
-    return "g." + "".join(c if c.isalnum() else "-" for c in label)
 
 
 def _draw(layout: Layout, edges: Edges, nodes: Mapping[str, tuple[str, str, str]], label: str) -> Markup:

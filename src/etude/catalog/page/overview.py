@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from etude.catalog.model import TableProfile
 from etude.catalog.page.changes import change_sign, worst_severity
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.diagram import group_anchor
-from etude.catalog.page.groups import group_tables
+from etude.catalog.page.groups import group_anchors, group_tables
 from etude.catalog.page.marks import freshness_badge, purpose, rows_line
 from etude.catalog.page.markup import Markup, fill, join, short, size
 
@@ -24,11 +23,12 @@ def render_overview(context: PageContext) -> Markup:
     if len(groups) == 1:
         listed: object = _list(context, groups[0][1], "All tables")
     else:
-        listed = join(_group(context, label, tables) for label, tables in groups)
+        places = group_anchors(groups)
+        listed = join(_group(context, label, tables, places[label]) for label, tables in groups)
     return fill('<section id="tables"><h2>Tables</h2>{listed}</section>', listed=listed)
 
 
-def _group(context: PageContext, label: str, tables: Sequence[TableProfile]) -> Markup:
+def _group(context: PageContext, label: str, tables: Sequence[TableProfile], anchor: str) -> Markup:
     """Render a group that opens; a small one with changes is open."""
     changes = [c for t in tables for c in context.by_table.get(t.name, [])]
     worst = worst_severity(changes)
@@ -36,7 +36,7 @@ def _group(context: PageContext, label: str, tables: Sequence[TableProfile]) -> 
     return fill(
         '<details class="group" id="{id}"{open}><summary><b>{label}</b> <small>{n} tables, {rows} rows</small>{sign}'
         "</summary>{listed}</details>",
-        id=group_anchor(label),
+        id=anchor,
         open=Markup(" open") if worst and len(tables) <= OPENED else None,
         label=label,
         n=f"{len(tables):,}",
