@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fastapi.testclient import TestClient
 
 from api.test_runs import ended
 from etude.app import App
+from etude.entities import SourceSpec
 
 
 def test_a_catalog_is_made_in_the_background(client: TestClient, app: App) -> None:
@@ -18,6 +21,49 @@ def test_a_catalog_is_made_in_the_background(client: TestClient, app: App) -> No
     pages = [a for a in run["artifacts"] if a["media"] == "text/html"]
     page = client.get(f"/api/runs/{run['id']}/artifacts/{pages[-1]['hash']}")
     assert page.headers["content-disposition"].startswith("attachment")
+
+
+def write_orders(path: Path, factor: int) -> None:
+    rows = (f"{i},{(i * 37 % 400 + 5) * factor}" for i in range(1, 2001))
+    path.write_text("\n".join(["id,amount", *rows]) + "\n")
+
+
+def test_catalogs_are_listed_read_compared_and_acknowledged(client: TestClient, app: App, tmp_path: Path) -> None:
+    write_orders(tmp_path / "orders.csv", 1)
+    app.add_source("sales", SourceSpec(url=str(tmp_path)))
+    app.cataloger.run("sales")
+    write_orders(tmp_path / "orders.csv", 100)
+    app.cataloger.run("sales")
+
+    first = client.get("/api/catalogs", params={"dataset": "sales", "limit": 1}).json()
+    second = client.get("/api/catalogs", params={"dataset": "sales", "limit": 1, "cursor": first["next"]}).json()
+    newest, oldest = first["items"][0], second["items"][0]
+    assert newest["name"] > oldest["name"] and second["next"] is None
+    assert newest in client.get("/api/catalogs").json()["items"]
+
+    latest = client.get("/api/catalogs/sales/latest").json()
+    assert latest["name"] == newest["name"]
+    assert [(c["id"], c["status"], c["severity"]) for c in latest["changes"]] == [
+        ("orders.amount:scale", "new", "high")
+    ]
+    compared = client.get(f"/api/catalogs/sales/{newest['name']}/compare/{oldest['name']}").json()["items"]
+    assert "100 times smaller" in compared[0]["text"]
+
+    page = client.get("/api/catalogs/sales/latest/catalog.html")
+    assert page.headers["content-type"].startswith("text/html") and "<h1>sales</h1>" in page.text
+    assert page.headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
+    assert client.get("/api/catalogs/sales/latest/catalog.json").json()["source"] == "sales"
+    assert client.get("/api/catalogs/sales/latest/metrics.txt").status_code == 404
+    assert client.get("/api/catalogs/sales/20200101T000000.000000Z-00000000").status_code == 404
+
+    body = {"changes": ["orders.amount"], "why": "Prices are in cents."}
+    known = client.post("/api/catalogs/sales/acknowledgements", json=body).json()["items"]
+    assert [(c["id"], c["status"], c["acknowledged"]["why"]) for c in known] == [
+        ("orders.amount:scale", "known", "Prices are in cents.")
+    ]
+    assert client.get("/api/catalogs/sales/latest").json()["changes"] == known
+    wrong = {"changes": ["orders.id:nulls"], "why": "x"}
+    assert client.post("/api/catalogs/sales/acknowledgements", json=wrong).status_code == 404
 
 
 def test_what_cannot_be_made_is_refused_at_once(client: TestClient) -> None:

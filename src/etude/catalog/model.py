@@ -236,6 +236,17 @@ class Dependency(Entity):
     provenance: Provenance = EXACT
 
 
+class Correlation(Entity):
+    """Two numeric columns that rise and fall together (or against each other)."""
+
+    columns: tuple[str, str]
+    coefficient: float
+    """Spearman's rank correlation, -1 to 1."""
+    rows: int
+    """Rows in which both have a value."""
+    provenance: Provenance = EXACT
+
+
 class Freshness(Entity):
     """The newest timestamp of a table, and the column that holds it."""
 
@@ -273,6 +284,8 @@ class TableProfile(Entity):
     keys: tuple[KeyEvidence, ...] = ()
     foreign_keys: tuple[ForeignKeyEvidence, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
+    correlations: tuple[Correlation, ...] = ()
+    """The strongest ones, from 0.3 on."""
     freshness: Freshness | None = None
     samples: Samples | None = None
     error: str | None = None

@@ -39,7 +39,10 @@
     section.insertAdjacentHTML("beforeend", markup);
   };
   const sections = all("section.table");
-  if (sections.some((s) => s.hasAttribute("data-packed"))) {
+  // With many tables the page shows one at a time.
+  const folded = !!one("main[data-folded]");
+  if (folded) root.classList.add("folds");
+  if (!folded && sections.some((s) => s.hasAttribute("data-packed"))) {
     const watch = new IntersectionObserver((seen) => {
       for (const { isIntersecting, target } of seen) if (isIntersecting) { watch.unobserve(target); unfold(target); }
     }, { rootMargin: "600px" });
@@ -50,12 +53,15 @@
   let goal = null, scrolling = 0;
   const visit = async (fragment, focus) => {
     const [kind, table] = fragment.split(".");
+    if (kind === "g") { const group = document.getElementById(fragment); if (group) group.open = true; }
     if (kind !== "t" || !table) return;
     const section = document.getElementById(`t.${table}`);
     if (!section) return;
     goal = section;
     scrolling++;
+    if (folded) for (const other of sections) other.classList.toggle("shown", other === section);
     await unfold(section);
+    if (folded) mark();
     const target = document.getElementById(fragment) || section;
     for (const hit of all(".hit")) hit.classList.remove("hit");
     if (target.tagName === "DETAILS") { target.open = true; target.classList.add("hit"); }
@@ -69,7 +75,6 @@
   };
   const arrive = () => visit(decodeURIComponent(location.hash.slice(1)), true);
   addEventListener("hashchange", arrive);
-  if (location.hash) arrive();
 
   // Highlight the current table in the list of tables.
   const entries = new Map(all("nav a").map((a) => [a.getAttribute("href").slice(1), a.parentElement]));
@@ -77,7 +82,8 @@
   const mark = () => {
     let current = null;
     for (const section of sections) {
-      if (section.getBoundingClientRect().top > innerHeight * 0.35) break;
+      if (folded ? !section.classList.contains("shown") : false) continue;
+      if (!folded && section.getBoundingClientRect().top > innerHeight * 0.35) break;
       current = section;
     }
     if (current === here) return;
@@ -86,6 +92,8 @@
     const entry = here && entries.get(here.id);
     if (!entry) return;
     entry.classList.add("here");
+    const fold = entry.closest("details");
+    if (fold) fold.open = true;
     const list = entry.closest("nav");
     const { top, bottom } = entry.getBoundingClientRect();
     if (top < 70 || bottom > innerHeight) list.scrollTop += top - innerHeight / 2;
@@ -98,6 +106,7 @@
       requestAnimationFrame(() => { waiting = false; mark(); });
     }, { passive: true });
   }
+  if (location.hash) arrive();
   const inView = (section) => {
     const { top, bottom } = section.getBoundingClientRect();
     return bottom > 0 && top < innerHeight;
@@ -235,6 +244,20 @@
       field.focus();
       field.select();
     });
+  }
+
+  // Point out the references of a table in the diagram.
+  const map = one(".whole");
+  if (map) {
+    const point = (event) => {
+      const box = event.target.closest?.("a[data-n]");
+      const number = event.type === "pointerout" || event.type === "focusout" ? null : box?.dataset.n;
+      map.classList.toggle("pointed", number !== null && number !== undefined);
+      for (const link of all(".links g", map)) link.classList.toggle("on", number !== undefined && (link.dataset.a === number || link.dataset.b === number));
+      const near = new Set(all(".links g.on", map).flatMap((g) => [g.dataset.a, g.dataset.b]));
+      for (const other of all("a[data-n]", map)) other.classList.toggle("on", near.has(other.dataset.n) || other.dataset.n === number);
+    };
+    for (const kind of ["pointerover", "pointerout", "focusin", "focusout"]) map.addEventListener(kind, point);
   }
 
   // Copy a query.

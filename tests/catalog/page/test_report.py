@@ -277,7 +277,7 @@ ALLOWED_TAGS = frozenset(
         "section", "article", "div", "p", "h1", "h2", "h3", "ol", "ul", "li", "dl", "dt", "dd", "a", "span", "b", "i",
         "s", "em", "small", "code", "kbd", "abbr", "pre", "figure", "figcaption", "details", "summary", "label",
         "input", "button",
-        "table", "thead", "tbody", "tr", "th", "td", "caption", "svg", "path", "rect", "circle", "text",
+        "table", "thead", "tbody", "tr", "th", "td", "caption", "svg", "g", "path", "rect", "circle", "text",
     ]
 )  # fmt: skip
 HOSTILE = st.one_of(
@@ -398,7 +398,7 @@ def test_names_in_sentences_are_code() -> None:
         (short(950), "950"), (short(9999), "9,999"), (short(12_345), "12.3k"), (short(4_100_000), "4.1M"),
         (short(999_999), "1M"), (short(None), "?"), (size(52_000), "52 kB"), (size(12), "12 B"),
         (percent(0), "0%"), (percent(0.00001), "<0.1%"), (percent(0.9999), ">99.9%"), (percent(0.123), "12%"),
-        (show(1234.5678), "1234.6"), (show(0.5), "0.5"), (show(1e-9), "1e-09"), (show(2024), "2024"),
+        (show(1234.5678), "1,234.6"), (show(0.5), "0.5"), (show(1e-9), "1e-09"), (show(2024), "2,024"),
         (show(True), "true"), (show("2024-01-01T00:00:00"), "2024-01-01"), (show("x" * 100, 10), "xxxxxxxxx…"),
         (show(float("inf")), "inf"), (show(10**30), f"{10**30:,}"),
     ],

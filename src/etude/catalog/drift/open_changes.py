@@ -60,13 +60,19 @@ def follow_changes(
                 standing.append(_repeated(change, again[change.name], acknowledged))
             continue
         # The way back is a difference from the last run too, but it is not a change for the worse.
-        for name in [n for n, c in new.items() if (c.table, c.column) == (change.table, change.column)]:
-            if name not in again:
-                del new[name]
-                baselines.pop(name, None)
+        for name in [n for n, c in new.items() if _leads_back(c, change) and n not in again]:
+            del new[name]
+            baselines.pop(name, None)
         standing.append(change.model_copy(update={"status": "recovered", "severity": "low", "score": RECOVERED_SCORE}))
     ranked = sorted([*new.values(), *standing], key=lambda c: (_RANKS[c.status], -c.score, c.name, c.text))
     return FollowedChanges(changes=tuple(ranked), baselines=baselines)
+
+
+def _leads_back(change: Change, earlier: Change) -> bool:
+    """Return whether a change is at the same place as an earlier one, or takes back its new name."""
+    renamed = change.kind == earlier.kind and change.kind in ("table-renamed", "column-renamed")
+    taken_back = renamed and (change.before, change.after) == (earlier.after, earlier.before)
+    return taken_back or (change.table, change.column) == (earlier.table, earlier.column)
 
 
 def is_followed(change: Change) -> bool:

@@ -17,6 +17,7 @@ from etude.catalog.keys.references import find_foreign_keys
 from etude.catalog.keys.table_keys import find_keys
 from etude.catalog.measure import statements
 from etude.catalog.measure.columns import find_freshness, mask_row, profile_column, unmeasured_column
+from etude.catalog.measure.correlations import find_correlations
 from etude.catalog.measure.distribution import to_scalars
 from etude.catalog.measure.families import family_of
 from etude.catalog.measure.reading import Reader, TableDraft
@@ -171,9 +172,11 @@ def _finish(reader: Reader, draft: TableDraft, names: NameWords) -> TableProfile
     )
     keys, notes = find_keys(reader, draft, profile, names)
     dependencies = find_dependencies(reader, draft, profile)
+    profile = profile.model_copy(update={"keys": keys, "dependencies": dependencies})
+    correlations = find_correlations(draft, profile)
     draft.free_rows()
     notes = (*table.notes, *draft.notes, *notes)
-    return profile.model_copy(update={"keys": keys, "dependencies": dependencies, "notes": notes})
+    return profile.model_copy(update={"correlations": correlations, "notes": notes})
 
 
 def _samples(draft: TableDraft, columns: Sequence[ColumnProfile]) -> Samples | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from etude.catalog.drift.change import Change
+from etude.catalog.model import ColumnProfile, number
+from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
-from etude.catalog.page.markup import Markup, fill, join, sentence
+from etude.catalog.page.markup import Markup, fill, join, percent, sentence, show
 
 SHOWN_CHANGES = 12
 
@@ -60,7 +62,65 @@ def render_change(context: PageContext, change: Change, line: Markup | None = No
         kind=change.kind.replace("-", " "),
         since=_since(change),
         known=_known(change),
-        line=line,
+        line=line or _drift(context, change),
+    )
+
+
+DRAWN = frozenset(
+    {"scale", "sign", "shift", "spread", "outliers", "range", "negative", "precision", "time-shift", "future", "mix",
+     "new-value", "vanished-value", "spike", "spelling"}
+)  # fmt: skip
+"""Kinds of change that two distributions show."""
+SHOWN_VALUES = 5
+
+
+def _drift(context: PageContext, change: Change) -> Markup | None:
+    """Draw a column before and after a change."""
+    if change.kind not in DRAWN or change.column is None or change.status == "recovered":
+        return None
+    table = context.tables.get(change.table.lower())
+    after = table.column(change.column) if table else None
+    before = context.column_before(change)
+    if before is None or after is None or before.masked or after.masked:
+        return None
+    drawing = svg.before_after(before, after) if after.family != "text" or after.quantiles else Markup("")
+    if drawing:
+        places = svg.positions(before), svg.positions(after)
+        middles = [_median(c) for c in (before, after)]
+        words = '<figcaption>median <s class="was"></s>{a} <s class="now"></s>{b}</figcaption>'
+        legend = fill(words, a=middles[0], b=middles[1])
+        return fill('<figure class="drift">{d}{legend}</figure>', d=drawing, legend=legend) if all(places) else None
+    return _values_before_after(before, after)
+
+
+def _median(column: ColumnProfile) -> str:
+    value = column.quantiles[10]
+    figure = number(value) if column.family == "decimal" else None
+    return show(value if figure is None else figure)[:19]
+
+
+def _values_before_after(before: ColumnProfile, after: ColumnProfile) -> Markup | None:
+    """Draw the shares of the frequent values before and after as pairs of bars."""
+    was, now = ({t.value: t.share for t in c.top} for c in (before, after))
+    values = sorted({*was, *now}, key=lambda v: (-abs(now.get(v, 0) - was.get(v, 0)), str(v)))[:SHOWN_VALUES]
+    if not values or max([*was.values(), *now.values()]) < 0.02:
+        return None
+    rows = join(
+        fill(
+            '<tr><th scope="row">{v}</th><td>{a}</td><td class="number">{x}</td><td>{b}</td><td class="number">{y}</td>'
+            "</tr>",
+            v=show(v, 18),
+            a=svg.bar(was.get(v, 0)),
+            x=percent(was.get(v, 0)),
+            b=svg.bar(now.get(v, 0)),
+            y=percent(now.get(v, 0)),
+        )
+        for v in values
+    )
+    return fill(
+        '<table class="drift"><thead><tr><td></td><th scope="col" colspan="2">before</th><th scope="col" colspan="2">'
+        "after</th></tr></thead><tbody>{rows}</tbody></table>",
+        rows=rows,
     )
 
 
@@ -89,3 +149,17 @@ def worst_severity(changes: Sequence[Change]) -> str:
     """Return the highest severity of the changes that are new or open; empty if there are none."""
     found = {c.severity for c in changes if c.pending}
     return next((s for s in SIGNS if s in found), "")
+
+
+def change_sign(severity: str, count: int) -> Markup | None:
+    """Render the sign of a severity with the number of changes; None if there are none."""
+    if not severity:
+        return None
+    return fill(
+        '<span class="sign {s}" title="{title}"><i aria-hidden="true">{sign}</i> {n}<span class="away"> changes, {s}'
+        "</span></span>",
+        s=severity,
+        title=f"{count} change{'' if count == 1 else 's'}, {severity}",
+        sign=SIGNS[severity],
+        n=count,
+    )

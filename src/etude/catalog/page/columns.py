@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from etude.catalog.drift.change import Change
+from etude.catalog.keys.names import words
 from etude.catalog.model import ColumnProfile, Scalar, TableProfile, number
 from etude.catalog.page import svg
 from etude.catalog.page.context import PageContext
@@ -122,10 +123,20 @@ def _range(column: ColumnProfile) -> Markup:
 
 def _number(column: ColumnProfile, value: Scalar, limit: int = 80) -> Markup:
     """Show a value of a column; decimals arrive as text and get thousands separators like other numbers."""
+    if column.family == "integer":
+        return show_value(value, limit, grouped=not _names_things(column))
     figure = number(value) if column.family == "decimal" and isinstance(value, str) else None
-    if figure is None or abs(figure) < 10_000 or len(str(value)) > 30:
+    if figure is None or len(str(value)) > 30:
         return show_value(value, limit)
     return escape(f"{Decimal(str(value)):,f}")
+
+
+def _names_things(column: ColumnProfile) -> bool:
+    """Return whether whole numbers are names, such as years and ids, which have no thousands separators."""
+    if column.unique or {"id", "key", "code", "no", "number", "nr", "zip", "year"} & set(words(column.name)):
+        return True
+    low, high = number(column.min), number(column.max)
+    return low is not None and high is not None and 1800 <= low <= high <= 2200
 
 
 _POINTS = ((0, "min"), (1, "5%"), (5, "25%"), (10, "median"), (15, "75%"), (19, "95%"), (20, "max"))
@@ -133,7 +144,7 @@ _POINTS = ((0, "min"), (1, "5%"), (5, "25%"), (10, "median"), (15, "75%"), (19, 
 
 def _detail(column: ColumnProfile) -> Markup:
     how = column.provenance
-    panels = [_about_column(column), _top(column), _quantiles(column), _text_facts(column)]
+    panels = [_about_column(column), _chart(column), _top(column), _quantiles(column), _text_facts(column)]
     groups = (
         ("counts", how.counts),
         ("distinct", how.distinct if column.distinct is not None else None),
@@ -148,6 +159,22 @@ def _detail(column: ColumnProfile) -> Markup:
         error = bound(p)
         parts.append(f"{name} {METHODS[p.method][1]}" + (f" ({error})" if error else ""))
     return fill('<div class="detail">{panels}<p class="how">{how}</p></div>', panels=join(panels), how="; ".join(parts))
+
+
+def _chart(column: ColumnProfile) -> Markup:
+    """Draw the distribution again, larger and with its axis."""
+    drawing = svg.distribution(column, large=True)
+    if not drawing:
+        return Markup("")
+    low, middle, high = (_number(column, column.quantiles[i], 19) for i in (0, 10, 20))
+    return fill(
+        '<figure class="chart">{drawing}<p class="ends"><span>{low}</span><span>median {middle}</span>'
+        "<span>{high}</span></p></figure>",
+        drawing=drawing,
+        low=low,
+        middle=middle,
+        high=high,
+    )
 
 
 def _about_column(column: ColumnProfile) -> Markup:
@@ -246,8 +273,10 @@ def _quantiles(column: ColumnProfile) -> Markup:
 def _text_facts(column: ColumnProfile) -> Markup:
     rows: list[tuple[object, object]] = []
     if column.lengths is not None:
+        if column.lengths.padded:
+            rows.append(("outer spaces", f"{column.lengths.padded:,}"))
         rows.append(
-            ("length", f"{column.lengths.min} to {column.lengths.max}, mean {show(round(column.lengths.mean, 1))}")
+            ("length", f"{column.lengths.min:,} to {column.lengths.max:,}, mean {show(round(column.lengths.mean, 1))}")
         )
         if column.lengths.empty:
             rows.append(("empty", f"{column.lengths.empty:,}"))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etude.catalog.drift.change import Change
-from etude.catalog.model import ForeignKeyEvidence, SourceProfile, TableProfile
+from etude.catalog.model import ColumnProfile, ForeignKeyEvidence, SourceProfile, TableProfile
 from etude.catalog.page.markup import Markup, anchors, escape, fill
 
 
@@ -34,6 +34,16 @@ class PageContext:
     def series(self, table: str) -> list[TableProfile | None]:
         """Return a table in each run, the latest last."""
         return [*(tables.get(table) for tables in self.past), self.tables.get(table.lower())]
+
+    def column_before(self, change: Change) -> ColumnProfile | None:
+        """Return the column of a change as it was before, from the last run before the change was found."""
+        for profile, tables in zip(reversed(self.history), reversed(self.past)):
+            later = change.since is not None and profile.made_at is not None and profile.made_at >= change.since
+            if change.status != "new" and later:
+                continue
+            table = tables.get(change.table)
+            return table.column(change.column or "") if table else None
+        return None
 
     def column_anchors(self, table: TableProfile) -> dict[str, str]:
         """Return the anchors of a table's columns."""

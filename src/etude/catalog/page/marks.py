@@ -45,13 +45,15 @@ def bound(provenance: Provenance) -> str:
     return ", ".join(parts)
 
 
-def show_value(value: Scalar, limit: int = 80) -> Markup:
-    """Render a value; nulls, empty text and outer spaces become visible."""
+def show_value(value: Scalar, limit: int = 80, grouped: bool = True) -> Markup:
+    """Render a value; nulls, empty text and outer spaces become visible; `grouped` separates thousands."""
     if value is None:
         return Markup("<i>null</i>")
     if value == "" and isinstance(value, str):
         return Markup("<i>empty</i>")
     shown = show(value, limit)
+    if not grouped and isinstance(value, int | float) and not isinstance(value, bool):
+        shown = shown.replace(",", "")
     if shown != shown.strip() or not shown.strip():
         return fill('<span class="blank">{v}</span>', v=shown.replace(" ", "·"))
     return escape(shown)

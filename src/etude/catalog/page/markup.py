@@ -170,7 +170,7 @@ def show(value: Scalar, limit: int = 80) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+        return f"{value:,}"
     if isinstance(value, float):
         return _show_float(value)
     when = moment(value) if len(value) <= 40 and value[:4].isdigit() else None
@@ -185,7 +185,7 @@ def _show_float(value: float) -> str:
         return str(value)
     if 1e-4 <= abs(value) < 1e15:
         digits = max(0, 5 - math.ceil(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}" if abs(value) >= 10_000 else f"{value:.{digits}f}"
+        text = f"{value:,.{digits}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     return f"{value:.4g}"
 

@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from etude.catalog.model import TableProfile
-from etude.catalog.page.changes import SIGNS
+from etude.catalog.page.changes import change_sign, worst_severity
 from etude.catalog.page.context import PageContext
+from etude.catalog.page.groups import group_anchors, group_tables
 from etude.catalog.page.marks import freshness_badge, purpose, rows_line
 from etude.catalog.page.markup import Markup, fill, join, short, size
 
+OPENED = 12
+"""A changed group of at most this many tables is open from the start."""
+
 
 def render_overview(context: PageContext) -> Markup:
-    """Render the list of all tables."""
+    """Render the list of all tables, in groups if there are many."""
     if not context.profile.tables:
         return Markup('<section id="tables"><h2>Tables</h2><p class="calm">No tables.</p></section>')
-    history = bool(context.history)
+    groups = group_tables(context.profile.tables)
+    if len(groups) == 1:
+        listed: object = _list(context, groups[0][1], "All tables")
+    else:
+        places = group_anchors(groups)
+        listed = join(_group(context, label, tables, places[label]) for label, tables in groups)
+    return fill('<section id="tables"><h2>Tables</h2>{listed}</section>', listed=listed)
+
+
+def _group(context: PageContext, label: str, tables: Sequence[TableProfile], anchor: str) -> Markup:
+    """Render a group that opens; a small one with changes is open."""
+    changes = [c for t in tables for c in context.by_table.get(t.name, [])]
+    worst = worst_severity(changes)
+    rows = sum(t.rows or 0 for t in tables)
+    return fill(
+        '<details class="group" id="{id}"{open}><summary><b>{label}</b> <small>{n} tables, {rows} rows</small>{sign}'
+        "</summary>{listed}</details>",
+        id=anchor,
+        open=Markup(" open") if worst and len(tables) <= OPENED else None,
+        label=label,
+        n=f"{len(tables):,}",
+        rows=short(rows),
+        sign=change_sign(worst, len([c for c in changes if c.pending])),
+        listed=_list(context, tables, f"Tables of {label}"),
+    )
+
+
+def _list(context: PageContext, tables: Sequence[TableProfile], label: str) -> Markup:
+    history = bool(context.history) and any(rows_line(context, t) for t in tables)
     heads = [("Table", "text"), ("Rows", "number"), ("Columns", "number")]
     if _has_sizes(context):
         heads.append(("Size", "number"))
     heads.append(("Newest", "text"))
     if context.changes:
         heads.append(("Changes", "number"))
-    rows = join(_overview_row(context, t, history) for t in context.profile.tables)
+    rows = join(_overview_row(context, t, history) for t in tables)
     return fill(
-        '<section id="tables"><h2>Tables</h2><div class="wide" role="region" aria-label="All tables" tabindex="0">'
-        '<table class="sortable"><thead><tr>{heads}{line}</tr></thead><tbody>{rows}</tbody></table></div></section>',
+        '<div class="wide" role="region" aria-label="{label}" tabindex="0">'
+        '<table class="sortable"><thead><tr>{heads}{line}</tr></thead><tbody>{rows}</tbody></table></div>',
+        label=label,
         heads=join(
             fill('<th scope="col" class="{kind}"><button type="button">{name}</button></th>', kind=kind, name=name)
             for name, kind in heads
@@ -39,25 +74,22 @@ def _has_sizes(context: PageContext) -> bool:
 
 def _overview_row(context: PageContext, table: TableProfile, history: bool) -> Markup:
     cells = [
-        _number_cell(table.rows, short(table.rows) if table.rows is not None else "failed"),
-        _number_cell(len(table.columns), str(len(table.columns))),
-        _number_cell(table.bytes, size(table.bytes)) if _has_sizes(context) else "",
+        _number_cell(table.rows, short(table.rows) if table.rows is not None else "failed", "rows"),
+        _number_cell(len(table.columns), str(len(table.columns)), "columns"),
+        _number_cell(table.bytes, size(table.bytes), "") if _has_sizes(context) else "",
         fill("<td>{badge}</td>", badge=freshness_badge(context.profile, table.freshness)),
     ]
     if context.changes:
-        changes = context.by_table.get(table.name, [])
-        worst = next((s for s in ("high", "medium", "low") if any(c.severity == s for c in changes)), "")
-        sign = fill('<span class="sign {s}" aria-hidden="true">{c}</span> ', s=worst, c=SIGNS[worst]) if worst else ""
+        changes = [c for c in context.by_table.get(table.name, []) if c.pending]
         cells.append(
             fill(
-                '<td class="number" data-v="{n}">{sign}{shown}</td>',
+                '<td class="number changed" data-v="{n}">{sign}</td>',
                 n=len(changes),
-                sign=sign,
-                shown=len(changes) or "",
+                sign=change_sign(worst_severity(changes), len(changes)),
             )
         )
     if history:
-        cells.append(fill("<td>{line}</td>", line=rows_line(context, table)))
+        cells.append(fill('<td class="over">{line}</td>', line=rows_line(context, table)))
     return fill(
         '<tr><th scope="row"><a href="#{anchor}">{name}</a><small>{purpose}</small></th>{cells}</tr>',
         anchor=context.anchors[table.name],
@@ -78,5 +110,7 @@ def _plain_shape(table: TableProfile) -> str:
     return "; ".join(parts)
 
 
-def _number_cell(value: float | None, shown: str) -> Markup:
-    return fill('<td class="number" data-v="{v}">{s}</td>', v="" if value is None else value, s=shown)
+def _number_cell(value: float | None, shown: str, unit: str) -> Markup:
+    """Render a number; its unit is shown if the list has no heads, on a phone."""
+    known = "" if value is None else value
+    return fill('<td class="number" data-v="{v}">{s}<i class="unit"> {unit}</i></td>', v=known, s=shown, unit=unit)

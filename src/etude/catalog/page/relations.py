@@ -8,6 +8,8 @@ from etude.catalog.page.context import PageContext, table_link
 from etude.catalog.page.marks import codes, provenance_mark
 from etude.catalog.page.markup import Markup, fill, join, percent, sentence
 
+MINUS = "\u2212"
+
 
 def render_relations(context: PageContext, table: TableProfile) -> Markup:
     """Render the keys of a table, its references in both directions, and a diagram of them."""
@@ -98,3 +100,28 @@ def render_dependencies(table: TableProfile) -> Markup:
         for d in table.dependencies
     )
     return fill("<h3>Dependencies</h3><ul class=plain>{items}</ul>", items=items)
+
+
+def render_correlations(table: TableProfile) -> Markup:
+    """Render the numeric columns that rise and fall together; references and keys are not compared."""
+    references = {c for k in table.foreign_keys for c in k.columns}
+    kept = [c for c in table.correlations if not references & set(c.columns)]
+    if not kept:
+        return Markup("")
+    rows = join(
+        fill(
+            '<tr><th scope="row">{a} and {b}</th><td>{bar}</td><td class="number">{r}{mark}</td></tr>',
+            a=codes(c.columns[:1]),
+            b=codes(c.columns[1:]),
+            bar=svg.bar(abs(c.coefficient)),
+            r=f"{c.coefficient:+.2f}".replace("-", MINUS),
+            mark=provenance_mark(c.provenance),
+        )
+        for c in kept
+    )
+    return fill(
+        '<h3>Correlations</h3><table class="correlations"><tbody>{rows}</tbody></table><p class="how">Rank correlation '
+        "(Spearman) of numeric columns, from 0.3 on; +1 rises together, {minus}1 against each other.</p>",
+        minus=MINUS,
+        rows=rows,
+    )

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from etude.catalog.drift.change import Change
 from etude.catalog.model import SourceProfile, TableProfile
-from etude.catalog.page.changes import render_changes
+from etude.catalog.page.changes import change_sign, render_changes, worst_severity
 from etude.catalog.page.context import PageContext, make_context, table_link
+from etude.catalog.page.diagram import render_diagram
+from etude.catalog.page.groups import MANY, group_tables
 from etude.catalog.page.index import make_index
 from etude.catalog.page.markup import Markup, clean, fill, join, page, sentence, short, when
 from etude.catalog.page.overview import render_overview
@@ -40,7 +42,9 @@ def render_catalog(
     body = fill(
         _BODY,
         source=profile.source,
-        tables=join(_contents(context)),
+        tables=_contents(context),
+        diagram=render_diagram(context),
+        folded=Markup(" data-folded") if len(profile.tables) > MANY else None,
         head=_head(context),
         changes=render_changes(context, "Changes since the last run"),
         overview=render_overview(context),
@@ -70,11 +74,12 @@ _BODY = """<a class="skip" href="#main">Skip to the content</a>
 <button id="theme" type="button">Theme</button>
 </header>
 <div class="page">
-<nav aria-label="Tables"><ol>{tables}</ol></nav>
-<main id="main" tabindex="-1">
+<nav aria-label="Tables">{tables}</nav>
+<main id="main" tabindex="-1"{folded}>
 {head}
 {changes}
 {overview}
+{diagram}
 {noscript}
 {sections}
 {about}
@@ -85,16 +90,36 @@ _BODY = """<a class="skip" href="#main">Skip to the content</a>
 <script type="application/json" id="index" data-packed="{packed}">{index}</script>"""
 
 
-def _contents(context: PageContext) -> list[Markup]:
-    return [
+def _contents(context: PageContext) -> Markup:
+    """Render the side bar: the tables, in groups if there are many, with a sign for changed ones."""
+    groups = group_tables(context.profile.tables)
+    if len(groups) == 1:
+        return fill("<ol>{items}</ol>", items=join(_entry(context, t) for t in groups[0][1]))
+    return join(
         fill(
-            '<li><a href="#{anchor}">{name}</a><span>{rows}</span></li>',
-            anchor=context.anchors[t.name],
-            name=t.name,
-            rows=short(t.rows) if t.rows is not None else "",
+            "<details><summary>{label} <span>{n}</span>{sign}</summary><ol>{items}</ol></details>",
+            label=label,
+            n=f"{len(tables):,}",
+            sign=_nav_sign(context, *(t.name for t in tables)),
+            items=join(_entry(context, t) for t in tables),
         )
-        for t in context.profile.tables
-    ]
+        for label, tables in groups
+    )
+
+
+def _entry(context: PageContext, table: TableProfile) -> Markup:
+    return fill(
+        '<li><a href="#{anchor}">{name}</a><span>{sign}{rows}</span></li>',
+        anchor=context.anchors[table.name],
+        name=table.name,
+        sign=_nav_sign(context, table.name),
+        rows=short(table.rows) if table.rows is not None else "",
+    )
+
+
+def _nav_sign(context: PageContext, *tables: str) -> Markup | None:
+    changes = [c for name in tables for c in context.by_table.get(name, []) if c.pending]
+    return change_sign(worst_severity(changes), len(changes))
 
 
 def _head(context: PageContext) -> Markup:
@@ -128,11 +153,14 @@ def _head(context: PageContext) -> Markup:
 
 def _section(context: PageContext, table: TableProfile, content: Markup, packed_at: str) -> Markup:
     return fill(
-        '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}><h2>{name}{kind}</h2>{content}'
-        "</section>",
+        '<section class="table" id="{anchor}" aria-label="{name}" tabindex="-1"{mark}>{back}<h2>{name}{kind}</h2>'
+        "{content}</section>",
         anchor=context.anchors[table.name],
         name=table.name,
         kind=Markup(" <small>view</small>") if table.kind == "view" else None,
+        back=Markup('<p class="back"><a href="#tables">All tables</a></p>')
+        if len(context.profile.tables) > MANY
+        else None,
         mark=fill(' data-packed="{p}"', p=packed_at) if packed_at else None,
         content=None if packed_at else content,
     )

@@ -152,6 +152,8 @@ def _card(context: PageContext, table: TableProfile) -> Iterator[Markup]:
     if fresh is None or column is None:
         return
     drawing, rate = _volume(column)
+    if not drawing:
+        return
     yield fill(
         '<article><h3>{name}</h3><p>{badge} <small>{column}</small></p>{drawing}<p class="how">{rate}</p></article>',
         name=table_link(context, table.name),

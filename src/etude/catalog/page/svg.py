@@ -8,77 +8,150 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from etude.catalog.measure.axis import position
-from etude.catalog.model import ColumnProfile
+from etude.catalog.model import DATED, ColumnProfile
 from etude.catalog.page.markup import Markup, fill, join
 
 WIDTH, HEIGHT = 120, 24
 BINS = 24
+FAR = 5.0
+"""If two medians differ by more than this factor, their distributions are drawn on a logarithmic axis."""
 NEIGHBOURS = 9
 """The maximum number of tables drawn on each side; a label counts the rest."""
 
 
-def distribution(column: ColumnProfile) -> Markup:
-    """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side."""
-    places = [position(v) for v in column.quantiles]
-    known = [p for p in places if p is not None]
-    few = column.distinct is not None and column.distinct == len(column.top) and len(column.top) <= 10
-    if len(known) == len(places) == 21 and known[20] > known[0] and column.family not in ("text", "boolean"):
-        if few:
-            return _bars([(position(t.value), t.share) for t in column.top])
-        return _steps(known, min(BINS, max(4, column.distinct or BINS)))
-    if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique:
+def distribution(column: ColumnProfile, large: bool = False) -> Markup:
+    """Draw the distribution of a column: bars over an axis if its values have one, else shares side by side.
+
+    Unique whole numbers are a sequence, whose distribution says nothing.
+    """
+    if column.unique and column.family in ("integer", "text", "uuid") and not _is_dated_text(column):
+        return Markup("")
+    places = positions(column)
+    if places:
+        heights, cut_low, cut_high = _heights(column, places)
+        return _steps(heights, cut_low, cut_high, large)
+    if column.top and sum(t.share for t in column.top) > 0.05 and not column.unique and not large:
         return shares([t.share for t in column.top])
     return Markup("")
 
 
-def _bars(values: Sequence[tuple[float | None, float]]) -> Markup:
-    """Draw one bar for each of a few values, in order and evenly spaced."""
-    ordered = [share for _, share in sorted((p, s) for p, s in values if p is not None)]
-    if not ordered:
-        return Markup("")
-    step = WIDTH / len(ordered)
-    width = min(step - 2, 22)
-    path = ""
-    for i, share in enumerate(ordered):
-        height = max(0.6, share / max(ordered) * HEIGHT)
-        path += f"M{_n(i * step + (step - width) / 2)} {HEIGHT}v{_n(-height)}h{_n(width)}v{_n(height)}z"
-    return Markup(f'<svg class="h" viewBox="0 0 {WIDTH} {HEIGHT}"><path d="{path}"/></svg>')
+def positions(column: ColumnProfile) -> list[float]:
+    """Return the quantiles on an axis; empty if the values have none."""
+    if column.family == "boolean" or column.masked:
+        return []
+    places = [p for v in column.quantiles if (p := position(v)) is not None]
+    return places if len(places) == len(column.quantiles) == 21 and places[20] > places[0] else []
 
 
-def _steps(quantiles: Sequence[float], bins: int) -> Markup:
-    """Draw a histogram estimated from the quantiles. A long tail is cut off and marked, so that the rest is visible."""
-    low, high = quantiles[0], quantiles[20]
-    middle = quantiles[19] - quantiles[1]
-    cut_low = cut_high = False
-    if middle > 0 and quantiles[1] - low > 1.5 * middle:
-        low, cut_low = quantiles[1] - 0.25 * middle, True
-    if middle > 0 and high - quantiles[19] > 1.5 * middle:
-        high, cut_high = quantiles[19] + 0.25 * middle, True
-    if not math.isfinite(high - low) or high <= low:
-        return Markup("")
-    edges = [low + (high - low) * i / bins for i in range(bins + 1)]
-    below = [_share_below(quantiles, e) for e in edges]
-    if not cut_low:
+def _is_dated_text(column: ColumnProfile) -> bool:
+    return column.family == "text" and len(column.quantiles) == 21
+
+
+def _edges(low: float, high: float, whole: bool) -> list[float]:
+    """Return the edges of bins of equal width; for whole numbers each bin holds the same number of them."""
+    if whole:
+        width = max(1, math.ceil((high - low + 1) / BINS))
+        count = max(1, math.ceil((high - low + 1) / width))
+        return [low - 0.5 + width * i for i in range(count + 1)]
+    return [low + (high - low) * i / BINS for i in range(BINS + 1)]
+
+
+def _binned(column: ColumnProfile, places: Sequence[float], edges: Sequence[float]) -> list[float]:
+    """Return the share of the values in each bin: counted if the profile lists all values, else estimated."""
+    known = column.histogram
+    if known is not None and known.kind == "values" and position(known.edges[0]) == places[0]:
+        total, counts = sum(known.counts) or 1.0, [0.0] * (len(edges) - 1)
+        for value, count in zip(known.edges, known.counts):
+            at = position(value)
+            if at is not None and edges[0] <= at <= edges[-1]:
+                counts[min(len(counts) - 1, bisect_right(edges, at) - 1)] += count / total
+        return counts
+    ranks = _shares_at_or_below(column)
+    below = [_share_below(places, ranks, e) for e in edges]
+    if edges[0] <= places[0]:
         below[0] = 0.0
-    if not cut_high:
+    if edges[-1] >= places[20]:
         below[-1] = 1.0
-    heights = [max(0.0, b - a) for a, b in pairwise(below)]
-    top = max(heights) or 1.0
-    width = WIDTH / bins
-    path = f"M0 {HEIGHT}"
-    for height in heights:
-        y = HEIGHT - (max(0.6, height / top * (HEIGHT - 1)) if height > 0 else 0)
-        path += f"V{_n(y)}h{_n(width)}"
-    path += f"V{HEIGHT}z"
+    return [max(0.0, b - a) for a, b in pairwise(below)]
+
+
+def _heights(column: ColumnProfile, places: Sequence[float]) -> tuple[list[float], bool, bool]:
+    """Return the bins of a histogram. A long tail is cut off and marked, so that the rest is visible."""
+    low, high = places[0], places[20]
+    middle = places[19] - places[1]
+    cut_low = cut_high = False
+    if middle > 0 and places[1] - low > 1.5 * middle:
+        low, cut_low = places[1] - 0.25 * middle, True
+    if middle > 0 and high - places[19] > 1.5 * middle:
+        high, cut_high = places[19] + 0.25 * middle, True
+    if not math.isfinite(high - low) or high <= low:
+        return [], False, False
+    whole = column.family == "integer"
+    edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
+    return _binned(column, places, edges), cut_low, cut_high
+
+
+def _steps(heights: Sequence[float], cut_low: bool, cut_high: bool, large: bool) -> Markup:
+    if not heights:
+        return Markup("")
+    path = _outline(heights, max(heights) or 1.0)
     marks = ""
     if cut_low:
         marks += f'<path class="cut" d="M4 {HEIGHT - 9}l-4 3 4 3z"/>'
     if cut_high:
         marks += f'<path class="cut" d="M{WIDTH - 4} {HEIGHT - 9}l4 3-4 3z"/>'
-    return Markup(f'<svg class="h" viewBox="0 0 {WIDTH} {HEIGHT}"><path d="{path}"/>{marks}</svg>')
+    size = ' preserveAspectRatio="none"' if large else ""
+    name = "h large" if large else "h"
+    return Markup(f'<svg class="{name}" viewBox="0 0 {WIDTH} {HEIGHT}"{size}><path d="{path}"/>{marks}</svg>')
 
 
-def _share_below(quantiles: Sequence[float], value: float) -> float:
+def _outline(heights: Sequence[float], top: float) -> str:
+    width = WIDTH / len(heights)
+    path = f"M0 {HEIGHT}"
+    for height in heights:
+        y = HEIGHT - (max(0.6, height / top * (HEIGHT - 1)) if height > 0 else 0)
+        path += f"V{_n(y)}h{_n(width)}"
+    return path + f"V{HEIGHT}z"
+
+
+def before_after(before: ColumnProfile, after: ColumnProfile) -> Markup:
+    """Draw two distributions on one axis of equal bins: the earlier as an outline, the later filled.
+
+    The axis covers the middle 90% of both and a margin, so that a single extreme value does not hide the rest.
+    """
+    was, now = positions(before), positions(after)
+    if not was or not now:
+        return Markup("")
+    whole = before.family == after.family == "integer"
+    if min(was[0], now[0]) > 0 and not FAR > was[10] / now[10] > 1 / FAR and before.family not in DATED:
+        # On a plain axis the smaller of the two would be one bar at the edge.
+        was, now, whole = [math.log(v) for v in was], [math.log(v) for v in now], False
+    low, high = min(was[1], now[1]), max(was[19], now[19])
+    margin = 0.1 * (high - low)
+    low, high = max(min(was[0], now[0]), low - margin), min(max(was[20], now[20]), high + margin)
+    if not math.isfinite(high - low) or high <= low:
+        return Markup("")
+    edges = _edges(math.floor(low) if whole else low, math.ceil(high) if whole else high, whole)
+    first, second = _binned(before, was, edges), _binned(after, now, edges)
+    top = max(*first, *second) or 1.0
+    return fill(
+        '<svg class="h two" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<path class="now" d="{now}"/><path class="was" d="{was}"/></svg>',
+        w=WIDTH,
+        h=HEIGHT,
+        label=f"distribution of {after.name} before and after",
+        now=_outline(second, top),
+        was=_outline(first, top),
+    )
+
+
+def _shares_at_or_below(column: ColumnProfile) -> list[float]:
+    """Return the place of each quantile between the first value (0) and the last (1), exact for few values too."""
+    values = max(2, (column.rows or 0) - (column.nulls or 0))
+    return [(max(1, math.ceil(k * values / 20)) - 1) / (values - 1) for k in range(21)]
+
+
+def _share_below(quantiles: Sequence[float], ranks: Sequence[float], value: float) -> float:
     """Return the share of values below a value, by linear interpolation between the quantiles."""
     above = bisect_right(quantiles, value)
     if above == 0:
@@ -86,7 +159,7 @@ def _share_below(quantiles: Sequence[float], value: float) -> float:
     if above == len(quantiles):
         return 1.0
     left, right = quantiles[above - 1], quantiles[above]
-    return (above - 1 + (value - left) / (right - left)) / (len(quantiles) - 1)
+    return ranks[above - 1] + (ranks[above] - ranks[above - 1]) * (value - left) / (right - left)
 
 
 def shares(parts: Sequence[float]) -> Markup:

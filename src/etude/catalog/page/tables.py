@@ -8,7 +8,8 @@ from etude.catalog.page.columns import render_columns
 from etude.catalog.page.context import PageContext, table_link
 from etude.catalog.page.marks import codes, freshness_badge, provenance_mark, purpose, rows_line, show_value
 from etude.catalog.page.markup import Markup, fill, join, sentence, size
-from etude.catalog.page.relations import render_dependencies, render_relations
+from etude.catalog.page.quality import render_quality
+from etude.catalog.page.relations import render_correlations, render_dependencies, render_relations
 from etude.catalog.page.starters import starter_queries
 
 
@@ -21,9 +22,11 @@ def render_table(context: PageContext, table: TableProfile) -> Markup:
         _table_facts(context, table),
         fill('<p class="error">{error}</p>', error=table.error) if table.error else "",
         fill('<ol class="changes">{items}</ol>', items=items) if changes else "",
+        render_quality(table),
         render_columns(context, table),
         render_relations(context, table),
         render_dependencies(table),
+        render_correlations(table),
         _samples(table),
         _queries(context, table),
         _table_provenance(table),
@@ -80,7 +83,7 @@ def _samples(table: TableProfile) -> Markup:
     masked = {c.name for c in table.columns if c.masked}
     heads = join(fill('<th scope="col">{c}</th>', c=c) for c in samples.columns)
     rows = join(
-        fill("<tr>{cells}</tr>", cells=join(fill("<td>{v}</td>", v=show_value(v, 60)) for v in row))
+        fill("<tr>{cells}</tr>", cells=join(fill("<td>{v}</td>", v=show_value(v, 60, grouped=False)) for v in row))
         for row in samples.rows
     )
     note = " Suspected personal data is masked." if masked & set(samples.columns) else ""

@@ -155,6 +155,17 @@ class CatalogStore:
         found = (self._record(name) for name in names[:RUNS])
         return list(islice((f for f in found if f is not None), count))
 
+    def names(self) -> list[str]:
+        """Return the names of all complete runs, newest first."""
+        return self._complete(self._after("0"))[::-1]
+
+    def run(self, name: str) -> StoredCatalog:
+        """Return a complete run by its name, or the latest one for `latest`; raises `NotFound`."""
+        found = self.latest() if name == "latest" else self._record(name) if _RUN.fullmatch(name) else None
+        if found is None:
+            raise NotFound(f"There is no catalog `{name[:200]}`.", hint="List the catalogs first.")
+        return found
+
     def _recent_names(self, count: int) -> list[str]:
         """Return names of complete runs, including the newest `count`: from one short listing, or from recent days."""
         few = self._retry(lambda: list(islice(self._objects.names(self.prefix), PAGE)))
