@@ -10,7 +10,7 @@ import pytest
 
 import etude
 from etude.entities import SourceSpec
-from etude.errors import Invalid, NotFound, Refused, SourceError, UnknownTable
+from etude.errors import Invalid, LimitExceeded, NotFound, Refused, SourceError, UnknownTable
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +59,10 @@ def test_tables_and_catalog(db: etude.Connection) -> None:
 
 
 def test_limits_can_be_given_singly(db: etude.Connection) -> None:
-    result = db.sql("FROM customers ORDER BY id", rows=2)
-    assert result.truncated and result.row_count == 2
+    result = db.sql("FROM customers ORDER BY id", limit=2)
+    assert result.truncated and result.rows() == [(1, "Ann", "DE"), (2, "Bob", "FR")]
+    with pytest.raises(LimitExceeded, match="more than 2 rows"):
+        db.sql("FROM customers", rows=2)
     with pytest.raises(Invalid, match="The limit `row` is not known") as caught:
         db.sql("FROM customers", row=2)
     assert "rows" in caught.value.hint

@@ -172,6 +172,14 @@ def test_a_run_ends_at_its_budget(app: App, shop: Path, budget: Budget, limit: s
     assert f"budget.{limit}" in answer.error.hint
 
 
+def test_a_result_beyond_the_budget_of_rows_is_an_error_that_the_model_reads(app: App, shop: Path):
+    model = Scripted([sql("SELECT * FROM customers"), Line(text="Too many.")])
+    answer = app.ask(str(shop), "Who?", model=model, budget=Budget(rows=4))
+    query = next(s for s in answer.run.steps if s.kind == "sql")
+    assert query.outcome == "limit" and query.result is None
+    assert any("budget of this run" in (s.shown or "") for s in answer.run.steps)
+
+
 def test_a_limit_on_money_needs_a_price(app: App, shop: Path):
     answer = app.ask(str(shop), "Go.", model=Scripted([Line(text="Done.")]), budget=Budget(cost_usd=1.0))
     assert answer.error is not None and "price" in answer.error.message

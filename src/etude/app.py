@@ -507,6 +507,8 @@ class App:
                 query_limits or self.settings.limits,
                 lambda: self.annotations(opened),
                 keep,
+                (limits or self.settings.session).memory,
+                self.scratch,
             )
         places = (network,) if isinstance(network, str) else tuple(network)
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import json
 import math
 import re
 import uuid
@@ -17,9 +18,12 @@ from zoneinfo import ZoneInfo
 from etude.entities import ResultColumn, ResultInfo, RowPage
 from etude.errors import Unavailable
 
+JSON_ROWS = 4096
+"""Rows that are written as JSON in one piece."""
+
 
 class Result:
-    """The result of a query. `truncated` is True if a limit cut it; `notes` hold remarks."""
+    """The result of a query. `truncated` is True if `limit` cut it, as the caller asked; `notes` hold remarks."""
 
     def __init__(
         self,
@@ -399,12 +403,19 @@ def first_page(result: Result, limit: int) -> RowPage:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON, as in the API and `--format json`."""
-    return {
-        "run_id": result.run_id,
-        "columns": [{"name": c.name, "type": c.type} for c in result.columns],
-        "rows": [[json_value(v) for v in row] for row in result.iter_rows()],
-        "row_count": result.row_count,
-        "truncated": result.truncated,
-        "elapsed_ms": round(result.elapsed_ms, 3),
-    }
+    """Return a small result as JSON, as in the API."""
+    return json.loads("".join(iter_json(result)))  # type: ignore[no-any-return]
+
+
+def iter_json(result: Result) -> Iterator[str]:
+    """Yield a result as pieces of one JSON object, as `--format json` writes it, with few rows in memory at a time."""
+    columns = [{"name": c.name, "type": c.type} for c in result.columns]
+    head = json.dumps({"run_id": result.run_id, "columns": columns, "rows": []}, ensure_ascii=False)
+    yield head.removesuffix("]}")
+    rows = result.iter_rows()
+    between = ""
+    while chunk := [[json_value(v) for v in row] for row in itertools.islice(rows, JSON_ROWS)]:
+        yield between + json.dumps(chunk, ensure_ascii=False)[1:-1]
+        between = ", "
+    end = {"row_count": result.row_count, "truncated": result.truncated, "elapsed_ms": round(result.elapsed_ms, 3)}
+    yield "], " + json.dumps(end)[1:]

@@ -89,11 +89,9 @@ def _schema_and_batches(result: Result) -> tuple[Any, Iterator[Any]]:
 
 
 def _write_json(result: Result, out: IO[str]) -> None:
-    import json
+    from etude.result import iter_json
 
-    from etude.result import to_json
-
-    json.dump(to_json(result), out, ensure_ascii=False)
+    out.writelines(iter_json(result))
     out.write("\n")
 
 
@@ -115,7 +113,7 @@ def _write_table(result: Result, out: IO[str]) -> None:
     numeric = [_is_number(c.type) for c in result.columns]
     print_table([c.name for c in result.columns], rows, out, numeric)
     more = f", {len(rows)} shown" if result.row_count > len(rows) else ""
-    cut = ", cut by a limit" if result.truncated else ""
+    cut = ", cut by --limit-rows" if result.truncated else ""
     run = f"  {result.run_id}" if result.run_id else ""
     s = "" if result.row_count == 1 else "s"
     out.write(f"{result.row_count:,} row{s}{more}{cut}  {result.elapsed_ms:,.0f} ms{run}\n")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from etude import wire
@@ -19,6 +19,7 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.events import ArtifactCreated
 from etude.ids import new_id
 from etude.limits import lower_limits
+from etude.result import Result
 from etude.runtime.query import (
     PARQUET,
     Query,
@@ -31,7 +32,7 @@ from etude.runtime.query import (
     truncation_note,
 )
 from etude.sources.pool import ResultStream
-from etude.spool import write_parquet
+from etude.spool import Spool
 
 HELD = 256 << 20
 """How many bytes of results may wait for the end of their cell."""
@@ -66,6 +67,10 @@ class SourceAccess:
     """The annotations of its tables."""
     keep: bool = True
     """Whether the results of queries are kept. Without them, a session cannot be brought back."""
+    memory: int = 0
+    """The most bytes of one result: a session holds its results in memory. 0 for no limit of its own."""
+    scratch: Path | None = None
+    """The folder for results while they are stored."""
 
 
 @dataclass
@@ -227,15 +232,15 @@ class DataBroker:
             self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
             self.log.commit()
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
-        within = lower_limits(limits, {"timeout_s": max(left_s, 0.001)})
+        within = lower_limits(limits, {"timeout_s": max(left_s, 0.001), "bytes": access.memory})
         try:
             self._answer = access.ask(sql, within)
             if self.cancelled:
                 self._answer.cancel()
             fds, schema = take_shared(self._answer)
         except BaseException as error:
-            if isinstance(error, LimitExceeded) and error.details.get("limit") == "timeout_s" and within != limits:
-                error = _out_of_time()
+            if isinstance(error, LimitExceeded):
+                error = _explain_limit(error, limits, within)
             if isinstance(error, KeyboardInterrupt):
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
@@ -257,7 +262,7 @@ class DataBroker:
             "result": number,
             "elapsed_ms": answer.end["elapsed_ms"],
             "run_id": self.log.run_id if self.log else None,
-            "notes": truncation_note(info, limits),
+            "notes": truncation_note(info),
         }
         first, fd = self._part(number, 0)
         if sum(len(d.fds) for d in self._done.values()) > OPEN or self._held > HELD:
@@ -284,7 +289,7 @@ class DataBroker:
                 raise from_problem(call.problem)
             if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
-                fd = to_shared(_read(self._storage, call.artifact))
+                fd = to_shared(_read(self._storage, call.info, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
@@ -307,7 +312,7 @@ class DataBroker:
             if log is None:
                 continue
             if keep:
-                done.call.artifact = _keep_result(log, done)
+                done.call.artifact = _keep_result(log, done, self._access.scratch if self._access else None)
             artifact, info = done.call.artifact, done.call.info
             assert info is not None  # noqa: S101 - for the type checker: it has a result
             source = self._access.name if self._access else ""
@@ -315,13 +320,13 @@ class DataBroker:
             log.add(finished_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
 
 
-def _keep_result(log: RunLog, done: _Done) -> Artifact:
-    import pyarrow as pa
-
-    batches = _map(done.fds)
-    sink = pa.BufferOutputStream()
-    write_parquet(sink, batches[0].schema, batches)
-    artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
+def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:
+    spool = Spool(scratch)
+    try:
+        spool.take(_map(done.fds))
+        artifact = log.objects.put(spool.parquet(), PARQUET)
+    finally:
+        spool.drop()
     log.add(ArtifactCreated(artifact=artifact, step_id=done.step_id))
     return artifact
 
@@ -376,16 +381,25 @@ def _map(fds: list[int]) -> list[Any]:
     return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 
-def _read(storage: RunStorage, artifact: Artifact) -> Iterator[Any]:
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(io.BytesIO(storage.objects.get(artifact.hash)))
-    return iter(table.to_batches() or table.slice(0, 0).combine_chunks().to_batches())
+def _read(storage: RunStorage, info: ResultInfo, artifact: Artifact) -> Iterator[Any]:
+    return Result(info, None, open_kept=lambda: storage.objects.open(artifact.hash)).batches()
 
 
-def _out_of_time() -> LimitExceeded:
-    return LimitExceeded(
-        "The cell ran out of time before its query had ended.",
-        hint="Filter or aggregate earlier, or give the cell more time.",
-        limit="wall_s",
-    )
+def _explain_limit(error: LimitExceeded, limits: Limits, within: Limits) -> LimitExceeded:
+    """Return the error in terms of the session, if it was the session that lowered the limit."""
+    limit = error.details.get("limit")
+    if limit == "timeout_s" and within.timeout_s != limits.timeout_s:
+        return LimitExceeded(
+            "The cell ran out of time before its query had ended.",
+            hint="Filter or aggregate earlier, or give the cell more time.",
+            limit="wall_s",
+        )
+    if limit == "bytes" and within.bytes != limits.bytes:
+        return LimitExceeded(
+            f"The result has more than {within.bytes:,} bytes, and a session holds its results in memory.",
+            hint="Aggregate or filter in the query, read it in parts, or raise `session.memory`. To export all of it: "
+            "`etude sql SOURCE QUERY --output FILE.parquet`.",
+            limit="bytes",
+            value=within.bytes,
+        )
+    return error

@@ -171,7 +171,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
             answer.batches.close()  # type: ignore[attr-defined]
         raise
     end, info = answer.end, describe_answer(answer, spool.schema)
-    notes = truncation_note(info, query.limits)
+    notes = truncation_note(info)
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool
@@ -188,12 +188,11 @@ def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
     )
 
 
-def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
-    """Return the note for a result that a limit cut."""
+def truncation_note(info: ResultInfo) -> tuple[str, ...]:
+    """Return the note for a result that was cut because the caller asked for its first rows."""
     if not info.truncated:
         return ()
-    by = f"limits.rows = {limits.rows:,}" if limits.rows and info.row_count >= limits.rows else "limits.bytes"
-    return (f"The result was cut after {info.row_count:,} rows by `{by}`; there are more.",)
+    return (f"The first {info.row_count:,} rows, as `limit` asked; there are more.",)
 
 
 class RunLog:

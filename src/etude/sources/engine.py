@@ -255,7 +255,7 @@ class Engine:
                 self._running = None
 
     def _stream(self, batches: Iterator[Any], head: Json, end: Json, started: float) -> None:
-        capped = _Cap(head["rows"], head["bytes"])
+        capped = _Cap(head)
         chunk: list[Any] = []
         self._chunk = CHUNK
         sent, on_their_way = 0, 0
@@ -303,11 +303,12 @@ class Engine:
 
 
 class _Cap:
-    """Cuts a stream of batches at a number of rows or bytes, and remembers that it did."""
+    """Counts a stream of batches, fails above its limits, and cuts it only where the caller asked for a cut."""
 
-    def __init__(self, rows: int, size: int) -> None:
-        self._max_rows = rows
-        self._max_size = size
+    def __init__(self, limits: Json) -> None:
+        self._limit: int = limits["limit"]
+        self._max_rows: int = limits["rows"]
+        self._max_size: int = limits["bytes"]
         self.rows = 0
         self.size = 0
         self.truncated = False
@@ -325,15 +326,24 @@ class _Cap:
                 return
 
     def _fit(self, batch: Any) -> Any:
-        room = batch.num_rows
-        if self._max_rows:
-            room = min(room, self._max_rows - self.rows)
-        if self._max_size and batch.num_rows:
-            per_row = max(batch.nbytes / batch.num_rows, 1 / batch.num_rows)
-            room = min(room, int((self._max_size - self.size) / per_row))
-        if room < batch.num_rows:
+        if self._limit and self.rows + batch.num_rows > self._limit:
             self.truncated = True
-            return batch.slice(0, max(room, 0))
+            batch = batch.slice(0, self._limit - self.rows)
+        if self._max_rows and self.rows + batch.num_rows > self._max_rows:
+            raise LimitExceeded(
+                f"The result has more than {self._max_rows:,} rows, the limit of this query.",
+                hint="Aggregate or filter, ask for the first rows with `limit`, or raise `limits.rows` (0: no limit).",
+                limit="rows",
+                value=self._max_rows,
+            )
+        if self._max_size and self.size + batch.nbytes > self._max_size:
+            raise LimitExceeded(
+                f"The result has more than {self._max_size:,} bytes, the limit of this query.",
+                hint="Select fewer rows or columns, or raise `limits.bytes` (0: no limit). To export all of it: "
+                "`etude sql SOURCE QUERY --no-record --limit-rows 0 --output FILE.parquet`.",
+                limit="bytes",
+                value=self._max_size,
+            )
         return batch
 
 

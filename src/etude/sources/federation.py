@@ -101,15 +101,18 @@ def _copy_table(source: Source, table: Table, columns: list[str], path: Path) ->
     select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where)
     limits = Limits(rows=COPY_ROWS, bytes=0, timeout_s=600)
     answer = source.query(select.sql(dialect=source.catalog().dialect, identify=True), limits)
-    first = next(answer.batches)
-    write_parquet(path, first.schema, _chain(first, answer.batches))
-    if answer.end["truncated"]:
+    try:
+        first = next(answer.batches)
+        write_parquet(path, first.schema, _chain(first, answer.batches))
+    except LimitExceeded as error:
+        if error.details.get("limit") != "rows":
+            raise
         raise LimitExceeded(
             f"`{source.name}.{table.name}` has more than {COPY_ROWS:,} rows; larger tables are not copied for a join.",
             hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
             limit="copy_rows",
             value=COPY_ROWS,
-        )
+        ) from None
 
 
 def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
