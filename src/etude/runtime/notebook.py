@@ -34,6 +34,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
+from etude.runtime.code import describe_output
 from etude.runtime.query import (
     CELL,
     RunLog,
@@ -269,7 +270,7 @@ class Notebook:
 
     def _end(self, log: RunLog, cell: Cell) -> None:
         if cell.ok:
-            log.add(RunFinished(answer=cell.text or None))
+            log.add(RunFinished(answer=describe_output(cell, stored=False) or None))
         else:
             log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=as_problem(cell)))
         log.commit()
