@@ -31,6 +31,9 @@ from etude.runtime.query import (
     started_step,
     truncation_note,
 )
+from etude.sources.arrow_tables import check_table_name
+from etude.sources.frames import Frames
+from etude.sources.parameters import Encoded, decode_params, encode_params
 from etude.sources.pool import ResultStream
 from etude.spool import Spool
 
@@ -60,7 +63,7 @@ class SourceAccess:
     """The only way from a session to data: how to query the source, and its catalog."""
 
     name: str
-    ask: Callable[[str, Limits], ResultStream]
+    ask: Callable[[str, Limits, Encoded | None], ResultStream]
     catalog: Callable[[], Catalog]
     limits: Limits
     annotations: Callable[[], dict[str, Any]] = dict
@@ -71,6 +74,8 @@ class SourceAccess:
     """The most bytes of one result: a session holds its results in memory. 0 for no limit of its own."""
     scratch: Path | None = None
     """The folder for results while they are stored."""
+    frames: Frames | None = None
+    """The tables that the session registers."""
 
 
 @dataclass
@@ -81,6 +86,7 @@ class CellQuery:
     info: ResultInfo | None = None
     artifact: Artifact | None = None
     problem: dict[str, Any] | None = None
+    params: Encoded | None = None
 
 
 @dataclass
@@ -118,6 +124,7 @@ class DataBroker:
         self._held = 0
         self._calls: list[CellQuery] = []
         self._saving: dict[str, bytearray] = {}
+        self._registering: dict[str, bytearray] = {}
         self._spent = _Spent()
         self._spent_again = _Spent()
         self.files: dict[str, bytes] = {}
@@ -149,9 +156,12 @@ class DataBroker:
                 sql = request.get("query")
                 if not isinstance(sql, str):
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
+                params = encode_params(decode_params(request.get("params")))  # a session is not trusted to encode them
                 if self.replay is not None:
-                    return self._again(sql)
-                return self._sql(self._access, sql, request.get("limits") or {}, left_s)
+                    return self._again(sql, params)
+                return self._sql(self._access, sql, params, request.get("limits") or {}, left_s)
+            case "register":
+                return self._register(self._access, request), None
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
@@ -163,15 +173,28 @@ class DataBroker:
         if self._answer is not None:
             self._answer.cancel()
 
+    def _register(self, access: SourceAccess, request: dict[str, Any]) -> dict[str, Any]:
+        """Take a piece of a table as Parquet. The last piece completes it; only an engine reads it."""
+        name, data = check_table_name(request.get("name")), _piece(request, "db.register(name, table)")
+        if access.frames is None or (request.get("goes_on") and name not in self._registering):
+            raise Invalid(f"`{name}` cannot be registered here.", hint="Register the whole table again.")
+        whole = self._registering[name] = self._registering[name] if request.get("goes_on") else bytearray()
+        whole += data
+        if sum(map(len, self._registering.values())) > FILE_BYTES or len(access.frames.names | {name}) > FILES:
+            del self._registering[name]
+            raise LimitExceeded(
+                f"A session may register {FILES} tables of {FILE_BYTES:,} bytes at most; `{name}` is too much.",
+                hint="Register fewer rows, or compute with the table in Python.",
+                limit="registered",
+            )
+        if not request.get("more"):
+            access.frames.register_parquet(name, bytes(self._registering.pop(name)))
+        return {}
+
     def _save(self, request: dict[str, Any]) -> dict[str, Any]:
         """Take a piece of a file. The last piece completes it."""
-        name, piece = check_file_name(request.get("name")), request.get("data")
-        try:
-            data = base64.b64decode(piece, validate=True) if isinstance(piece, str) else None
-        except ValueError:
-            data = None
-        if data is None:
-            raise Invalid(f"The content of `{name}` is not bytes.", hint="etude.save(name, text or bytes)")
+        name = check_file_name(request.get("name"))
+        data = _piece(request, "etude.save(name, text or bytes)")
         if request.get("goes_on") and name not in self._saving:
             raise Invalid(f"The beginning of `{name}` is missing.", hint="Save the whole file again.")
         # A first piece starts the file over: the cell that sent the others may have been interrupted.
@@ -225,16 +248,18 @@ class DataBroker:
         # Shared memory cannot be empty.
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
-    def _sql(self, access: SourceAccess, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
+    def _sql(
+        self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
+    ) -> tuple[dict[str, Any], int]:
         limits = lower_limits(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
-            self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
+            self.log.add(started_step(step_id, Query(access.name, sql, None, limits, params=params), self.step_id))
             self.log.commit()
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
         within = lower_limits(limits, {"timeout_s": max(left_s, 0.001), "bytes": access.memory})
         try:
-            self._answer = access.ask(sql, within)
+            self._answer = access.ask(sql, within, params)
             if self.cancelled:
                 self._answer.cancel()
             fds, schema = take_shared(self._answer)
@@ -245,13 +270,13 @@ class DataBroker:
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
-            self._calls.append(CellQuery(sql, problem=problem(error)))
+            self._calls.append(CellQuery(sql, problem=problem(error), params=params))
             raise error from None
         finally:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it is set here
         info = describe_answer(answer, schema)
-        self._calls.append(CellQuery(sql, info))
+        self._calls.append(CellQuery(sql, info, params=params))
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
         self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
@@ -278,11 +303,11 @@ class DataBroker:
         fd = os.dup(done.fds[index])
         return {"size": os.fstat(fd).st_size}, fd
 
-    def _again(self, sql: str) -> tuple[dict[str, Any], int]:
+    def _again(self, sql: str, params: Encoded | None) -> tuple[dict[str, Any], int]:
         """Return the recorded result of a query that a cell repeats."""
         assert self.replay is not None  # noqa: S101 - for the type checker
         for position, call in enumerate(self.replay):
-            if call.sql != sql:
+            if (call.sql, call.params) != (sql, params):
                 continue  # it may still come: threads of a cell take turns in any order
             if call.problem is not None:
                 del self.replay[position]
@@ -318,6 +343,17 @@ class DataBroker:
             source = self._access.name if self._access else ""
             elapsed_ms = round(done.elapsed_ms, 3)
             log.add(finished_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
+
+
+def _piece(request: dict[str, Any], hint: str) -> bytes:
+    """Return the bytes of a piece that a session sent."""
+    piece = request.get("data")
+    try:
+        if isinstance(piece, str):
+            return base64.b64decode(piece, validate=True)
+    except ValueError:
+        pass
+    raise Invalid(f"The content of `{str(request.get('name'))[:80]}` is not bytes.", hint=hint)
 
 
 def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:

@@ -32,6 +32,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.result import Result, describe
+from etude.sources.parameters import Encoded
 from etude.sources.pool import ResultStream
 from etude.spool import Spool
 from etude.store.base import Store
@@ -64,6 +65,8 @@ class Query:
     plan: dict[str, Any] | None = None
     thread_id: str | None = None
     parent: str | None = None
+    params: Encoded | None = None
+    """The values of its parameters."""
 
 
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
@@ -118,6 +121,7 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
         source=query.source,
         parent=parent,
         plan=query.plan,
+        params={"values": query.params} if query.params else {},
         versions={"etude": __version__},
         limits=query.limits,
     )

@@ -16,12 +16,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from socket import socket
 from typing import Any, NoReturn
 
 from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
+from etude.sources.parameters import decode_params, place_params
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -65,7 +67,7 @@ class Engine:
         self._control = control
         self._isolation = isolation
         self._driver: Driver | None = None
-        self._verdicts: OrderedDict[str, CheckedQuery] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[str, int], CheckedQuery] = OrderedDict()
         self._running: int | None = None
         self._cancelled = 0
         self._scratch = ""
@@ -216,14 +218,17 @@ class Engine:
             with contextlib.suppress(wire.Closed):
                 wire.send(self._control, {"progress": done})
 
-    def _check(self, sql: str) -> CheckedQuery:
-        known = self._verdicts.get(sql)
+    def _check(self, sql: str, encoded: Any) -> CheckedQuery:
+        text, values = sql, ()
+        if encoded:
+            text, values = place_params(sql, decode_params(encoded) or (), self._opened.dialect)
+        known = self._verdicts.get((text, len(values)))
         if known is None:
-            known = self._opened.check(sql)
-            self._verdicts[sql] = known
+            known = self._opened.check(text, len(values)) if values else self._opened.check(text)
+            self._verdicts[text, len(values)] = known
             if len(self._verdicts) > VERDICTS:
                 self._verdicts.popitem(last=False)
-        return known
+        return replace(known, params=values, written=sql) if values else known
 
     def _query(self, head: Json) -> None:
         started = time.perf_counter()
@@ -231,7 +236,7 @@ class Engine:
         with self._lock:
             self._running = head["id"]
         try:
-            checked = self._check(head["sql"])
+            checked = self._check(head["sql"], head.get("params"))
             if self._unwanted():
                 raise Cancelled("The query was cancelled.")
             end: Json = {"ok": True, "sql": checked.written or checked.sql, "tables": checked.tables}

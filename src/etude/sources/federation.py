@@ -13,6 +13,8 @@ from typing import Any
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
 from etude.sources.base import Json, Mount
+from etude.sources.frames import Frames
+from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
 from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
@@ -26,6 +28,22 @@ def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
 
+def uses_frames(sql: str, frames: Frames, native: bool) -> bool:
+    """Return whether a query reads a registered table. If the source is native, a guess is enough."""
+    import sqlglot
+    from sqlglot import exp
+
+    if not frames.names & set(re.findall(r"\w+", sql.lower())):
+        return False
+    if native:
+        return True
+    try:
+        tables = sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Table)
+    except sqlglot.errors.SqlglotError:
+        return False
+    return any(t.name.lower() in frames.names and t.db.lower() in ("", frames.name) for t in tables)
+
+
 def query_together(
     sources: list[Source],
     sql: str,
@@ -34,6 +52,7 @@ def query_together(
     pool: Pool,
     scratch: Path,
     on_progress: Callable[[float], None] | None = None,
+    params: Encoded | None = None,
 ) -> ResultStream:
     """Run a statement over several sources; unqualified names belong to the first."""
     scratch.mkdir(parents=True, exist_ok=True)
@@ -48,7 +67,7 @@ def query_together(
                 mounts.append(mount)
                 keys.append(key)
             key = (f"join:{folder}" if any(not s.native for s in sources) else "join", *keys)
-            inner = stream(pool, key, tuple(mounts), False, sql, limits, describe, on_progress)
+            inner = stream(pool, key, tuple(mounts), False, sql, limits, describe, on_progress, params)
             yield from relay(inner, answer)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
