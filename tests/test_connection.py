@@ -196,7 +196,8 @@ def test_registered_tables_join_a_database_that_is_not_duckdb(tmp_path: Path) ->
 
 
 def test_a_question_can_be_asked_on_a_connection(db: etude.Connection) -> None:
-    assert "3" in db.ask("how many customers are there?", model="offline").text
+    assert db.ask("SQL: SELECT count(*) AS n FROM customers").text == "n: 3"
+    assert db.ask("how many customers are there?", model="offline").choices == ("archive.customers", "customers")
 
 
 def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:

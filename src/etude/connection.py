@@ -149,7 +149,7 @@ class Connection(Database):
         return self._app.sql(self._source, query, params, others=self._others, record=record, limits=limits)
 
     def ask(self, question: str, **options: Any) -> Answer:
-        """Answer a question about the source; see `App.ask` for the options. Raises the error that the run ended with."""
+        """Answer a question about the source; see `App.ask` for the options. Raises the error that ended the run."""
         return self._app.ask(self._source, question, **options).require()
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:

@@ -41,9 +41,9 @@ class Database(ABC):
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
 
-    @abstractmethod
     def register(self, name: str, data: Any) -> None:
         """Let queries read a DataFrame, an Arrow table, a result or rows as a table of this name."""
+        raise Unavailable("Tables cannot be registered here.", hint="Use etude.connect(source).")
 
     def annotations(self) -> dict[str, Any]:
         """Return the annotations of the tables: descriptions, owners and tags."""

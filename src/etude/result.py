@@ -106,7 +106,7 @@ class Result:
     def pl(self) -> Any:
         """Return the whole result as a Polars DataFrame."""
         try:
-            import polars
+            import polars  # type: ignore[import-not-found, unused-ignore]
         except ImportError:
             raise Unavailable("polars is not installed.", hint="pip install polars") from None
         return polars.from_arrow(self.arrow())
@@ -172,9 +172,7 @@ class Result:
         shown, names, size = self._preview()
         head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in shown)
-        return (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{html.escape(size)}</p>"  # noqa: S608
-        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{html.escape(size)}</p>"
 
     def _preview(self) -> tuple[list[list[str]], list[str], str]:
         """Return the first cells as text, the names of their columns, and a line on the size of the result."""
@@ -182,7 +180,8 @@ class Result:
         rows = [[_cell_text(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(), SHOWN_ROWS)]
         size = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
         size += f", the first {len(rows)} shown" if len(rows) < self.row_count else ""
-        size += f"; {len(self.columns)} columns, the first {len(columns)} shown" if len(columns) < len(self.columns) else ""
+        if len(columns) < len(self.columns):
+            size += f"; {len(self.columns)} columns, the first {len(columns)} shown"
         size += "; there are more: `limit` cut the result" if self.truncated else ""
         return rows, [_cell_text(c.name) for c in columns], size
 

@@ -46,7 +46,7 @@ class SessionDatabase(Database):
 
     def ask(self, question: str, **options: Any) -> NoReturn:
         """Raise `Unavailable`: code in a session cannot start runs, which may cost money."""
-        raise Unavailable("A session cannot ask questions.", hint="Ask outside of it: `etude.connect(source).ask(...)`.")
+        raise Unavailable("A session cannot ask questions.", hint="Ask outside: `etude.connect(source).ask(...)`.")
 
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""

@@ -224,7 +224,7 @@ class Settings(Entity):
     @classmethod
     def _cuts_nothing(cls, value: QueryLimits) -> QueryLimits:
         if value.limit:
-            raise ValueError("`limit` cuts results, so it is given with a query; the setting `rows` refuses longer ones")
+            raise ValueError("`limit` cuts results, so it is given with a query; `rows` refuses longer ones")
         return value
 
     @property

@@ -232,7 +232,8 @@ def test_limits_can_be_lowered_and_never_raised(client: TestClient, app: App) ->
     assert (run["result"]["row_count"], run["result"]["truncated"]) == (5, True)
     run = ended(client, begin(client, "sql", "SELECT * FROM orders", limits={"rows": 5})["id"])
     assert (run["status"], run["error"]["code"], run["result"]) == ("failed", "limit_exceeded", None)
-    step = ended(client, begin(client, "sql", "SELECT 1", limits={"bytes": 1 << 50, "timeout_s": 9e5})["id"])["steps"][0]
+    more = {"bytes": 1 << 50, "timeout_s": 9e5}
+    step = ended(client, begin(client, "sql", "SELECT 1", limits=more)["id"])["steps"][0]
     assert step["limits"]["bytes"] == app.settings.limits.bytes
     assert step["limits"]["timeout_s"] == app.settings.limits.timeout_s
     asked = ended(client, begin(client, "ask", "how many orders?", budget={"steps": 1})["id"])

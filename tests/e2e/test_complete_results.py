@@ -36,9 +36,10 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[etude.App]:
         yield opened
 
 
-def facts(table: Any) -> Any:
+def facts(found: Any) -> Any:
     """Return what only the complete result has: its count, and sums over all of its cells."""
-    return duckdb.sql("SELECT count(*), sum(i), sum(n), sum(hash(i, n, t)), bit_xor(hash(i, n, t)) FROM table").fetchall()
+    query = "SELECT count(*), sum(i), sum(n), sum(hash(i, n, t)), bit_xor(hash(i, n, t)) FROM found"
+    return duckdb.sql(query).fetchall()
 
 
 @pytest.fixture(scope="module")

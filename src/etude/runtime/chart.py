@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import math
 import re
@@ -105,7 +106,7 @@ def _are_unique(values: dict[str, list[Any]], *names: str) -> bool:
 
 def _is_ordered(values: list[Any]) -> bool:
     present = [v for v in values if v is not None]
-    pairs = list(zip(present, present[1:]))
+    pairs = list(itertools.pairwise(present))
     try:
         return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
     except TypeError:  # true and false among texts

@@ -1,4 +1,4 @@
-"""Parameters of queries: values that travel beside the text, and that the engine binds. They are never pasted into it."""
+"""Parameters of queries: values that travel beside the text. The engine binds them; they are never pasted."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def place_params(sql: str, params: Params, dialect: str) -> tuple[str, tuple[Any
     """
     tokens = _TOKENS.get(dialect)
     if tokens is None:
-        raise Invalid(f"Queries in the dialect `{dialect}` take no parameters.", hint="Write the values into the query.")
-    places = _NamedPlaces(params) if isinstance(params, Mapping) else _OrderedPlaces(params)
+        raise Invalid(f"Queries in the dialect `{dialect}` take no parameters.", hint="Write the values into it.")
+    places: Any = _NamedPlaces(params) if isinstance(params, Mapping) else _OrderedPlaces(params)
     numbered = dialect in ("duckdb", "postgres")
     values: list[Any] = []
     numbers: dict[Any, int] = {}

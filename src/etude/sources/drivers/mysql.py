@@ -187,9 +187,9 @@ class MysqlDriver(ServerDriver["_Schema"]):
         if checked.sql.startswith("EXPLAIN"):
             return nothing | {"scan_rows": 0, "scan_bytes": 0}
         try:
-            with self._transaction(METADATA_S):
-                with self._prepared(f"EXPLAIN FORMAT=JSON {checked.sql}", checked.params) as text:
-                    ((plan,),) = self._execute(text)
+            explain = f"EXPLAIN FORMAT=JSON {checked.sql}"
+            with self._transaction(METADATA_S), self._prepared(explain, checked.params) as text:
+                ((plan,),) = self._execute(text)
         except (self._pymysql.Error, OSError) as error:
             raise self._failed(error, METADATA_S, checked) from None
         rows = sum(_scanned(json.loads(plan)))
