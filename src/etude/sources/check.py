@@ -102,6 +102,16 @@ def _caps(source: Source) -> str:
     return "a result above a limit of rows or bytes fails, and is cut only on request"
 
 
+def _parameters(source: Source) -> str:
+    hostile = "x' OR 1 = 1 --"
+    answer = source.query("SELECT 1 AS a WHERE 2 = ? AND 'x' <> ?", Limits(), params=[2, hostile])
+    _expect([b.num_rows for b in answer.batches if b.num_rows], [1], "a row by its parameters")
+    answer = source.query("SELECT 1 AS a WHERE 'x' = ?", Limits(), params=[hostile])
+    _expect([b.num_rows for b in answer.batches if b.num_rows], [], "no row by a hostile parameter")
+    _refused(source, "SELECT 1 AS a WHERE 2 = ?", Refused, InvalidQuery)
+    return "values of parameters are bound, and a parameter without a value is refused"
+
+
 def _timeout(source: Source) -> str:
     started = time.perf_counter()
     _limited(source, timeout_s=1.0)
@@ -183,6 +193,7 @@ CHECKS: dict[str, Callable[[Source], str]] = {
     "tables": _every_table_reads,
     "streaming": _streams,
     "caps": _caps,
+    "parameters": _parameters,
     "timeout": _timeout,
     "cancel": _cancel,
     "read-only": _read_only,
