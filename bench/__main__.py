@@ -20,6 +20,7 @@ NAMES = (
     "offline",
     "wide",
     "server",
+    "neighbour",
     "catalog",
     "queue",
     "agents",

@@ -29,7 +29,8 @@ from bench.figure import Figure
 from etude.app import App
 from etude.errors import EtudeError
 from etude.offline.understand import Clarification, Refusal, Understanding, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 
 DATA = Path(os.environ.get("REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data")) / "defog"

@@ -97,7 +97,7 @@ def trace_of(question: str) -> str:
     """What `python -m etude.offline shop/ QUESTION` prints."""
     from etude.app import App
     from etude.offline.trace import trace_question
-    from etude.offline.vocabulary import build_vocabulary
+    from etude.offline.vocabulary_build import build_vocabulary
     from etude.sample import write_shop
 
     with tempfile.TemporaryDirectory() as folder:

@@ -366,6 +366,26 @@ def test_a_run_that_has_its_answer_takes_no_guidance(app: App, shop: Path):
         control.interrupt("too late")
 
 
+def test_another_process_can_interrupt_a_step(app: App, shop: Path):
+    model = Scripted([python("import time\ntime.sleep(600)"), Line(text="Fine.", expect=("only 2025",))], name="far")
+    with App(app.settings) as other:
+        run_id = app.runs.begin("ask", "Go.", str(shop), model=model)
+        app.runs.start(run_id)
+        for entry in app.runs.follow(run_id, timeout=240):
+            if entry.event.type == "step.started" and "sleep" in entry.event.code:
+                other.runs.interrupt(run_id, "only 2025")
+    run = app.store.run(run_id)
+    assert (run.status, run.answer) == ("succeeded", "Fine.")
+    assert run.requested is None
+
+
+def test_only_a_question_can_be_steered_or_interrupted(app: App, shop: Path):
+    run_id = app.runs.begin("sql", "SELECT 1", str(shop))
+    for verb in (app.runs.steer, app.runs.interrupt):
+        with pytest.raises(Conflict, match=r"of kind sql .* has no model"):
+            verb(run_id, "only 2025")
+
+
 def test_another_process_can_request_a_pause(app: App, shop: Path):
     def answer_late(_: ModelRequest) -> Line:
         wait_until(lambda: app.store.run(run_id).requested)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, Invalid, NotFound
+from etude.fair_share import ThreadShare
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
@@ -20,7 +21,7 @@ from etude.sources.federation import find_others, query_together, uses_frames
 from etude.sources.frames import NAME as FRAMES
 from etude.sources.frames import Frames, add_tables
 from etude.sources.parameters import Encoded, Params, decode_params, encode_params
-from etude.sources.pool import EngineLimits, Pool, ResultStream
+from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
 from etude.sources.source import Source, StartedQuery
 from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from etude.runtime.answer import Answer
     from etude.runtime.control import Control
     from etude.runtime.live_runs import LiveRuns
-    from etude.runtime.notebook import Notebook
+    from etude.runtime.notebook import HoldSlot, Notebook
     from etude.runtime.repair import Repaired
     from etude.runtime.session_pool import SessionPool
     from etude.sessions.base import Provider
@@ -77,6 +78,7 @@ class App:
         self._lock = threading.Lock()
         self._making = threading.RLock()
         self._views: dict[str, App] = {}
+        self._engine_tenant = MAIN
         self._models: dict[str, Model] = {}
         self._models_lock = threading.Lock()
 
@@ -193,7 +195,8 @@ class App:
         with self._lock:
             key = (name, spec.model_dump_json())
             if key not in self._sources:
-                self._sources[key] = Source(name, spec, self.pool, self.settings.home / "cache", self._find_sizes)
+                cache = self.settings.home / "cache"
+                self._sources[key] = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant)
             return self._sources[key]
 
     def source_name(self, name: str | None) -> str:
@@ -382,7 +385,7 @@ class App:
 
     def new_frames(self) -> Frames:
         """Return a source for tables that a program registers."""
-        return Frames(self.pool, self.settings.home / "cache", self.scratch)
+        return Frames(self.pool, self.settings.home / "cache", self.scratch, self._engine_tenant)
 
     def others(self, primary: str, urls: Mapping[str, str | Source]) -> list[Source]:
         """Return the sources to join with the primary one, each under its given name."""
@@ -466,8 +469,16 @@ class App:
     ) -> AbstractContextManager[Notebook]:
         """Lend the session of a thread on a source for a `with` block. See `SessionPool`."""
         # Only this source: a model's code must not reach a source that the person did not name.
-        opener = partial(self.open_session, alone=True, record=True)
+        opener = partial(self.open_session, alone=True, record=True, hold_slot=self._hold_cell_slot)
         return self.session_pool.lend(opener, thread_id, source, options=options, keep=keep)
+
+    def _hold_cell_slot(self, check: Callable[[], None]) -> AbstractContextManager[None]:
+        return self.cell_slots.hold(self._engine_tenant, check)
+
+    @made_once
+    def cell_slots(self) -> ThreadShare:
+        """The slots for cells of threads, of all tenants."""
+        return ThreadShare(self.settings.server.cells)
 
     @made_once
     def sandbox(self) -> Provider:
@@ -496,12 +507,14 @@ class App:
         seed: int = 0,
         query_limits: Limits | None = None,
         keep: bool = True,
+        hold_slot: HoldSlot | None = None,
     ) -> Notebook:
         """Open a persistent Python session on a source. With a `thread_id`, restore the state of that thread.
 
         With `alone`, its queries cannot name any other source, registered or not. With `keep=False`, its queries are
         recorded, but not their results.
         `network` lists the only addresses that it may connect to, such as `("api.example.com:443",)`.
+        `hold_slot` is entered around each cell: it may wait, so that not too many cells run at once.
         """
         from etude.runtime.broker import SourceAccess
         from etude.runtime.notebook import Notebook
@@ -548,7 +561,7 @@ class App:
         chosen = Policy() if policy == "default" else policy
         if policy == "default" and places:
             chosen = Policy(imports=Policy().imports - CONNECTING)
-        return Notebook(open_session, access, storage, chosen, thread_id, seed)
+        return Notebook(open_session, access, storage, chosen, thread_id, seed, hold_slot)
 
     # -- results
 
@@ -588,6 +601,7 @@ class _View(App):
         self._owner = owner
         self.settings = _without_sources(owner.settings)
         self.store = store
+        self._engine_tenant = tenant
         self._sources = {}
         self._lock = threading.Lock()
         self._making = threading.RLock()
@@ -603,6 +617,10 @@ class _View(App):
     @property
     def session_pool(self) -> SessionPool:
         return self._owner.session_pool
+
+    @property
+    def cell_slots(self) -> ThreadShare:
+        return self._owner.cell_slots
 
     def scoped(self, tenant: str) -> App:
         return self if tenant == self.tenant else self._owner.scoped(tenant)

@@ -7,6 +7,7 @@ batch value by value needs all of that memory, so the limit is on the size of th
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from etude.errors import LimitExceeded
@@ -40,6 +41,21 @@ def check_batch(batch: Any) -> None:
     taken = sum(_count(chunk) for column in batch.columns for chunk in getattr(column, "chunks", (column,)))
     if taken > received + EXTRA:
         raise _too_much(f"{received:,} bytes that stand for {taken:,}", f"{EXTRA:,} more than received", "bytes")
+
+
+def count_bytes(batch: Any) -> int:
+    """Return an upper bound of the bytes of a batch as plain values."""
+    return sum(_count(column) for column in batch.columns)
+
+
+def split(batch: Any, most: int) -> Iterator[Any]:
+    """Yield slices of a batch of which each takes at most so many bytes as plain values, or is a single row."""
+    if batch.num_rows <= 1 or count_bytes(batch) <= most:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from split(batch.slice(0, half), most)
+    yield from split(batch.slice(half), most)
 
 
 def _check_structure(column: Any) -> None:

@@ -6,6 +6,7 @@ feature (macOS, an old kernel, a container that forbids it) it changes nothing a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -52,6 +53,12 @@ def prefer_as_victim() -> bool:
     except OSError:
         return False
     return True
+
+
+def yield_to_host(nice: int) -> None:
+    """Give way to the host when processors are scarce, so that it stays responsive under any load."""
+    with contextlib.suppress(OSError):
+        os.nice(max(nice - os.nice(0), 0))
 
 
 def refuse_new_privileges() -> bool:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Entity(BaseModel):
     """An immutable model without extra fields: an unknown field is an error, so that typos are found."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Column(Entity):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal, assert_never
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from etude.entities import (
     Artifact,
@@ -93,10 +93,10 @@ class RunAnswered(Entity):
 
 
 class RunRequested(Entity):
-    """A request to pause or cancel the run; its worker will do so."""
+    """A request to pause or cancel the run, or to stop its current move; its worker will do so."""
 
     type: Literal["run.requested"] = "run.requested"
-    what: Literal["pause", "cancel"]
+    what: Literal["pause", "cancel", "interrupt"]
     by: str = ""
 
 
@@ -225,7 +225,7 @@ Event = Annotated[
     | Note,
     Field(discriminator="type"),
 ]
-EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
 
 
 class Entry(Entity):
@@ -338,7 +338,7 @@ class _Folding:
             case RunAnswered(text=text):
                 return {"status": "paused", "paused_by": "answer", "reply": text}
             case RunRequested(what=what):
-                return {"requested": what}
+                return {} if what == "interrupt" else {"requested": what}
             case Guided():
                 self._list("guidance").append(Guidance(after=len(self._steps), **_fields(event)))
             case RunFinished():

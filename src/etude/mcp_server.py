@@ -273,6 +273,18 @@ def answer_run(
     return _run_of(app, app.runs.wait(run_id, wait_s, beyond=seq))
 
 
+def steer_run(
+    caller: McpCaller,
+    run_id: str,
+    guidance: Annotated[str, Field(min_length=1, max_length=TEXT, description="what the run's model should know")],
+    interrupt: Annotated[bool, Field(description="stop what the run is doing at this moment")] = False,
+) -> RunResult:
+    """Give guidance to a run that works on a question; its model reads it before its next turn."""
+    runs = caller.app.runs
+    (runs.interrupt if interrupt else runs.steer)(run_id, guidance)
+    return _run_of(caller.app, caller.app.store.run(run_id))
+
+
 def list_datasets(caller: McpCaller) -> Datasets:
     """List the datasets."""
     app = caller.app
@@ -397,6 +409,7 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (wait_run, "reader", True),
     (cancel_run, "analyst", False),
     (answer_run, "analyst", False),
+    (steer_run, "analyst", False),
     (list_datasets, "reader", True),
     (describe_dataset, "reader", True),
     (log, "analyst", False),

@@ -11,14 +11,22 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 from zoneinfo import ZoneInfo
 
+from etude.arrow_limits import count_bytes, split
 from etude.entities import ResultColumn, ResultInfo, RowPage
-from etude.errors import Unavailable
+from etude.errors import LimitExceeded, Unavailable
+
+PAGE_BYTES = 16 << 20
+"""A page of JSON ends early if its values take more than this; `next` says where to go on."""
+ROW_BYTES = 64 << 20
+"""The most bytes of one row in JSON."""
+PIECE_BYTES = 4 << 20
+"""Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 
 SHOWN_ROWS, SHOWN_COLUMNS, SHOWN_CHARS = 10, 20, 40
 """How much of a result its preview shows."""
@@ -468,9 +476,45 @@ def _exact(value: Decimal) -> Any:
     return as_float if Decimal(repr(as_float)) == value else str(value)
 
 
+def iter_pieces(batches: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+    """Yield slices that are small enough to convert to Python values, each with its bytes as plain values."""
+    for batch in batches:
+        for piece in split(batch, PIECE_BYTES):
+            yield piece, count_bytes(piece)
+
+
+def take_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list[list[Any]]:
+    """Return rows as JSON values. The page ends early, after at least one row, if its values exceed `PAGE_BYTES`.
+
+    `offset` is the position of the first row, for errors.
+    """
+    rows: list[list[Any]] = []
+    size = 0
+    for piece, taken in iter_pieces(batches):
+        size += taken
+        if rows and size > PAGE_BYTES:
+            break
+        if taken > ROW_BYTES:
+            raise LimitExceeded(
+                f"Row {offset + len(rows) + 1} holds {taken:,} bytes; {ROW_BYTES:,} fit into JSON.",
+                hint="Select fewer or shorter columns, or download the result as CSV or Parquet.",
+                limit="bytes",
+            )
+        rows += [[json_value(v) for v in row] for row in Result(info, [piece]).iter_rows()]
+    return rows
+
+
+def _first_batches(result: Result, limit: int) -> Iterator[Any]:
+    for batch in result.batches():
+        yield batch.slice(0, limit)
+        limit -= batch.num_rows
+        if limit <= 0:
+            return
+
+
 def first_page(result: Result, limit: int) -> RowPage:
-    """Return the first rows of a result as JSON."""
-    rows = [[json_value(v) for v in row] for row in itertools.islice(result.iter_rows(), limit)]
+    """Return the first rows of a result as JSON; fewer if they are large."""
+    rows = take_page(result.info, _first_batches(result, limit))
     return RowPage(
         run_id=result.run_id,
         columns=list(result.columns),

@@ -6,7 +6,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -342,7 +342,7 @@ class Runs:
         if control is not None:
             control.pause(now)
             return
-        self._append(run_id, {"queued": RunPaused(by="user"), "running": RunRequested(what="pause")}, "paused")
+        self._append(run_id, {"queued": [RunPaused(by="user")], "running": [RunRequested(what="pause")]}, "paused")
 
     def cancel(self, run_id: str) -> None:
         """End a run at once."""
@@ -350,45 +350,57 @@ class Runs:
         if control is not None:
             control.cancel()
             return
-        ended = RunCancelled(by="user")
-        events: dict[str, Event] = {"queued": ended, "paused": ended, "waiting": ended}
-        self._append(run_id, events | {"running": RunRequested(what="cancel")}, "cancelled")
+        events: dict[str, list[Event]] = {
+            status: [RunCancelled(by="user")] for status in ("queued", "paused", "waiting")
+        }
+        self._append(run_id, events | {"running": [RunRequested(what="cancel")]}, "cancelled")
 
     def steer(self, run_id: str, text: str) -> None:
         """Pass a text to the model of a run before its next turn."""
-        guided = Guided(text=text)
+        self._require_question(run_id, "steered")
         statuses = ("queued", "running", "paused", "waiting")
-        self._append(run_id, {status: guided for status in statuses}, "steered")
+        self._append(run_id, {status: [Guided(text=text)] for status in statuses}, "steered")
 
     def interrupt(self, run_id: str, text: str) -> None:
-        """Stop the move that a run is making, and pass a text to its model."""
+        """Stop the move that a run is making, in whichever process, and pass a text to its model."""
+        self._require_question(run_id, "interrupted")
         control = self._live.control(run_id)
-        if control is None:
-            raise Conflict(f"Run `{run_id}` is not being worked on in this process.", hint="Use `steer` instead.")
-        control.interrupt(text)
+        if control is not None:
+            control.interrupt(text)
+            return
+        guided = Guided(text=text, interrupts=True)
+        running: list[Event] = [guided, RunRequested(what="interrupt")]
+        self._append(run_id, {"queued": [guided], "paused": [guided], "running": running}, "interrupted")
+
+    def _require_question(self, run_id: str, participle: str) -> None:
+        kind = self._app.store.run(run_id).kind
+        if kind != "ask":
+            raise Conflict(
+                f"Run `{run_id}` is of kind {kind} and cannot be {participle}: it has no model.",
+                hint="Cancel it instead.",
+            )
 
     def answer(self, run_id: str, text: str) -> int:
         """Answer the question that a run is waiting on. The run is paused until it is started again.
 
         Returns the entry that the run continues from.
         """
-        self._append(run_id, {"waiting": RunAnswered(text=text, by="user")}, "answered")
+        self._append(run_id, {"waiting": [RunAnswered(text=text, by="user")]}, "answered")
         run = self._app.store.run(run_id)
         with contextlib.suppress(NotFound):  # the thread was deleted meanwhile
             if run.thread_id:
                 self._app.store.add_message(run.thread_id, "user", text, run_id)
         return run.seq
 
-    def _append(self, run_id: str, events: Mapping[str, Event], participle: str) -> None:
-        """Append the event for the run's status, or raise `Conflict` if there is none."""
+    def _append(self, run_id: str, events: Mapping[str, Sequence[Event]], participle: str) -> None:
+        """Append the events for the run's status, or raise `Conflict` if there are none."""
         store = self._app.store
         for _ in range(20):
             run = store.run(run_id)
-            event = events.get(run.status)
-            if event is None:
+            if run.status not in events:
                 raise Conflict(f"Run `{run_id}` is {run.status} and cannot be {participle}.")
             try:
-                store.append(run_id, event, expect=run.seq)
+                store.append(run_id, *events[run.status], expect=run.seq)
                 return
             except Conflict:
                 time.sleep(0.01)  # the worker of the run wrote an entry meanwhile

@@ -112,6 +112,8 @@ class ServerSettings(Entity):
     """Models that callers may choose besides the default."""
     threads: int = Field(default=32, ge=1, le=1000)
     """Requests that may run at once; further ones wait."""
+    cells: int = Field(default_factory=lambda: max(8, 2 * (os.cpu_count() or 1)), ge=1)
+    """Cells of threads that may run at once, shared fairly among tenants; by default twice the CPUs, at least 8."""
     runs: int = Field(default=64, ge=1, le=1000)
     """Background runs per tenant that may run at once; further ones are refused."""
     connections: int = Field(default=4000, ge=1)

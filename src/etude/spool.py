@@ -204,11 +204,12 @@ def _stored_type(arrow: Any) -> Any:
 def _stored(array: Any, target: Any) -> Any:
     """Convert an array to its `_stored_type`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     types, arrow = pa.types, array.type
     if arrow.equals(target):
         return array
+    import pyarrow.compute as pc  # slow to load, and seldom needed
+
     if types.is_interval(arrow):
         return _as_struct(array, target)
     if types.is_timestamp(arrow):

@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +47,22 @@ class Frame:
     """The shared memory of the blob, if requested with `keep`; the caller closes it."""
 
 
-def send(sock: socket.socket, head: dict[str, Any], blob: bytes | memoryview = b"", fd: int | None = None) -> None:
-    """Send one frame; raise `Closed` if the other side is gone."""
+def send(
+    sock: socket.socket,
+    head: dict[str, Any],
+    blob: bytes | memoryview = b"",
+    fd: int | None = None,
+    files: Sequence[int] = (),
+) -> None:
+    """Send one frame, with the shared memory `fd` of its blob or with open files; raise `Closed` if no one reads."""
     text = _encode(head).encode()
     data = _HEAD.pack(len(text) + len(blob), len(text)) + text
     try:
-        if fd is None:
+        if fd is None and not files:
             sock.sendall(b"".join((data, blob)))
         else:
-            sent = socket.send_fds(sock, [data], [fd])
+            data = b"".join((data, blob))
+            sent = socket.send_fds(sock, [data], [fd] if fd is not None else list(files))
             if sent < len(data):
                 sock.sendall(data[sent:])
     except (BrokenPipeError, ConnectionResetError) as error:
@@ -90,6 +98,26 @@ def receive(sock: socket.socket, keep: bool = False) -> Frame:
                 os.close(kept)
             raise
     return Frame(head, memoryview(body)[head_size:])
+
+
+def receive_files(sock: socket.socket, most: int) -> tuple[Frame, list[int]]:
+    """Wait for one frame and the open files that came with it, which the caller closes."""
+    fds: list[int] = []
+    try:
+        start, fds, _, _ = socket.recv_fds(sock, _HEAD.size, most)
+        if not start:
+            raise Closed
+        total, head_size = _HEAD.unpack(start + _read(sock, _HEAD.size - len(start)))
+        if total > MAX_FRAME or head_size > total:
+            raise Closed
+        body = _read(sock, total)
+        return Frame(json.loads(body[:head_size]), memoryview(body)[head_size:]), fds
+    except BaseException as error:
+        for fd in fds:
+            os.close(fd)
+        if isinstance(error, ConnectionResetError | ValueError | RecursionError):
+            raise Closed from error
+        raise
 
 
 def has_small_frame(sock: socket.socket) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,6 +147,28 @@ def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.M
     moment = 21.0
     assert [guarded.get("/api/datasets", headers=headers).status_code for _ in range(2)] == [200, 429]
     assert guarded.get("/api/datasets", headers=bearer(app, "reader")).status_code == 200
+
+
+def test_refusals_of_a_flood_are_delayed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 0.0
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: moment))
+    control = access.AccessControl(Identity(app.store), app.settings.server, keys=True)
+    delays = [control.delay_refusal("flood") for _ in range(int(access.REFUSALS_BURST) + 5)]
+    assert delays == [0.0] * int(access.REFUSALS_BURST) + [access.REFUSAL_DELAY_S] * 5
+    assert control.delay_refusal("other") == 0.0
+    moment = 1.0
+    assert [control.delay_refusal("flood") for _ in range(51)] == [0.0] * 50 + [access.REFUSAL_DELAY_S]
+
+
+def test_a_refusal_waits_for_its_delay(guarded: TestClient, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "REFUSALS_BURST", 0.0)
+    monkeypatch.setattr(access, "REFUSALS_PER_S", 0.0)
+    monkeypatch.setattr(access, "REFUSAL_DELAY_S", 0.5)
+    headers = bearer(app, "analyst")
+    for send in ({"headers": {}}, {"headers": headers, "json": {"query": 1}}):
+        started = time.monotonic()
+        assert guarded.post("/api/sql", **send).is_client_error
+        assert time.monotonic() - started >= 0.5
 
 
 def test_a_key_has_so_many_requests_at_once(app: App) -> None:

@@ -23,6 +23,7 @@ from etude.api.server import create_app
 from etude.app import App
 from etude.entities import Limits, SourceSpec
 from etude.settings import load_settings
+from etude.store.identity import Identity
 
 
 def test_sql_gives_the_first_rows_and_keeps_all(client: TestClient, app: App) -> None:
@@ -127,7 +128,7 @@ def test_a_client_that_leaves_frees_its_engine(numbers: TestClient, dataset: str
         ask_numbers(client, "SELECT 1")
         with pytest.raises(httpx.ReadTimeout):
             client.post("/sql", json=body, timeout=1)
-        wait_until(lambda: not server.api.state.server.queries.locked())
+        wait_until(lambda: not server.api.state.server.queries.taken)
         assert ask_numbers(client, "SELECT 5").json()["rows"] == [[5]]
 
 
@@ -141,13 +142,13 @@ def test_a_request_that_is_cancelled_lets_go_of_everything(numbers: TestClient, 
         assert (await client.post("/sql", json=body | {"query": "SELECT 1"})).status_code == 200
         asked = asyncio.create_task(client.post("/sql", json=body))
         threads = api.state.server.workers
-        while not api.state.server.app.pool._busy or (query == LARGE and not threads.borrowed_tokens):
+        while not api.state.server.app.pool._share.taken or (query == LARGE and not threads.borrowed_tokens):
             assert not asked.done(), asked.result().text
             await asyncio.sleep(0.001)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
-        assert not api.state.server.queries.locked()
+        assert not api.state.server.queries.taken
         answer = await client.post("/sql", json=body | {"query": "SELECT 6"})
         assert answer.json()["rows"] == [[6]]
         assert threads.borrowed_tokens == 0
@@ -285,3 +286,27 @@ def test_metrics_count_what_happens(client: TestClient) -> None:
 def test_vram_says_what_there_is(client: TestClient) -> None:
     found = client.get("/vram").json()
     assert found["gpus"] or found["detail"]
+
+
+def test_one_tenants_endless_queries_do_not_delay_another(tmp_path: Path) -> None:
+    """There is one engine, and it is busy for ten minutes with the queries of another tenant."""
+    settings = load_settings(home=str(tmp_path / "home"), engine={"processes": 1}, limits={"timeout_s": 600})
+    with ThreadPoolExecutor(8) as several, App(settings) as app:
+        clients = {}
+        for tenant in ("noisy", "quiet"):
+            duckdb.connect(tmp_path / f"{tenant}.duckdb").close()
+            app.scoped(tenant).add_source("data", SourceSpec(url=str(tmp_path / f"{tenant}.duckdb")))
+            clients[tenant] = {"Authorization": f"Bearer {Identity(app.store).create_key('x', 'analyst', tenant)[1]}"}
+        with listening(app, keys_required=True) as server:
+            noisy, quiet = (
+                httpx.Client(base_url=server.url, headers=clients[tenant], timeout=600) for tenant in clients
+            )
+            body = {"query": ENDLESS, "dataset": "data", "record": False}
+            asked = [several.submit(noisy.post, "/sql", json=body) for _ in range(8)]
+            shares = server.api.state.server.queries
+            wait_until(lambda: app.pool._share.held["noisy"] and len(list(shares.waiting())) == 7)
+            answers = [quiet.post("/sql", json={"query": f"SELECT {n}"}).json()["rows"] for n in range(5)]
+            assert answers == [[[n]] for n in range(5)]
+            assert not any(a.done() for a in asked)
+        for client in (noisy, quiet):
+            client.close()

@@ -108,6 +108,29 @@ def test_a_run_that_waits_is_answered(client: TestClient) -> None:
     assert client.post(f"/api/runs/{run_id}/answer", json={"text": "2024"}).status_code == 409
 
 
+def test_a_run_is_steered_and_interrupted(client: TestClient) -> None:
+    run_id = begin(client, "ask", "be slow")["id"]
+    ended(client, run_id, "running")
+    assert client.post(f"/api/runs/{run_id}/steer", json={"guidance": "only 2025"}).status_code == 200
+    # The script's next turn answers what was said last.
+    assert client.post(f"/api/runs/{run_id}/interrupt", json={"guidance": "how many orders?"}).status_code == 200
+    run = ended(client, run_id)
+    assert run["answer"] == "There are 3,704 orders."
+    late = client.post(f"/api/runs/{run_id}/steer", json={"guidance": "too late"})
+    assert (late.status_code, late.json()["code"]) == (409, "conflict")
+
+
+def test_a_request_can_wait_for_its_run(client: TestClient) -> None:
+    wanted = {"query_type": "plan", "query": {"from": "orders", "aggregate": [{"fn": "count", "as": "n"}]}}
+    response = client.post("/api/runs", json=wanted, headers={"Prefer": "respond-async, wait=120"})
+    assert (response.status_code, response.headers["preference-applied"]) == (200, "wait=120")
+    assert response.json()["status"] == "succeeded"
+    assert response.json()["result"]["row_count"] == 1
+    slow = client.post("/api/runs", json={"kind": "ask", "text": "be slow"}, headers={"Prefer": "wait=1"})
+    assert slow.status_code == 202 and slow.json()["status"] == "running"
+    client.post(f"/api/runs/{slow.json()['id']}/cancel")
+
+
 def test_what_did_not_change_is_not_sent_again(client: TestClient, orders: str) -> None:
     for path in ("", "/status", "/result"):
         seen = client.get(f"/api/runs/{orders}{path}")

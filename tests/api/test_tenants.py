@@ -115,6 +115,8 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             for reach in ({"dataset": dataset}, {"dataset": "shop", "thread_id": thread})
         ],
         "/api/runs/{run_id}/answer": [{"text": "2024"}],
+        "/api/runs/{run_id}/steer": [{"guidance": "x"}],
+        "/api/runs/{run_id}/interrupt": [{"guidance": "x"}],
         "/api/catalogs": [{"dataset": dataset}],
         "/api/datasets/{dataset}/annotations": [{}],
         "/api/threads": [{"title": "x", "dataset": dataset}],
@@ -232,6 +234,7 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("wait_run", {"run_id": scene.ours["waiting"], "timeout_s": 1}),
         ("cancel_run", {"run_id": scene.ours["waiting"]}),
         ("answer_run", {"run_id": scene.ours["waiting"], "text": "2024"}),
+        ("steer_run", {"run_id": scene.ours["waiting"], "guidance": "only 2024"}),
         ("describe_dataset", {"dataset": scene.ours["dataset"]}),
         ("sql", {"query": "SELECT 1", "dataset": scene.ours["dataset"]}),
         ("python", {"code": "1", "thread_id": scene.ours["thread_id"]}),

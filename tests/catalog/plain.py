@@ -124,6 +124,7 @@ def _check_lengths(column: ColumnProfile, texts: list[tuple[str, int]]) -> None:
     assert column.lengths.max == max(len(t) for t, _ in texts)
     assert math.isclose(column.lengths.mean, total / sum(n for _, n in texts), rel_tol=1e-11)
     assert column.lengths.empty == sum(n for t, n in texts if not t)
+    assert column.lengths.padded == sum(n for t, n in texts if t != t.strip(" "))
 
 
 def _check_numbers(ask: Ask, table: str, name: str, finite: str, column: ColumnProfile) -> None:

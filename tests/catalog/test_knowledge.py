@@ -12,7 +12,8 @@ import pytest
 from etude.app import App
 from etude.catalog.knowledge import known_tables
 from etude.offline.understand import Understanding, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 
 TODAY = date(2025, 6, 1)
 SCRIPT = """

@@ -11,7 +11,8 @@ import pytest
 
 from etude.app import App
 from etude.offline.understand import Clarification, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 from etude.sample import write_shop
 
 Rows = list[tuple[Any, ...]]

@@ -9,7 +9,7 @@ import pytest
 
 from etude.offline.__main__ import main
 from etude.offline.grammar import RULES
-from etude.offline.lexicon import OPERATORS
+from etude.offline.operator_words import OPERATORS
 from etude.offline.tags import TAGS
 from etude.offline.trace import trace_question
 from etude.offline.vocabulary import Vocabulary

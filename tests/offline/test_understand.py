@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.app import App
-from etude.offline.lexicon import OPERATORS, STOP
-from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.offline.operator_words import OPERATORS, STOP
+from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan import parse_plan
 from etude.sources.plan.compile import compile_plan
 from offline.questions import QUESTIONS, TODAY
@@ -152,11 +153,11 @@ def test_the_choice_leads_to_an_answer(chosen: tuple[Clarification, Ask, Vocabul
     clarification, ask, vocabulary = chosen
     assert [choice.label for choice in clarification.choices] == ["visits.started", "visits.ended"]
     for text, column in (("1", "started"), ("visits.ended", "ended"), ("ended", "ended")):
-        found = answer(clarification, text)
+        found = take_choice(clarification, text)
         assert isinstance(found, Understanding)
         assert column in found.reading
         assert run(found, vocabulary, ask) == ask(f"SELECT count(*) FROM visits WHERE year({column}) = 2024")
-    assert isinstance(answer(clarification, "neither"), Refusal)
+    assert isinstance(take_choice(clarification, "neither"), Refusal)
 
 
 @pytest.mark.parametrize(
@@ -256,4 +257,4 @@ def test_any_text_gets_an_outcome(words: list[str], more: list[str], shop: Vocab
         assert compile_plan(found.plan, shop.catalog).startswith("SELECT")
         found = understand(" ".join(["and", *more]), shop, previous=found, today=TODAY)
     if isinstance(found, Clarification):
-        assert all(answer(found, choice.label) for choice in found.choices)
+        assert all(take_choice(found, choice.label) for choice in found.choices)

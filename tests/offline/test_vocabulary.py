@@ -13,7 +13,8 @@ import pytest
 
 from etude.app import App
 from etude.offline.understand import Understanding, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
+from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
+from etude.offline.vocabulary_build import build_vocabulary
 from etude.sources.plan.compile import compile_plan
 from offline.questions import TODAY
 

@@ -16,7 +16,8 @@ from etude.entities import Catalog
 from etude.errors import Cancelled, LimitExceeded
 from etude.offline.deadline import within
 from etude.offline.understand import Clarification, Understanding, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 from offline.questions import TODAY
 
 Rows = list[tuple[Any, ...]]

@@ -70,7 +70,7 @@ class Kernel:
         return seen
 
     def interrupt(self) -> dict[str, Any]:
-        """Interrupt until the cell ends, as a session does: a signal right before a system call does not end the call."""
+        """Interrupt until the cell ends, as a session does: a signal just before a system call does not end it."""
         while True:
             self.process.send_signal(signal.SIGINT)
             if select.select([self.sock], [], [], 1)[0]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,11 @@ from typing import Any
 import duckdb
 import psycopg
 import pytest
+from tests.patience import wait_until
 
 from etude.app import App
-from etude.entities import SourceSpec
-from etude.errors import LimitExceeded, Refused, UnknownTable
+from etude.entities import Limits, SourceSpec
+from etude.errors import Cancelled, LimitExceeded, Refused, UnknownTable
 from etude.sources import federation
 from etude.sources.federation import find_others
 
@@ -76,9 +79,9 @@ def test_only_named_columns_are_copied(app: App, monkeypatch: pytest.MonkeyPatch
     copied: list[list[str]] = []
     original = federation._copy_table
 
-    def spy(source: Any, table: Any, columns: list[str], path: Path) -> None:
+    def spy(source: Any, table: Any, columns: list[str], *others: Any) -> None:
         copied.append(columns)
-        original(source, table, columns, path)
+        original(source, table, columns, *others)
 
     monkeypatch.setattr(federation, "_copy_table", spy)
     app.sql("crm", JOIN)
@@ -107,6 +110,84 @@ def test_a_table_too_large_to_copy_is_refused_not_cut(app: App, monkeypatch: pyt
 def test_copies_are_gone_afterwards(app: App, tmp_path: Path) -> None:
     app.sql("crm", JOIN)
     assert list((tmp_path / "home" / "scratch").glob("etude-join-*")) == []
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[App]:
+    """A SQLite file with a view that never ends, and a DuckDB file."""
+    with sqlite3.connect(tmp_path / "lite.db") as lite:
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {}) SELECT i FROM n"
+        lite.execute(f"CREATE TABLE t AS {numbers.format('LIMIT 5000')}")
+        lite.execute(f"CREATE VIEW endless AS {numbers.format('')} WHERE i < 0")
+    with duckdb.connect(str(tmp_path / "duck.duckdb")) as duck:
+        duck.execute("CREATE TABLE d AS SELECT i FROM range(5000) r(i)")
+    specs = {"lite": SourceSpec(url=str(tmp_path / "lite.db")), "duck": SourceSpec(url=str(tmp_path / "duck.duckdb"))}
+    with App(home=tmp_path / "home", sources=specs) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        pytest.param("SELECT count(*) FROM duck.d JOIN lite.endless e USING (i)", id="while a table is copied"),
+        pytest.param(
+            "SELECT sum(a.i * b.i % c.i) FROM duck.d a, duck.d b, duck.d c, lite.t e", id="while the join runs"
+        ),
+    ],
+)
+def test_a_join_that_takes_too_long_is_stopped(two: App, sql: str) -> None:
+    with pytest.raises(LimitExceeded, match="limit of 1 s") as caught:
+        two.sql("duck", sql, limits=Limits(timeout_s=1))
+    assert caught.value.details["limit"] == "timeout_s"
+
+
+def test_the_time_of_a_join_counts_from_its_start(two: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that copying took is not given to the join again."""
+    clock = [0.0]
+    monkeypatch.setattr(federation, "monotonic", lambda: clock.__setitem__(0, clock[0] + 50) or clock[0])
+    with pytest.raises(LimitExceeded, match="limit of 60 s"):
+        two.sql("duck", "SELECT count(*) FROM duck.d JOIN lite.t USING (i)", limits=Limits(timeout_s=60))
+
+
+@pytest.mark.parametrize("table", ["endless", "t e, duck.d b, duck.d c, duck.d f"])
+def test_a_join_can_be_cancelled(two: App, table: str) -> None:
+    sql = f"SELECT sum(a.i * e.i) FROM duck.d a, lite.{table.replace('endless', 'endless e')}"
+    answer = two._ask(two.source("duck"), sql, {}, Limits(timeout_s=600), describe=False)
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(answer.batches)
+        except BaseException as error:
+            failed.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    wait_until(lambda: two.pool._share.taken)
+    answer.cancel()
+    reader.join(120)
+    assert [type(error) for error in failed] == [Cancelled]
+
+
+def test_a_join_reads_no_more_than_its_budget(two: App) -> None:
+    sql = "SELECT count(*) FROM duck.d JOIN lite.t USING (i)"
+    with pytest.raises(LimitExceeded) as caught:
+        two.sql("duck", sql, limits=Limits(scan_rows=4_000))
+    assert caught.value.details["limit"] == "scan_rows"
+    with pytest.raises(LimitExceeded):
+        two.sql("duck", sql, limits=Limits(scan_rows=9_000))
+    assert two.sql("duck", sql, limits=Limits(scan_rows=20_000)).rows() == [(4999,)]
+
+
+def test_a_join_copies_no_more_bytes_than_allowed(two: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "COPY_BYTES", 10_000)
+    with pytest.raises(LimitExceeded, match="bytes"):
+        two.sql("duck", "SELECT count(*) FROM duck.d JOIN lite.t USING (i)")
+
+
+def test_the_result_of_a_join_is_cut_at_its_limits(two: App) -> None:
+    result = two.sql("duck", "SELECT d.i FROM duck.d JOIN lite.t USING (i)", limits=Limits(rows=10))
+    assert (result.row_count, result.truncated) == (10, True)
 
 
 @pytest.mark.parametrize(

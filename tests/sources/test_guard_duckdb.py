@@ -17,7 +17,7 @@ OTHER = [("crm", "main", "people")]
 @pytest.fixture(scope="module")
 def guard() -> Iterator[Guard]:
     with duckdb.connect() as connection:
-        yield Guard(connection, GrantedNames("shop", TABLES + OTHER, all_granted=True), macros=["net_price"])
+        yield Guard(connection, GrantedNames("shop", TABLES + OTHER, all_granted=True), macros=lambda: ["net_price"])
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,10 @@ AccessStore = Callable[..., Awaitable[T]]
 COOKIE = "etude_session"
 KEY_CACHE_S = 5.0
 """Seconds that a looked-up key stays cached; a key that another process revokes stops working within this time."""
+REFUSALS_PER_S = 50.0
+"""Refusals that a sender gets at once, per second; further ones are sent `REFUSAL_DELAY_S` later."""
+REFUSALS_BURST = 1000.0
+REFUSAL_DELAY_S = 1.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -67,6 +71,7 @@ class AccessControl:
         self._local = not keys and not anyone
         self._key_cache: dict[str, tuple[float, ApiKey]] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
+        self._refusals: dict[str, tuple[float, float]] = {}
         self._in_flight: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
 
@@ -153,6 +158,19 @@ class AccessControl:
                     retry_after_s=(1 - left) * 60 / limit,
                 )
             self._buckets[caller.name] = (left - 1, now)
+
+    def delay_refusal(self, sender: str) -> float:
+        """Return the seconds to wait before a refusal is sent: a flood of bad requests then costs others little."""
+        if not self.keys:
+            return 0.0  # only local users get this far
+        with self._lock:
+            if len(self._refusals) > 10_000:
+                self._refusals.clear()
+            now = time.monotonic()
+            left, at = self._refusals.get(sender, (REFUSALS_BURST, now))
+            left = min(REFUSALS_BURST, left + (now - at) * REFUSALS_PER_S)
+            self._refusals[sender] = (max(left - 1, 0.0), now)
+        return 0.0 if left >= 1 else REFUSAL_DELAY_S
 
     @contextmanager
     def limit_concurrency(self, caller: Caller, what: str = "request") -> Iterator[None]:

@@ -282,7 +282,9 @@ async def send_events(
             listener.woken.clear()
             if found := await call.access_store(subscription.read):
                 changed = True
-                yield b"".join(to_event(event.model_dump_json(exclude={"tenant"}), str(event.id)) for event in found)
+                yield b"".join(
+                    to_event(event.model_dump_json(exclude={"tenant"}), str(event.id), event.topic) for event in found
+                )
             if subscription.at < hub.at:
                 continue
             if changed and agent_id is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -14,9 +14,10 @@ import anyio.to_thread
 from fastapi import Depends, Request
 
 from etude.api.access import AccessControl, Caller
-from etude.api.result_formats import SortCache
+from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
+from etude.fair_share import FairShare
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
@@ -48,13 +49,16 @@ class ServerState:
     draining: bool = False
 
     def __post_init__(self) -> None:
-        self.workers = anyio.CapacityLimiter(self.app.settings.server.threads)
+        threads = self.app.settings.server.threads
+        self.shares = FairShare(threads)
+        # A fair share may exceed its size, by one slot for each tenant that holds none.
+        self.workers = anyio.CapacityLimiter(2 * threads)
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
-        self.queries = asyncio.Semaphore(self.app.settings.engine.processes)
+        self.queries = FairShare(self.app.settings.engine.processes)
         self.owners: dict[str, ApiKey] = {}
         """The key that each open run is charged to, by run id."""
-        self.sort_cache = SortCache()
+        self.result_reader = ResultReader(self.app)
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
         # A tenant's agents may run before its first request.
@@ -84,14 +88,16 @@ class ServerState:
     def close(self) -> None:
         """Write everything that is buffered."""
         self.observer.close()
+        self.result_reader.close()
         self.flush()
         self.identity.write_down(closing=True)
         if self.traces is not None:
             self.traces.close()
 
-    async def run_in_thread(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
-        """Run blocking work in a thread; it may take long."""
-        return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
+    async def run_in_thread(self, tenant: str, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run blocking work of a tenant in a thread; it may take long."""
+        async with hold_slot(self.shares, tenant):
+            return await anyio.to_thread.run_sync(partial(work, *arguments, **keywords), limiter=self.workers)
 
     async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a short access to the store in a thread."""
@@ -114,7 +120,7 @@ class ApiCall:
 
     async def run_in_thread(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run blocking work in a thread; it may take long."""
-        return await self.server.run_in_thread(work, *arguments, **keywords)
+        return await self.server.run_in_thread(self.caller.tenant, work, *arguments, **keywords)
 
     async def access_store(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a short access to the store in a thread."""
@@ -138,6 +144,18 @@ class ApiCall:
         # The run may have ended before its key was registered.
         if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
             self.server.access_control.charge(key, run)
+
+
+@asynccontextmanager
+async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
+    """Wait for a slot, and hold it while the block runs."""
+    granted = asyncio.Event()
+    ticket = shares.ask(tenant, granted.set)
+    try:
+        await granted.wait()
+        yield
+    finally:
+        shares.withdraw(ticket)
 
 
 def mark_secret(scope: MutableMapping[str, Any]) -> None:

@@ -144,7 +144,10 @@ async def send_chat(call: ApiCall, run_id: str, after: int, skip: int) -> AsyncG
     """Yield the server-sent events of an answer after a position, until the run ends, waits or is paused."""
     yield b"retry: 1000\n\n"
     async for name, event in chat_events(call, run_id, after, skip):
-        yield b": still here\n\n" if event is None else to_event(json.dumps(event, ensure_ascii=False), name)
+        if event is None:
+            yield b": still here\n\n"
+        else:
+            yield to_event(json.dumps(event, ensure_ascii=False), name, event["type"])
 
 
 async def chat_events(

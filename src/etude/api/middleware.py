@@ -206,6 +206,8 @@ class Exchange:
     async def _send_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
+            if 400 <= self._status < 500:
+                await asyncio.sleep(self._server.access_control.delay_refusal(self._sender))
             present = {name.lower() for name, _ in message.get("headers", [])}
             headers = [*message.get("headers", []), *(h for h in HEADERS if h[0] not in present)]
             headers.append((b"x-request-id", self._id.encode()))
@@ -224,6 +226,11 @@ class Exchange:
     async def _refuse(self, error: BaseException) -> None:
         response = respond(error, self._id, self._scope["path"])
         await response(self._scope, self._receive, self._send_message)
+
+    @property
+    def _sender(self) -> str:
+        """The key of the request, or its address if it has none."""
+        return self._caller.key.id if self._caller.key else (self._scope.get("client") or ("",))[0]
 
     def _record(self) -> None:
         seconds = time.perf_counter() - self._started

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
+from etude.api.call import hold_slot
 from etude.api.result_formats import RowSelection, as_json
 from etude.api.schemas import given
 from etude.errors import Cancelled
@@ -29,7 +30,7 @@ SHORT_CHARACTERS = 8192
 async def run_query(call: ApiCall, body: SqlRequest) -> bytes:
     """Return the first rows of a query as JSON. If the query is not recorded, it stops when the client disconnects."""
     with ClientWait(call) as wait:
-        async with call.server.queries:
+        async with hold_slot(call.server.queries, call.caller.tenant):
             wait.check()
             rows = await run_at_once(call, body, wait)
             return rows if rows is not None else await call.run_in_thread(run_blocking, call, body, wait)

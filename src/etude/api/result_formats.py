@@ -8,14 +8,12 @@ import io
 import itertools
 import json
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from etude.errors import Invalid
-from etude.result import Result, json_value, no_rows
+from etude.result import Result, iter_pieces, json_value, no_rows, take_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -23,8 +21,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 MEDIA = (JSON, CSV, PARQUET, ARROW)
 OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge", "contains", "starts", "null", "notnull")
-KEPT_ORDERS = 32
-"""Sort orders that are cached, so that the second page of a sort needs no second sort."""
+TAKEN = 1 << 16
+"""Rows that are put in order at once."""
 _FILTER = re.compile(rf"(?P<column>.+):(?P<operator>{'|'.join(OPERATORS)})(?::(?P<value>.*))?", re.DOTALL)
 
 
@@ -43,30 +41,6 @@ class RowSelection:
     def plain(self) -> bool:
         """True if this selects the whole result, unsorted."""
         return not (self.sort or self.filter or self.offset) and self.limit is None
-
-
-class SortCache:
-    """The positions of rows by result, sort and filter; keeps the last few. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def positions(self, name: str, result: Result, view: RowSelection) -> Any:
-        """Return the positions of the selected rows, in order; None if there is no sort and no filter."""
-        if not view.sort and not view.filter:
-            return None
-        key = (name, view.sort, view.filter)
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        found = find_rows(result, view)
-        with self._lock:
-            self._kept[key] = found
-            if len(self._kept) > KEPT_ORDERS:
-                self._kept.popitem(last=False)
-        return found
 
 
 def choose_media(accept: str) -> str | None:
@@ -106,22 +80,18 @@ def find_rows(result: Result, view: RowSelection) -> Any:
     for name, operator, value in filters:
         found = _matches(by_name[name], operator, value, name)
         mask = found if mask is None else pc.and_(mask, found)
-    count = len(columns[0]) if columns else result.row_count
-    positions = (
-        pc.indices_nonzero(pc.fill_null(mask, False)) if mask is not None else pa.array(range(count), pa.int64())
-    )
+    positions = pc.indices_nonzero(pc.fill_null(mask, False)) if mask is not None else None
     if not sorts:
         return positions
     try:
-        table = pa.table(
-            [pc.take(by_name[name], positions) for name, _ in sorts], names=[str(i) for i in range(len(sorts))]
-        )
+        keys = [by_name[name] if positions is None else pc.take(by_name[name], positions) for name, _ in sorts]
+        table = pa.table(keys, names=[str(i) for i in range(len(sorts))])
         order = pc.sort_indices(table, sort_keys=[(str(i), way) for i, (_, way) in enumerate(sorts)])
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
         raise Invalid(
             "The result cannot be sorted by these columns.", hint="Lists and structs have no order."
         ) from None
-    return pc.take(positions, order)
+    return order if positions is None else pc.take(positions, order)
 
 
 def _parse_filter(text: str) -> tuple[str, str, str]:
@@ -192,8 +162,10 @@ def read_batches(result: Result, view: RowSelection, positions: Any) -> Iterator
     end = count_rows(result, positions) if view.limit is None else start + view.limit
     if positions is None:
         yield from _slice(result, start, end)
+    elif view.limit is None:
+        yield from _take_all(result, positions.slice(start))
     else:
-        yield from _take(result, positions.slice(start, max(end - start, 0)))
+        yield from _take(result, positions.slice(start, view.limit))
 
 
 def _slice(result: Result, start: int, end: int) -> Iterator[Any]:
@@ -230,10 +202,17 @@ def _take(result: Result, wanted: Any) -> Iterator[Any]:
     yield from found.take(pc.sort_indices(order)).combine_chunks().to_batches() or no_rows(found.schema)
 
 
+def _take_all(result: Result, wanted: Any) -> Iterator[Any]:
+    """Yield all rows at the positions `wanted`, in that order; the whole result is in memory, but only once."""
+    table = result.arrow()
+    for start in range(0, max(len(wanted), 1), TAKEN):
+        part = table.take(wanted.slice(start, TAKEN)).combine_chunks()
+        yield from part.to_batches() or no_rows(table.schema)
+
+
 def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
-    """Return a page of a result as JSON, in the shape of `RowPage`."""
-    part = Result(result.info, list(read_batches(result, view, positions)))
-    rows = [[json_value(v) for v in row] for row in part.iter_rows()]
+    """Return a page of a result as JSON, in the shape of `RowPage`. It may end early, as `take_page` says."""
+    rows = take_page(result.info, read_batches(result, view, positions), view.offset)
     count, end = count_rows(result, positions), view.offset + len(rows)
     body = {
         "run_id": result.run_id,
@@ -254,8 +233,8 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([c.name for c in result.columns])
-    for batch in read_batches(result, view, positions):
-        for row in Result(result.info, [batch]).iter_rows():
+    for piece, _ in iter_pieces(read_batches(result, view, positions)):
+        for row in Result(result.info, [piece]).iter_rows():
             writer.writerow(["" if v is None else _safe(json_value(v)) for v in row])
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)

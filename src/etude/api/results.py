@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,15 +13,16 @@ from etude.api import result_formats as formats
 from etude.api.call import ReaderCall
 from etude.api.problems import HttpError
 from etude.api.runs import SAME, IfNoneMatch
-from etude.entities import Artifact, RowPage, Run
+from etude.entities import Artifact, ResultInfo, RowPage, Run
 from etude.errors import NotFound
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
-    from etude.result import Result
 
 PAGE = 200
 """Rows of a page of JSON, if the caller names no limit."""
+PIECE = 1 << 20
+"""Bytes of an artifact that are read at once."""
 router = APIRouter(tags=["runs"])
 
 
@@ -61,39 +64,48 @@ async def run_result(
     tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}"'
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept"})
-    response = await call.run_in_thread(make_result_response, call, run, run.result_artifact, view, media)
+    response = await call.run_in_thread(make_result_response, call, run, run.result, run.result_artifact, view, media)
     response.headers.update({"ETag": tag, "Vary": "Accept", "Cache-Control": "private, no-cache"})
     return response
 
 
 def make_result_response(
-    call: ApiCall, run: Run, artifact: Artifact, view: formats.RowSelection, media: str
+    call: ApiCall, run: Run, info: ResultInfo, artifact: Artifact, view: formats.RowSelection, media: str
 ) -> Response:
-    """Return the response with the rows in a media type."""
-    result: Result = call.app.result(run.id)
-    objects = call.app.objects
-    name = f'attachment; filename="{run.id}.'
-    path = objects.local_path(artifact.hash)
-    if media != formats.JSON and path is not None:
+    """Return the response with the rows in a media type. All of them come, or the response breaks off."""
+    if media != formats.JSON:
         # Check before the first byte: a stream that breaks cannot report why.
-        objects.check_artifact(artifact.hash, run.id)
+        call.app.objects.check_artifact(artifact.hash, run.id)
+    headers = {}
+    if media in (formats.CSV, formats.PARQUET):
+        cut = f".first-{info.row_count}-rows" if info.truncated else ""
+        kind = "csv" if media == formats.CSV else "parquet"
+        headers["Content-Disposition"] = f'attachment; filename="{run.id}{cut}.{kind}"'
+    if info.truncated:
+        headers["X-Result-Truncated"] = "true"  # a limit of the query cut it, and these formats cannot say so
     if media == formats.PARQUET and view.plain:
-        headers = {"Content-Disposition": f'{name}parquet"'}
-        if path is not None:
-            return FileResponse(path, headers=headers, media_type=media)
-        return Response(objects.get(artifact.hash, run.id), headers=headers, media_type=media)
-    positions = call.server.sort_cache.positions(artifact.hash, result, view)
-    match media:
-        case formats.JSON:
-            return Response(formats.as_json(result, view, positions), media_type=media)
-        case formats.CSV:
-            pieces = formats.as_csv(result, view, positions)
-            return StreamingResponse(pieces, headers={"Content-Disposition": f'{name}csv"'}, media_type=media)
-        case formats.ARROW:
-            return StreamingResponse(formats.as_arrow(result, view, positions), media_type=media)
-        case _:
-            headers = {"Content-Disposition": f'{name}parquet"'}
-            return Response(formats.as_parquet(result, view, positions), headers=headers, media_type=media)
+        return send_artifact(call, run, artifact, headers, media)
+    pieces = call.server.result_reader.read(call.caller.tenant, info, artifact, run.id, view, media)
+    if media == formats.JSON:
+        return Response(b"".join(pieces), headers=headers, media_type=media)
+    return StreamingResponse(pieces, headers=headers, media_type=media)
+
+
+def send_artifact(call: ApiCall, run: Run, artifact: Artifact, headers: dict[str, str], media: str) -> Response:
+    """Return the response with the bytes of an artifact that was checked."""
+    path = call.app.objects.local_path(artifact.hash)
+    if path is not None:
+        return FileResponse(path, headers=headers, media_type=media)
+    lent = call.app.objects.lend(artifact.hash, run.id, call.app.scratch)
+    headers |= {"Content-Length": str(os.fstat(lent.fd).st_size)}
+    return StreamingResponse(read_pieces(lent.fd), headers=headers, media_type=media)
+
+
+def read_pieces(fd: int) -> Iterator[bytes]:
+    """Yield the bytes of an open file, and close it."""
+    with open(fd, "rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 @router.get(
@@ -107,7 +119,11 @@ async def run_artifact(call: ReaderCall, run_id: str, hash: str) -> Response:
     artifact = next((a for a in run.artifacts if a.hash == hash), None)
     if artifact is None:
         raise NotFound(f"Run `{run_id}` has no artifact `{hash[:80]}`.", hint="The run lists its artifacts.")
-    data = await call.run_in_thread(call.app.objects.get, artifact.hash, run.id)
     headers = {"ETag": f'"{artifact.hash[:32]}"', "X-Artifact-Media": artifact.media}
     headers |= {"Content-Disposition": f'attachment; filename="{artifact.hash[:16]}"', "Cache-Control": "private"}
-    return Response(data, headers=headers, media_type="application/octet-stream")
+
+    def send() -> Response:
+        call.app.objects.check_artifact(artifact.hash, run.id)
+        return send_artifact(call, run, artifact, headers, "application/octet-stream")
+
+    return await call.run_in_thread(send)

@@ -1,15 +1,16 @@
-"""Routes for runs: start them, read them and their results, and cancel, pause, resume or answer them."""
+"""Routes for runs: start them, read them and their results; cancel, pause, resume, answer, steer or interrupt them."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import PlainTextResponse
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.schemas import AnswerRequest, Listing, RunRequest, RunState, Timestamp, given
-from etude.entities import Run, RunFilter, RunKind, RunStatus, RunSummary
+from etude.api.schemas import AnswerRequest, Listing, RunGuidance, RunRequest, RunState, Timestamp, given
+from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale, Unavailable
 from etude.limits import lower_limits
 from etude.runtime.script import script_of
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from etude.api.call import ApiCall
 
 IfMatch = Annotated[str | None, Header(description="Only if the run still has this ETag.")]
+Prefer = Annotated[str | None, Header(description="`wait=30`: respond once the run has ended, or after 30 s.")]
+WAIT_S = 300
+"""The longest that a request may wait for a run."""
 IfNoneMatch = Annotated[str | None, Header(description="Only if the ETag is no longer this one.")]
 SAME: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified."}}
 router = APIRouter(tags=["runs"])
@@ -27,11 +31,24 @@ router = APIRouter(tags=["runs"])
 
 
 @router.post("/runs", status_code=202, response_model=RunState)
-async def begin_run(call: AnalystCall, body: RunRequest, response: Response) -> RunState:
-    """Start a run and return at once; `/runs/{run_id}/events` streams its progress."""
+async def begin_run(call: AnalystCall, body: RunRequest, response: Response, prefer: Prefer = None) -> RunState:
+    """Start a run and return at once, or wait for it with `Prefer: wait=30`; `/runs/{run_id}/events` streams it."""
+    wait_s = parse_wait(prefer)
     run_id = await begin(call, body)
     response.headers["Location"] = f"/api/runs/{run_id}"
-    return state_of(await call.access_store(call.app.store.run, run_id))
+    if not wait_s:
+        return state_of(await call.access_store(call.app.store.run, run_id))
+    watcher = call.server.run_watcher
+    run = await watcher.wait_until_stopped(call.app.store, run_id, call.access_store, wait_s, 0)
+    response.headers["Preference-Applied"] = f"wait={wait_s}"
+    response.status_code = 200 if run.status in ENDED or run.status in STOPPED else 202
+    return state_of(run)
+
+
+def parse_wait(prefer: str | None) -> int:
+    """Return the seconds of `wait=N` in a Prefer header (RFC 7240), at most `WAIT_S`; 0 without it."""
+    found = re.search(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", prefer or "")
+    return min(int(found[1]), WAIT_S) if found else 0
 
 
 async def begin(call: ApiCall, wanted: RunRequest) -> str:
@@ -134,6 +151,8 @@ def state_of(run: Run) -> RunState:
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
+        answer=run.answer,
+        result=run.result,
         error=run.error,
     )
 
@@ -191,6 +210,22 @@ def answer(call: ApiCall, run_id: str, text: str) -> int:
     call.charge_to_caller(run_id)
     call.app.runs.start(run_id)
     return seq
+
+
+@router.post("/runs/{run_id}/steer", response_model=RunState)
+async def steer_run(call: AnalystCall, run_id: str, body: RunGuidance, if_match: IfMatch = None) -> RunState:
+    """Give guidance to a run, which its model reads before its next turn; nothing is interrupted."""
+    await _find(call, run_id, if_match)
+    await call.run_in_thread(lambda: call.app.runs.steer(run_id, body.guidance))
+    return state_of(await call.access_store(call.app.store.run, run_id))
+
+
+@router.post("/runs/{run_id}/interrupt", response_model=RunState)
+async def interrupt_run(call: AnalystCall, run_id: str, body: RunGuidance, if_match: IfMatch = None) -> RunState:
+    """Stop what a run is doing at this moment; its model then reads the guidance and continues."""
+    await _find(call, run_id, if_match)
+    await call.run_in_thread(lambda: call.app.runs.interrupt(run_id, body.guidance))
+    return state_of(await call.access_store(call.app.store.run, run_id))
 
 
 async def _find(call: ApiCall, run_id: str, wanted: str | None) -> Run:

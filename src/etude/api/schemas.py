@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from etude.entities import Entity, RunStatus
+from etude.entities import Entity, ResultInfo, RunStatus
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")
@@ -24,6 +25,17 @@ def _check_timestamp(text: Any) -> Any:
 
 Timestamp = Annotated[datetime, BeforeValidator(_check_timestamp)]
 """A date and time in ISO 8601. A bare number, which pydantic would read as seconds, is refused."""
+
+
+def _plan_as_json(text: Any) -> Any:
+    return json.dumps(text) if isinstance(text, dict) else text
+
+
+RunText = Annotated[
+    str,
+    BeforeValidator(_plan_as_json),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1, "maxLength": TEXT}, {"type": "object"}]}),
+]
 
 
 class Body(Entity):
@@ -97,10 +109,13 @@ class ChatMessage(Body):
 
 
 class RunRequest(Body):
-    """A run to start. `text` is the query, the code, the QueryPlan as JSON, or the question."""
+    """A run to start. `text` is the query, the code, the question, or the QueryPlan as JSON or as an object.
 
-    kind: Literal["sql", "python", "plan", "ask"]
-    text: str = Field(min_length=1, max_length=TEXT)
+    `query_type` and `query` are other names for `kind` and `text`.
+    """
+
+    kind: Literal["sql", "python", "plan", "ask"] = Field(validation_alias=AliasChoices("kind", "query_type"))
+    text: RunText = Field(min_length=1, max_length=TEXT, validation_alias=AliasChoices("text", "query"))
     dataset: str | None = Field(default=None, max_length=200)
     thread_id: str | None = Field(default=None, max_length=100)
     model: str | None = Field(default=None, max_length=200)
@@ -120,6 +135,8 @@ class RunState(Entity):
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    answer: str | None = None
+    result: ResultInfo | None = None
     error: dict[str, Any] | None = None
 
 
@@ -127,6 +144,12 @@ class AnswerRequest(Body):
     """A person's answer to a waiting run."""
 
     text: str = Field(min_length=1, max_length=TEXT)
+
+
+class RunGuidance(Body):
+    """What a person tells the model of a run while it works."""
+
+    guidance: str = Field(min_length=1, max_length=TEXT)
 
 
 class Dataset(Entity):

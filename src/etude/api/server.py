@@ -139,12 +139,12 @@ async def _lifespan(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(server.run_watcher.running(server.app.store, server.access_store))
         await stack.enter_async_context(api.state.mcp_running())
-        await server.run_in_thread(stack.enter_context, _run_agents(server))
+        await server.run_in_thread(server.app.tenant, stack.enter_context, _run_agents(server))
         try:
             yield
         finally:
             writer.cancel()
-            await server.run_in_thread(server.close)
+            await server.run_in_thread(server.app.tenant, server.close)
 
 
 @contextlib.contextmanager

@@ -22,8 +22,8 @@ HEARTBEAT_S = 15.0
 RUNS = 50
 """The most runs that one stream may follow."""
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}, "data": {"type": "string"}}}
-"""One event of a stream, as OpenAPI describes it; `data` is JSON with a `type`."""
+SCHEMA = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+"""One event of a stream, as OpenAPI describes it; `data` is JSON, whose `type` is also the `event`."""
 DOCUMENTED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Events as they happen.", "content": {"text/event-stream": {"schema": SCHEMA}}},
     204: {"description": "The runs have ended and no newer events exist: do not reconnect."},
@@ -68,9 +68,9 @@ class EventStream(StreamingResponse):
         self._left = None
 
 
-def to_event(data: str, name: str) -> bytes:
-    """Format one event: its JSON, which holds its `type`, in one line of `data`, and the id to resume after it."""
-    return f"id: {name}\ndata: {data}\n\n".encode("utf-8", "replace")
+def to_event(data: str, name: str, kind: str) -> bytes:
+    """Format one event: the id to resume after it, its type, and its JSON in one line of `data`."""
+    return f"id: {name}\nevent: {kind}\ndata: {data}\n\n".encode("utf-8", "replace")
 
 
 def to_line(entry: Entry) -> str:
@@ -90,7 +90,8 @@ async def send_entries(call: ApiCall, after: dict[str, int], many: bool) -> Asyn
         pieces = []
         for entry in entries:
             sent[entry.run_id] = entry.seq
-            pieces.append(to_event(to_line(entry), format_event_positions(sent) if many else str(entry.seq)))
+            name = format_event_positions(sent) if many else str(entry.seq)
+            pieces.append(to_event(to_line(entry), name, entry.event.type))
         yield b"".join(pieces)
 
 

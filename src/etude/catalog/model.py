@@ -81,6 +81,8 @@ class Lengths(Entity):
     max: int
     mean: float
     empty: int = 0
+    padded: int | None = None
+    """Texts that start or end with a space; None for other values, and in profiles of earlier versions."""
 
 
 class Outliers(Entity):
@@ -161,7 +163,10 @@ class ColumnProfile(Entity):
     infinities: int | None = None
     """NaN and infinities are left out of mean, stddev, quantiles and outliers; they count in distinct and top."""
     quantiles: tuple[Scalar, ...] = ()
-    """21 quantiles: the smallest value with at least 0%, 5%, ... 100% of the values at or below it."""
+    """21 quantiles: the smallest value with at least 0%, 5%, ... 100% of the values at or below it.
+
+    Only numbers and dates have them, and texts that are all ISO dates.
+    """
     histogram: Histogram | None = None
     outliers: Outliers | None = None
     top: tuple[TopValue, ...] = ()

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from etude import __version__
 from etude.catalog import scripts
 from etude.catalog.drift.compare import Change
+from etude.catalog.drift.open_changes import FollowedChanges, follow_changes
 from etude.catalog.improve import ScriptTask, improve
 from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
 from etude.catalog.page.report import render_catalog
@@ -34,11 +35,10 @@ from etude.catalog.scripts import (
     set_tables,
 )
 from etude.catalog.storage.annotations import annotate
-from etude.catalog.storage.catalog_store import CATALOG, HISTORY, CatalogStore, StoredCatalog, run_name
+from etude.catalog.storage.catalog_store import CATALOG, CHANGES, HISTORY, CatalogStore, StoredCatalog, run_name
 from etude.catalog.storage.folders import folder_of, open_root
 from etude.catalog.storage.history import (
     CHANGE_LIST,
-    CHANGES,
     EARLIER,
     PAGE,
     SUMMARY,
@@ -124,7 +124,10 @@ class CatalogResult:
     """The location of its files."""
     profile: SourceProfile
     changes: tuple[Change, ...]
+    """The changes since the last run, and earlier ones whose state has not recovered."""
     metrics: CatalogMetrics
+    files: dict[str, bytes]
+    """The stored files by name."""
 
 
 @dataclass(frozen=True)
@@ -247,12 +250,16 @@ class Cataloger:
         """
         stored = made.metrics.stored
         if earlier not in stored.history[1:]:
-            return made.changes
-        objects, root = open_root(self._app)
-        catalog_store = CatalogStore(objects, folder_of(self._app, self._app.source(source)), root)
+            return [c for c in made.changes if c.status == "new"]
+        catalog_store = self.catalog_store(source)
         older = stored.history[stored.history.index(earlier) + 1 :]
         before = stored.model_copy(update={"name": earlier, "history": older})
         return find_changes(made.profile, [from_json(data) for data in catalog_store.history(before)][::-1])
+
+    def catalog_store(self, source: str | Source, store: str = "", prefix: str = "") -> CatalogStore:
+        """Return the runs of a source's catalog; by default in its default location."""
+        objects, root = open_root(self._app, store)
+        return CatalogStore(objects, prefix or folder_of(self._app, self._app.source(source)), root)
 
     def _begin(
         self,
@@ -332,7 +339,7 @@ class Cataloger:
                 notebook.files[CATALOG] = to_line(profile)
                 notebook.reset()
                 summary = self._summarise(job, notebook, before, profile)
-            made = self._keep(job, before, catalog, profile, summary)
+            made = self._keep(job, before, catalog, profile, summary, self._follow(job, before, profile, summary))
             failed = len(made.metrics.stored.failed)
             told = f", {failed} of them could not be read" if failed else ""
             answer = f"{len(profile.tables)} tables{told}, {len(made.changes)} changes: {made.url}"
@@ -439,7 +446,9 @@ class Cataloger:
             job.log.commit()
         if job.control.request == "pause":
             raise Cancelled("The catalog was stopped; nothing of it is stored.", hint="Make it again.")
-        if cell.outcome == "interrupted" or job.control.request == "cancel":
+        # Ctrl-C during a query reaches the script as the error `Cancelled`; another script must not be tried then.
+        query_cancelled = (cell.error or {}).get("type") == "Cancelled"
+        if cell.outcome == "interrupted" or job.control.request == "cancel" or query_cancelled:
             raise Cancelled("The catalog was cancelled.")
         return cell
 
@@ -540,6 +549,14 @@ class Cataloger:
             script = make_script(SUMMARY_SCRIPT, profile.dialect)
             return _Made(script, find_changes(profile, before.history), Lineage(origin="generator"))
 
+    def _follow(
+        self, job: _Job, before: _Before, profile: SourceProfile, summary: _Made[tuple[Change, ...]]
+    ) -> FollowedChanges:
+        """Add the changes of earlier runs that are still open."""
+        previous = job.catalog_store.changes_of(before.latest) if before.latest and before.history else None
+        known = job.catalog_store.acknowledgements() if previous and previous.changes else {}
+        return follow_changes(previous, summary.value, profile, before.history, known)
+
     # Storing.
 
     def _keep(
@@ -549,6 +566,7 @@ class Cataloger:
         catalog: _Made[SourceProfile],
         profile: SourceProfile,
         summary: _Made[tuple[Change, ...]],
+        followed: FollowedChanges,
     ) -> CatalogResult:
         """Write the run to the catalog store: its files, its metrics, then the pointer to it."""
         name = run_name(job.started, before.latest)
@@ -556,8 +574,9 @@ class Cataloger:
         about = {"run": job.log.run_id, "script": f"{name}/{CATALOG_SCRIPT}", "from": catalog.lineage.origin}
         files = {
             CATALOG: to_line(profile),
-            PAGE: render_catalog(profile, summary.value, before.history, about).encode(),
-            SUMMARY: render_summary(profile, summary.value, before.history).encode(),
+            PAGE: render_catalog(profile, followed.changes, before.history, about).encode(),
+            SUMMARY: render_summary(profile, followed.changes, before.history).encode(),
+            CHANGES: followed.model_dump_json(exclude_defaults=True).encode(),
             CATALOG_SCRIPT: catalog.script.encode(),
             SUMMARY_SCRIPT: summary.script.encode(),
         }
@@ -578,7 +597,7 @@ class Cataloger:
         metrics: list[CatalogMetrics] = []
 
         def measure(run: StoredCatalog) -> bytes:
-            metrics.append(self._measure(job, run, profile, summary.value, made))
+            metrics.append(self._measure(job, run, profile, followed.changes, made))
             return metrics[0].model_dump_json(indent=1).encode()
 
         job.tell("writing")
@@ -587,7 +606,8 @@ class Cataloger:
         job.control.step.check()
         job.catalog_store.publish(stored, files, measure)
         self._keep_for_others(job, catalog, summary, profile)
-        return CatalogResult(job.log.run_id, f"{job.catalog_store.url}/{name}", profile, summary.value, metrics[0])
+        url = f"{job.catalog_store.url}/{name}"
+        return CatalogResult(job.log.run_id, url, profile, followed.changes, metrics[0], files)
 
     def _keep_for_others(
         self, job: _Job, catalog: _Made[SourceProfile], summary: _Made[Any], profile: SourceProfile

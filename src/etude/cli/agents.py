@@ -11,7 +11,8 @@ from contextlib import suppress
 from glob import glob
 from typing import TYPE_CHECKING, Any
 
-from etude.cli.output import print_table, printable
+from etude.cli.output import print_table
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,6 +39,19 @@ COLUMNS = (
 MOST = 200
 FRAME = 5
 """Lines of the live view besides the agents: the title, the head and the borders."""
+EXAMPLES = (
+    'etude agents create watch source=shop sql="SELECT count(*) FROM orders" every_s=60 --id orders',
+    "etude agents list --status active",
+    "etude agents show orders",
+    'etude agents message orders "look now"',
+    "etude agents pause orders --now",
+    "etude agents resume orders",
+    'etude agents steer orders "only orders of this year"',
+    "etude agents interrupt orders",
+    "etude agents reload orders every_s=600",
+    "etude agents destroy orders",
+    "etude agents watch",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,10 @@ import json
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.output import print_table, printable
+from etude.cli.options import open_app
+from etude.cli.output import print_table, printable_lines
+from etude.cli.progress import Progress
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
     from etude.runtime.answer import Answer
 
 SHOWN_ROWS = 12
+EXAMPLES = (
+    'etude ask sales.csv "How many orders are there per country?"',
+    'etude ask shop.duckdb "SQL: SELECT count(*) FROM orders"',
+    'etude ask shop.duckdb "only for web" --thread thread_...',
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,17 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer the question and show the steps as they happen."""
-    from etude.app import App
-
-    with App() as app:
-        show = _print_json if options.json else Steps(sys.stderr)
-        answer = answer_question(
-            app, options.source, options.question, options.model, options.thread, options.reply, show
-        )
+    with open_app(options.source) as app:
+        steps = Steps(sys.stderr)
+        show = _print_json if options.json else steps
+        with steps.progress:
+            answer = answer_question(
+                app, options.source, options.question, options.model, options.thread, options.reply, show
+            )
         if options.json:
             _print_answer_json(answer)
         elif answer.error is None:
-            print_answer(answer, sys.stdout)
+            print_answer(answer, sys.stdout, said=steps.said(answer))
         answer.require()
     return 0
 
@@ -49,7 +57,6 @@ def answer_question(
 ) -> Answer:
     """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
-        app.pool.warm()
         return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
     run_id = app.store.resolve_run(reply)
     app.runs.answer(run_id, question)
@@ -57,31 +64,43 @@ def answer_question(
 
 
 class Steps:
-    """Prints the steps of a run as they happen."""
+    """Prints the steps of a run as they happen, and on a terminal the text of the answer as it is written."""
 
     def __init__(self, out: IO[str]) -> None:
+        self.progress = Progress("working", out)
         self._out = out
         self._writing = False
+        self._written = ""
         self._turns: set[str] = set()
 
     def __call__(self, entry: Entry) -> None:
         """Print one event."""
         from etude.events import Guided, StepFinished, StepStarted, TextDelta
 
+        self.progress.restart("working")
         match entry.event:
             case TextDelta(text=text) if self._out.isatty():
                 self._out.write(printable_lines(text))
+                self._written = self._written + text if self._writing else text
                 self._writing = True
             case StepStarted(kind="model", step_id=step_id):
                 self._turns.add(step_id)
-            case StepStarted(kind="sql" | "python", code=code):
+            case StepStarted(kind="sql" | "python" as kind, code=code):
                 self._line(f"▸ {code}")
+                self.progress.restart("running the query" if kind == "sql" else "running the code")
             case StepFinished(step_id=step_id, outcome=outcome, error=error) if error is not None:
                 if step_id not in self._turns:  # an error of a model turn ends the run, which reports it
                     self._line(f"  {outcome}: {error.get('detail', '')}")
             case Guided(by="gate"):
                 self._line("▸ checking the numbers again")
         self._out.flush()
+
+    def said(self, answer: Answer) -> bool:
+        """Return whether the reader of the terminal has seen the text of the answer already; end its line."""
+        if self._writing:
+            self._out.write("\n")
+            self._out.flush()
+        return sys.stdout.isatty() and bool(answer.text) and self._written.strip() == answer.text.strip()
 
     def _line(self, text: str) -> None:
         if self._writing:
@@ -90,8 +109,8 @@ class Steps:
         self._out.write(printable_lines(text) + "\n")
 
 
-def print_answer(answer: Answer, out: IO[str]) -> None:
-    """Print an answer with its table, its chart, and the ids of its run and thread."""
+def print_answer(answer: Answer, out: IO[str], said: bool = False) -> None:
+    """Print an answer with its table, its chart, and the ids of its run and thread; without its text if `said`."""
     import itertools
 
     from etude.cli.chart import draw
@@ -101,7 +120,7 @@ def print_answer(answer: Answer, out: IO[str]) -> None:
         out.write(f"{printable_lines(answer.question)}{choices}\n")
         out.write(f'\nReply with:  etude ask SOURCE "your answer" --reply {answer.run_id}\n')
         return
-    out.write(f"{printable_lines(answer.text)}\n" if answer.text else "")
+    out.write(f"{printable_lines(answer.text)}\n" if answer.text and not said else "")
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
     if answer.result is not None:
         rows = [tuple(map(_shorten, row)) for row in itertools.islice(answer.result.iter_rows(), SHOWN_ROWS)]
@@ -120,11 +139,6 @@ def print_answer(answer: Answer, out: IO[str]) -> None:
 def _shorten(value: Any) -> Any:
     """Round a float to 12 digits: the digits after that are noise."""
     return float(f"{value:.12g}") if isinstance(value, float) else value
-
-
-def printable_lines(text: str) -> str:
-    """Escape control characters, but keep line breaks."""
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _print_json(entry: Entry) -> None:

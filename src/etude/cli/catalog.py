@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
+import os
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.output import printable
-from etude.errors import Invalid
+from etude.cli.table import printable
+from etude.errors import Cancelled, Invalid
 
 if TYPE_CHECKING:
+    from etude.app import App
+    from etude.catalog.drift.change import Change
     from etude.catalog.workflow import CatalogResult
 
+PAGE = "catalog.html"
 SHOWN = 10
 WIDTH = 100
+EXAMPLES = (
+    "etude catalog shop.duckdb",
+    "etude catalog shop.duckdb --tables orders,customers",
+)
+LEVELS = ("high", "medium", "low")
+CHANGED = 8
+"""The exit code of `--fail-on`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,30 +45,122 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", help="the model that improves the script if something failed or changed; none by default"
     )
     parser.add_argument("--json", action="store_true", help="print the metrics as JSON")
+    parser.add_argument("--output", metavar="FOLDER", help="also write the files of the catalog to this folder")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument(
+        "--fail-on",
+        choices=LEVELS,
+        metavar="LEVEL",
+        help=f"exit with {CHANGED} if a change of this level or above (high, medium, low) is new or still open",
+    )
+    parser.add_argument(
+        "--acknowledge",
+        metavar="CHANGE",
+        action="append",
+        help="do not make a catalog, but mark a change of the latest one as known: orders.amount:scale, or all changes "
+        "of orders.amount or of orders; can be repeated",
+    )
+    parser.add_argument("--why", metavar="TEXT", help="why the change is as it is, with --acknowledge")
+    parser.add_argument("--by", metavar="WHO", help="who acknowledges it; your user name by default")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Create the catalog and show the progress on standard error; exit with 1 if a table failed."""
+    """Create the catalog and show the progress on standard error, or acknowledge changes; return the exit code."""
     from etude.app import App, require_source
 
     if options.source and options.db_conn:
         raise Invalid("The source is given twice.", hint="Leave out --db-conn.")
-    import os
-
     source = require_source(options.source or options.db_conn, os.environ)
-    tables = [name.strip() for name in options.tables.split(",") if name.strip()] if options.tables else None
     store, prefix = split_place(options.store or "", options.prefix or "")
-    with App() as app, _Progress(sys.stderr) as show:
-        app.pool.warm()
-        made = app.cataloger.run(
-            source, tables=tables, store=store, prefix=prefix, model=options.model, on_progress=show.line
-        )
+    _check_options(options)
+    if options.acknowledge:
+        with App() as app:
+            return _acknowledge(app, source, store, prefix, options)
+    folder = _writable(options.output) if options.output else None
+    tables = [name.strip() for name in options.tables.split(",") if name.strip()] if options.tables else None
+    try:
+        with App() as app, _Progress(sys.stderr) as show:
+            app.pool.warm()
+            made = app.cataloger.run(
+                source, tables=tables, store=store, prefix=prefix, model=options.model, on_progress=show.line
+            )
+            page = _write_files(made, folder or app.settings.home / "pages" / made.run_id, options)
+    except (KeyboardInterrupt, Cancelled):
+        raise Cancelled("The catalog was cancelled; nothing of it is stored.", hint="Run the command again.") from None
     if options.json:
         body = {"run_id": made.run_id, "url": made.url} | made.metrics.model_dump(mode="json")
         sys.stdout.write(json.dumps(body) + "\n")
     else:
-        print_catalog(made, sys.stdout)
-    return 1 if made.metrics.stored.failed else 0
+        print_catalog(made, sys.stdout, page)
+    if options.open and page is not None:
+        _open(page)
+    return _exit_code(made, options.fail_on)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    given = [f"--{n}" for n in ("why", "by") if getattr(options, n)]
+    if given and not options.acknowledge:
+        raise Invalid(f"{given[0]} needs --acknowledge.", hint="Name the change: --acknowledge orders.amount:scale.")
+    if options.acknowledge and not (options.why or "").strip():
+        raise Invalid("--acknowledge needs a reason.", hint='Add --why "prices are in cents since March".')
+    others = [
+        f"--{n.replace('_', '-')}" for n in ("output", "open", "fail_on", "tables", "model") if getattr(options, n)
+    ]
+    if options.acknowledge and others:
+        raise Invalid(f"{others[0]} does not go with --acknowledge, which makes no catalog.", hint="Leave it out.")
+
+
+def _acknowledge(app: App, source: str, store: str, prefix: str, options: argparse.Namespace) -> int:
+    by = options.by or getpass.getuser()
+    known = app.cataloger.catalog_store(source, store, prefix).acknowledge(options.acknowledge, by, options.why)
+    if options.json:
+        sys.stdout.write(json.dumps([c.model_dump(mode="json") | {"name": c.name} for c in known]) + "\n")
+        return 0
+    for change in known:
+        sys.stdout.write(f"known  {printable(change.name)}: {printable(change.text)}\n")
+    sys.stdout.write(f"Acknowledged by {printable(by)}. Later catalogs show this as known until the data recovers.\n")
+    return 0
+
+
+def _writable(name: str) -> Path:
+    """Return the folder, created if it is missing: a mistake is reported before the work, not after it."""
+    folder = Path(name).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise Invalid(f"`{name}` cannot be written to: {error.strerror}.", hint="Give another folder.") from None
+    return folder
+
+
+def _write_files(made: CatalogResult, folder: Path, options: argparse.Namespace) -> Path | None:
+    """Write the files of the catalog to a folder; return the path of its page, or None if it is not a local file."""
+    stored = Path(made.url.removeprefix("file://")) / PAGE
+    if not options.output and (not options.open or stored.is_file()):
+        return stored if stored.is_file() else None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in made.files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        text = f"The catalog is stored in {made.url}, but `{folder}` cannot be written to: {error.strerror}."
+        raise Invalid(text, hint="Give another folder.") from None
+    return (folder / PAGE).resolve()
+
+
+def _open(page: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page.as_uri()):
+        sys.stderr.write(f"No browser could be started. Open this file: {printable(str(page))}\n")
+
+
+def _exit_code(made: CatalogResult, level: str | None) -> int:
+    if made.metrics.stored.failed:
+        return 1
+    counted = LEVELS[: LEVELS.index(level) + 1] if level else ()
+    return CHANGED if any(c.pending and c.severity in counted for c in made.changes) else 0
 
 
 def split_place(store: str, prefix: str) -> tuple[str, str]:
@@ -67,18 +174,32 @@ def split_place(store: str, prefix: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", below
 
 
-def print_catalog(made: CatalogResult, out: IO[str]) -> None:
+def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -> None:
     """Print where the catalog is, what changed, and what could not be read."""
-    metrics = made.metrics
-    out.write(f"{len(made.profile.tables)} tables in {metrics.seconds:.1f} s, {len(made.changes)} changes\n")
-    for change in made.changes[:SHOWN]:
-        where = f"{change.table}.{change.column}" if change.column else change.table
-        out.write(f"  {change.severity:<7}{printable(where)}: {printable(change.text)}\n")
-    if len(made.changes) > SHOWN:
-        out.write(f"  and {len(made.changes) - SHOWN} more\n")
+    metrics, pending = made.metrics, [c for c in made.changes if c.pending]
+    tables = len(made.profile.tables)
+    out.write(
+        f"{tables:,} table{'' if tables == 1 else 's'} in {metrics.seconds:.1f} s, {count_changes(made.changes)}\n"
+    )
+    for change in pending[:SHOWN]:
+        word = "" if change.status == "new" else f" (open since {change.since:%Y-%m-%d})" if change.since else " (open)"
+        out.write(f"  {change.severity:<7}{printable(change.name)}: {printable(change.text)}{word}\n")
+    if len(pending) > SHOWN:
+        out.write(f"  and {len(pending) - SHOWN} more\n")
     for error in metrics.errors:
         out.write(f"  failed  {printable(error)}\n")
-    out.write(f"\n{printable(made.url)}/catalog.html\n{made.run_id}\n")
+    if any(c.status == "open" for c in pending):
+        out.write('  An open change is repeated until it recovers, or until --acknowledge CHANGE --why "...".\n')
+    out.write(f"\n{printable(str(page) if page else made.url + '/' + PAGE)}\n{made.run_id}\n")
+
+
+def count_changes(changes: Sequence[Change]) -> str:
+    """Count the changes by status, such as `2 new changes, 1 still open`."""
+    counts = Counter[str](c.status for c in changes)
+    new = counts["new"]
+    parts = [f"{new} {'new ' if len(counts) > bool(new) else ''}change{'' if new == 1 else 's'}"]
+    words = (("open", "still open"), ("known", "known"), ("recovered", "recovered"))
+    return ", ".join([*parts, *(f"{counts[status]} {word}" for status, word in words if counts[status])])
 
 
 class _Progress:

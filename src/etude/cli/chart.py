@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 WIDTH = 40
 LABEL = 24

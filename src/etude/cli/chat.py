@@ -7,9 +7,19 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.ask import Steps, answer_question, print_answer
+from etude.cli.options import open_app
+from etude.cli.output import write_result
+from etude.cli.progress import Progress
+from etude.cli.sql_prompt import EXIT, Commands, options_of, read_line
 
 if TYPE_CHECKING:
     from etude.app import App
+
+ABOUT = "Ask in plain words, one question per line. `SQL: ...` runs SQL, `PYTHON: ...` runs Python in a session."
+EXAMPLES = (
+    "etude chat shop.duckdb",
+    "etude chat sales.csv --model openai:gpt-5",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read questions and answer them until the end of input."""
-    from etude.app import App
-
-    with App() as app:
-        app.pool.warm()
-        app.source(options.source).mount()
+    with open_app(options.source) as app:
+        with Progress(f"opening {options.source}"):
+            app.source(options.source).mount()
         name = options.model or app.settings.model
-        sys.stdout.write(f"`{name}` answers questions about `{options.source}`. `SQL: ...` runs SQL. Ctrl-D ends it.\n")
+        sys.stdout.write(
+            f"`{name}` answers questions about `{options.source}`. `SQL: ...` runs SQL, `/help` says more, Ctrl-D ends "
+            "it.\n"
+        )
         _converse(app, options.source, options.model, options.thread)
 
 
@@ -40,25 +51,22 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 - gives `input` its line editing
     waiting: str | None = None
-    while (text := _read_line("… " if waiting else "? ")) is not None:
+    commands = Commands(app, source, ABOUT)
+    while (text := read_line("… " if waiting else "? ")) is not None and text.strip().lower() not in EXIT:
         if not text.strip():
             continue
         try:
-            answer = answer_question(app, source, text, model, thread, waiting, Steps(sys.stderr))
+            if commands.run(text):
+                continue
+            steps = Steps(sys.stderr)
+            with steps.progress:
+                answer = answer_question(app, source, text, model, thread, waiting, steps)
             thread, waiting = answer.thread_id, answer.run_id if answer.question else None
-            print_answer(answer.require(), sys.stdout)
+            if commands.vertical and answer.result is not None:
+                write_result(answer.result, options_of(commands))
+            else:
+                print_answer(answer.require(), sys.stdout, said=steps.said(answer))
         except EtudeError as error:
             report(error, argparse.Namespace())
         except KeyboardInterrupt:
             sys.stdout.write("\n")
-
-
-def _read_line(prompt: str) -> str | None:
-    try:
-        return input(prompt)
-    except EOFError:
-        sys.stdout.write("\n")
-        return None
-    except KeyboardInterrupt:
-        sys.stdout.write("\n")
-        return ""

@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.check import CheckResult
+
+EXAMPLES = (
+    "etude check store",
+    "etude check source shop.duckdb",
+    "etude check sandbox",
+    "etude check model openai:gpt-5",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

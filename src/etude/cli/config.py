@@ -8,6 +8,11 @@ import sys
 
 from etude.cli.output import print_table
 
+EXAMPLES = (
+    "etude config",
+    "etude config --json",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

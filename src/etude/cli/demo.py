@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,10 @@ QUESTIONS = (
 WATCHED = "SELECT count(*) FROM orders"
 PATIENCE_S = 30.0
 ATTACK = "SELECT * FROM read_csv('/etc/passwd')"
+EXAMPLES = (
+    "etude demo",
+    "etude demo --folder shop",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,22 +61,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", help="where to write the shop's files; under etude's home by default")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Create the shop, ask and query it, use it from Python, catalog and watch it, and attack it."""
+def run(options: argparse.Namespace) -> int:
+    """Create the shop, ask and query it, use it from Python, catalog and watch it, and attack it.
+
+    If a part fails, say so and show the others; exit with 1.
+    """
     from etude.app import App
 
     with App() as app:
         app.pool.warm()
         folder = Path(options.folder or app.settings.home / NAME).absolute()
         _add_shop(app, folder)
-        _ask(app)
-        _query(app)
-        _study(app)
-        _keep_watch(app, folder)
-        _attack(app)
+        parts: list[tuple[str, Callable[[], None]]] = [
+            ("questions", lambda: _ask(app)),
+            ("queries", lambda: _query(app)),
+            ("Python", lambda: _study(app)),
+            ("the catalog and the agent", lambda: _keep_watch(app, folder)),
+            ("the attack", lambda: _attack(app)),
+        ]
+        failed = [name for name, show in parts if not _succeeds(name, show)]
         _say("Each of these is a recorded run; `etude runs show RUN` shows its details:")
         print_runs(app.store.runs(limit=5), sys.stdout)
         _say('Now try your own data:  etude ask PATH_OR_URL "question"  (CSV, JSON, Parquet, DuckDB, SQLite, ...)')
+        if failed:
+            sys.stderr.write(f"error: {len(failed)} of {len(parts)} parts failed: {', '.join(failed)}.\n")
+    return 1 if failed else 0
+
+
+def _succeeds(name: str, show: Callable[[], None]) -> bool:
+    """Show a part of the demo; report its error instead of raising it."""
+    from etude.cli.main import report
+
+    try:
+        show()
+    except Exception as error:
+        if os.environ.get("ETUDE_DEBUG"):
+            raise
+        sys.stdout.flush()
+        sys.stderr.write(f"The part about {name} failed:\n")
+        report(error, argparse.Namespace())
+        return False
+    return True
 
 
 def _add_shop(app: App, folder: Path) -> None:
@@ -110,15 +141,15 @@ def _study(app: App) -> None:
     from etude.cli.py import print_end
 
     _say("The same data from Python, in a sandboxed session that keeps its variables:")
-    try:
-        with app.open_session(NAME) as session:
-            for code in CELLS:
-                sys.stdout.write("\n" + "".join(f"  > {line}\n" for line in code.splitlines()))
-                print_end(session.execute(code))
-            level = session.isolation["level"]
-            sys.stdout.write(f"\nisolation level {level}: no network, no other programs, no files of this machine\n")
-    except SandboxError as error:
-        sys.stdout.write(f"{error} {error.hint}\n")
+    with app.open_session(NAME) as session:
+        for code in CELLS:
+            sys.stdout.write("\n" + "".join(f"  > {line}\n" for line in code.splitlines()))
+            cell = session.execute(code)
+            if cell.error:
+                raise SandboxError(f"{cell.error.get('type')}: {cell.error.get('message')}")
+            print_end(cell)
+        level = session.isolation["level"]
+        sys.stdout.write(f"\nisolation level {level}: no network, no other programs, no files of this machine\n")
 
 
 def _keep_watch(app: App, folder: Path) -> None:

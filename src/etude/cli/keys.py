@@ -13,6 +13,12 @@ from etude.cli.output import print_table
 if TYPE_CHECKING:
     from etude.store.identity import Identity
 
+EXAMPLES = (
+    "etude keys create ana --role analyst",
+    "etude keys list",
+    "etude keys revoke key_...",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import os
+import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -17,10 +21,10 @@ COMMANDS = {
     "sql": "run a query on a source",
     "plan": "run a QueryPlan, a query as typed JSON",
     "py": "run Python in a sandboxed session on a source",
-    "shell": "open a Python prompt on a source, in a sandboxed session",
+    "shell": "open a Python or SQL prompt on a source",
     "catalog": "profile a source and store its catalog: pages, scripts, what changed",
     "sources": "add, list, show and remove named sources",
-    "runs": "list, show and export recorded runs",
+    "runs": "list, show and export recorded runs, their results and their scripts",
     "agents": "create, watch, steer, pause and end durable agents",
     "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",
@@ -28,8 +32,16 @@ COMMANDS = {
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
     "check": "check that a store, a source, a sandbox or a model works as required",
+    "init": "write a commented etude.toml for the data files in this folder",
+    "completion": "print a script that completes commands in bash, zsh or fish",
     "demo": "create a small shop, ask it, query it, and show what was recorded",
 }
+
+
+WITHOUT_NUMPY = frozenset({"sql", "plan", "ask", "chat", "sources", "runs", "threads"})
+"""Commands that use Arrow but neither numpy nor pandas."""
+PROMPTS = frozenset({"chat", "shell"})
+"""Commands in which Ctrl-C ends one answer or query, not the command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,6 +57,12 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run a command and exit with its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in WITHOUT_NUMPY:
+        from etude.lean_imports import leave_out_numpy
+
+        leave_out_numpy()
+    # Loading libraries makes many objects that live until the end; searching them for cycles takes time and frees none.
+    gc.set_threshold(50_000)
     raise SystemExit(run(arguments))
 
 
@@ -53,6 +71,9 @@ def run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(overview())
         return 0
+    if arguments[0] == "help":
+        # `etude help` is `etude --help`, and `etude help sql` is `etude sql --help`.
+        return run([*arguments[1:2], "--help"])
     if arguments[0] in ("-V", "--version"):
         sys.stdout.write(f"etude {__version__}\n")
         return 0
@@ -69,16 +90,35 @@ def run(arguments: list[str]) -> int:
 
 def make_parser(name: str) -> Parser:
     """Return the parser of a command."""
-    parser = Parser(prog=f"etude {name}", description=COMMANDS[name].capitalize() + ".")
-    import_module(f"etude.cli.{name}").add_arguments(parser)
+    text = COMMANDS[name][0].upper() + COMMANDS[name][1:] + "."
+    parser = Parser(prog=f"etude {name}", description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_command(parser, name)
     return parser
+
+
+def add_command(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the arguments of a command and its examples; each verb of it shows the examples that use it."""
+    module = import_module(f"etude.cli.{name}")
+    module.add_arguments(parser)
+    parser.epilog = _examples(module.EXAMPLES)
+    verbs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for verb, each in (item for action in verbs for item in action.choices.items()):
+        each.formatter_class = argparse.RawDescriptionHelpFormatter
+        each.epilog = _examples([e for e in module.EXAMPLES if e.startswith(f"etude {name} {verb}")])
+
+
+def _examples(lines: Sequence[str]) -> str:
+    title = "example" if len(lines) == 1 else "examples"
+    return f"{title}:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
 
 
 def _run_command(name: str, arguments: list[str]) -> int:
     from etude.errors import Cancelled, EtudeError
 
     options = argparse.Namespace()
+    interrupts: list[int] = []
     try:
+        _note_interrupts(interrupts)
         # Arrow's own allocator keeps tens of megabytes for reuse, which does not help a command that exits.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         module = import_module(f"etude.cli.{name}")
@@ -87,9 +127,12 @@ def _run_command(name: str, arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except EtudeError as error:
+        # Ctrl-C may surface as the failure of whatever it stopped, such as a script of a catalog.
+        if interrupts and name not in PROMPTS and not isinstance(error, Cancelled):
+            return report(Cancelled(f"`etude {name}` was cancelled."), options)
         return report(error, options)
     except KeyboardInterrupt:
-        return report(Cancelled("Cancelled."), options)
+        return report(Cancelled(f"`etude {name}` was cancelled."), options)
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does. That is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,6 +141,24 @@ def _run_command(name: str, arguments: list[str]) -> int:
         if os.environ.get("ETUDE_DEBUG"):
             raise
         return report(error, options)
+    finally:
+        _note_interrupts(None)
+
+
+def _note_interrupts(seen: list[int] | None) -> None:
+    """Add every Ctrl-C to a list before it raises KeyboardInterrupt; None stops that."""
+
+    def note(number: int, frame: object) -> None:
+        if seen is not None:
+            seen.append(number)
+        raise KeyboardInterrupt
+
+    # Only the main thread may set a handler; elsewhere no signal arrives. A handler of someone else stays.
+    with contextlib.suppress(ValueError):
+        if seen is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, note)
+        elif seen is None and getattr(signal.getsignal(signal.SIGINT), "__name__", "") == note.__name__:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def report(error: BaseException, options: argparse.Namespace) -> int:
@@ -121,7 +182,7 @@ def report(error: BaseException, options: argparse.Namespace) -> int:
 
 
 def _shown(text: str) -> str:
-    from etude.cli.output import printable
+    from etude.cli.table import printable
 
     return printable(text)
 

@@ -9,6 +9,11 @@ import sys
 from etude.errors import Unavailable
 
 CLIENTS = ("claude", "cursor", "vscode", "codex")
+EXAMPLES = (
+    "etude mcp",
+    "etude mcp --install claude",
+    "etude mcp --skill",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

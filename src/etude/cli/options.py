@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import FORMATS
@@ -14,20 +16,51 @@ if TYPE_CHECKING:
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that runs a query."""
-    parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
-    parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
+    add_output_arguments(parser)
     parser.add_argument("--limit-rows", type=int, metavar="N", help="only the first N rows; 0 for all, however many")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
 
 
-def open_app(options: argparse.Namespace) -> App:
-    """Open an app; its first engine starts while this process is still loading."""
-    from etude.app import App
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every command that prints a result."""
+    parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")
+    parser.add_argument("--output", metavar="FILE", help="write the result to this file; its extension sets the format")
+    parser.add_argument(
+        "--wide", action="store_true", help="show all columns, even if they are wider than the terminal"
+    )
+    parser.add_argument("--vertical", action="store_true", help="show one line for each value")
 
-    app = App(record=False if options.no_record else None)
-    app.pool.warm()
+
+def open_app(source: str, record: bool | None = None) -> App:
+    """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
+    from etude.sources.pool import EngineClient, EngineLimits
+
+    preload = _expected_kind(source)
+    # The app sets the real limits, before the engine opens anything.
+    engine = EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload) if preload else None
+    try:
+        from etude.app import App
+
+        app = App(record=record)
+    except BaseException:
+        if engine is not None:
+            engine.kill()
+        raise
+    if engine is not None:
+        app.pool.adopt(engine)
     return app
+
+
+def _expected_kind(source: str) -> str | None:
+    """Guess from its text and its first bytes what kind of source it is; None for a server."""
+    scheme, separator, _ = source.partition("://")
+    if separator and scheme not in ("sqlite", "duckdb", "file"):
+        return None
+    with contextlib.suppress(OSError, ValueError), open(os.path.expanduser(source), "rb") as file:
+        if file.read(16) == b"SQLite format 3\0":
+            return "sqlite"
+    return "sqlite" if scheme == "sqlite" else "duckdb"
 
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:

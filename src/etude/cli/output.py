@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from etude.cli.table import draw_table, draw_vertical, printable, show_column
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
     from etude.result import Result
 
-FORMATS = ("table", "json", "csv", "parquet", "arrow")
+FORMATS = ("table", "json", "ndjson", "csv", "markdown", "xlsx", "parquet", "arrow")
+ENDINGS = {"feather": "arrow", "ipc": "arrow", "txt": "table", "md": "markdown", "jsonl": "ndjson"}
 SHOWN_ROWS = 40
-BINARY = ("parquet", "arrow")
+PAGED_ROWS = 1000
+BINARY = ("parquet", "arrow", "xlsx")
 _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT", "TINYINT", "NUMERIC", "REAL")
 
 
@@ -30,7 +33,7 @@ def chosen_format(options: argparse.Namespace) -> str:
         return str(options.format)
     if options.output:
         ending = Path(options.output).suffix.removeprefix(".").lower()
-        known = {"feather": "arrow", "ipc": "arrow", "txt": "table"}.get(ending, ending)
+        known = ENDINGS.get(ending, ending)
         if known not in FORMATS:
             raise Invalid(
                 f"The extension of `{options.output}` is not a known format.",
@@ -44,18 +47,20 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
     """Print or write a result; notes go to standard error, so that a pipe carries only data."""
     kind = chosen_format(options)
     if options.output:
-        with replacing(Path(options.output)) as file:
-            _write(result, kind, file)
+        from etude.cli.progress import Progress
+
+        with Progress(f"writing {options.output}"), replacing(Path(options.output)) as file:
+            _write(result, kind, file, options)
         sys.stderr.write(f"{result.row_count:,} rows written to {options.output}\n")
     else:
         if kind in BINARY and sys.stdout.isatty():
             raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")
-        _write(result, kind, sys.stdout.buffer)
+        _write(result, kind, sys.stdout.buffer, options)
     for note in result.notes:
         sys.stderr.write(f"note: {printable(note)}\n")
 
 
-def _write(result: Result, kind: str, file: IO[bytes]) -> None:
+def _write(result: Result, kind: str, file: IO[bytes], options: argparse.Namespace) -> None:
     import io
 
     match kind:
@@ -73,16 +78,21 @@ def _write(result: Result, kind: str, file: IO[bytes]) -> None:
             with pa.ipc.new_stream(file, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
+        case "xlsx":
+            from etude.cli.xlsx import write_xlsx
+
+            write_xlsx(result, file)
         case _:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-            {"json": _write_json, "csv": _write_csv, "table": _write_table}[kind](result, text)
+            if kind == "table":
+                _write_table(result, text, options)
+            else:
+                _WRITERS[kind](result, text)
             text.flush()
             text.detach()
 
 
 def _schema_and_batches(result: Result) -> tuple[Any, Iterator[Any]]:
-    import itertools
-
     batches = result.batches()
     first = next(batches)
     return first.schema, itertools.chain([first], batches)
@@ -106,17 +116,93 @@ def _write_csv(result: Result, out: IO[str]) -> None:
         writer.writerow(["" if v is None else json_value(v) for v in row])
 
 
-def _write_table(result: Result, out: IO[str]) -> None:
-    import itertools
+def _write_ndjson(result: Result, out: IO[str]) -> None:
+    import json
 
-    rows = list(itertools.islice(result.iter_rows(), SHOWN_ROWS))
+    from etude.result import json_value
+
+    names = [c.name for c in result.columns]
+    double = next((n for n in names if names.count(n) > 1), None)
+    if double is not None:
+        raise Invalid(
+            f"Two columns are named `{double}`, and a JSON object holds only one of them.",
+            hint="Rename one with AS, or use --format json.",
+        )
+    for row in result.iter_rows():
+        out.write(json.dumps(dict(zip(names, map(json_value, row))), ensure_ascii=False) + "\n")
+
+
+def _write_markdown(result: Result, out: IO[str]) -> None:
+    from etude.result import json_value
+
+    def line(cells: Iterable[Any]) -> str:
+        texts = (str(c).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
+        return f"| {' | '.join(' '.join(t.splitlines()) for t in texts)} |\n"
+
+    out.write(line(c.name for c in result.columns))
+    out.write(line("---:" if _is_number(c.type) else "---" for c in result.columns))
+    for row in result.iter_rows():
+        out.write(line("" if v is None else json_value(v) for v in row))
+
+
+_WRITERS = {"json": _write_json, "ndjson": _write_ndjson, "csv": _write_csv, "markdown": _write_markdown}
+
+
+def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> None:
+    """Print a table for people, through a pager if it is longer than the terminal."""
+    terminal = out.isatty()
+    size = shutil.get_terminal_size()
+    pager = find_pager() if terminal else None
+    rows = list(itertools.islice(result.iter_rows(), PAGED_ROWS if pager else SHOWN_ROWS))
+    text = draw_result(result, rows, options, size.columns if terminal else None, bold=terminal)
+    if pager and text.count("\n") >= size.lines:
+        import subprocess
+
+        # The pager ends when the reader quits it; what it did not read does not matter.
+        with contextlib.suppress(BrokenPipeError):
+            subprocess.run(
+                pager, check=False, input=text.encode(), env=os.environ | {"LESS": os.environ.get("LESS", "FRSX")}
+            )
+    else:
+        out.write(text)
+
+
+def find_pager() -> list[str] | None:
+    """Return the command of the pager: `PAGER`, or `less` if it is installed. An empty `PAGER` turns it off."""
+    import shlex
+
+    named = os.environ.get("PAGER")
+    if named is None:
+        return ["less"] if shutil.which("less") else None
+    words = shlex.split(named)
+    return words if words and words != ["cat"] and shutil.which(words[0]) else None
+
+
+def draw_result(
+    result: Result, rows: list[tuple[Any, ...]], options: argparse.Namespace, width: int | None, bold: bool = False
+) -> str:
+    """Return the rows of a result as a table with a line below it that says what is not shown."""
+    names = [c.name for c in result.columns]
+    if names == ["explain_key", "explain_value"]:
+        plans = "".join(f"{printable_lines(str(value).rstrip())}\n" for _, value in rows)
+        return plans + _footer(result, len(rows), 0)
+    columns = [show_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
+    cells = list(zip(*columns)) if columns else []
+    if getattr(options, "vertical", False):
+        return draw_vertical(names, cells) + _footer(result, len(rows), 0)
     numeric = [_is_number(c.type) for c in result.columns]
-    print_table([c.name for c in result.columns], rows, out, numeric)
-    more = f", {len(rows)} shown" if result.row_count > len(rows) else ""
+    wide = getattr(options, "wide", False)
+    text, hidden = draw_table(names, cells, numeric, width=None if wide else width, elide=True, bold=bold)
+    return text + _footer(result, len(rows), hidden)
+
+
+def _footer(result: Result, shown: int, hidden: int) -> str:
+    more = f", {shown:,} shown" if result.row_count > shown else ""
     cut = ", cut by --limit-rows" if result.truncated else ""
     run = f"  {result.run_id}" if result.run_id else ""
     s = "" if result.row_count == 1 else "s"
-    out.write(f"{result.row_count:,} row{s}{more}{cut}  {result.elapsed_ms:,.0f} ms{run}\n")
+    columns = f"{hidden} of {len(result.columns)} columns hidden: --wide or --vertical shows them\n" if hidden else ""
+    return f"{columns}{result.row_count:,} row{s}{more}{cut}  {result.elapsed_ms:,.0f} ms{run}\n"
 
 
 def _is_number(kind: str) -> bool:
@@ -127,33 +213,17 @@ def _is_number(kind: str) -> bool:
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[Any]], out: IO[str], numeric: Sequence[bool] = ()
 ) -> None:
-    """Print a table. Markup in cells is not interpreted, and control characters are escaped."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(show_edge=False, header_style="bold", pad_edge=False)
-    for index, name in enumerate(names):
-        right = index < len(numeric) and numeric[index]
-        table.add_column(Text(printable(name)), justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(v) for v in row))
+    """Print a table. Control characters are escaped, and wide cells are folded to the width of the terminal."""
+    columns = [show_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
     # A pipe has no width, so lines may be as long as the data needs.
-    Console(file=out, width=None if out.isatty() else 10_000, highlight=False).print(table)
+    width = shutil.get_terminal_size().columns if out.isatty() else None
+    text, _ = draw_table(names, list(zip(*columns)), numeric, width=width, bold=out.isatty())
+    out.write(text)
 
 
-def _cell(value: Any) -> Any:
-    from rich.text import Text
-
-    if value is None:
-        return Text("null", style="dim")
-    text = printable(f"{value}")
-    return Text(text if len(text) <= 200 else text[:199] + "…")
-
-
-def printable(text: str) -> str:
-    """Escape the characters that could control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def printable_lines(text: str) -> str:
+    """Escape control characters, but keep line breaks."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 @contextlib.contextmanager
@@ -179,24 +249,3 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 def _cannot_write(path: Path, error: OSError) -> Invalid:
     return Invalid(f"Cannot write `{path}`: {error.strerror}.", hint="Choose another path.")
-
-
-@contextlib.contextmanager
-def progress(label: str) -> Iterator[Callable[[float], None]]:
-    """Show a line of progress on a terminal while the block runs; print nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    started = time.monotonic()
-
-    def show(done: float) -> None:
-        seconds = time.monotonic() - started
-        if seconds > 0.5:
-            sys.stderr.write(f"\r\x1b[K{label} {seconds:.0f} s  {done:.0%}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 from etude.cli.options import add_query_arguments, limits_of, open_app
-from etude.cli.output import chosen_format, progress, write_result
+from etude.cli.output import chosen_format, write_result
+from etude.cli.progress import Progress
+
+EXAMPLES = ("etude plan shop.duckdb plan.json", "etude plan shop.duckdb plan.json --sql")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +25,12 @@ def run(options: argparse.Namespace) -> None:
     """Compile the plan, run it and print the result."""
     chosen_format(options)
     text = read_text(options.file)
-    with open_app(options) as app, progress("running") as on_progress:
-        if options.sql:
-            sys.stdout.write(app.compile(options.source, text)[1] + "\n")
-            return
-        result = app.plan(options.source, text, limits=limits_of(app, options), on_progress=on_progress)
+    with open_app(options.source, False if options.no_record else None) as app:
+        with Progress("running the plan") as progress:
+            if options.sql:
+                sys.stdout.write(app.compile(options.source, text)[1] + "\n")
+                return
+            result = app.plan(options.source, text, limits=limits_of(app, options), on_progress=progress)
         write_result(result, options)
 
 

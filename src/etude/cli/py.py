@@ -11,13 +11,17 @@ import tokenize
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from etude.cli.output import printable
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
 
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Control sequences of a terminal: colours, which are allowed, and all others."""
+EXAMPLES = (
+    "etude py shop.duckdb analysis.py",
+    "echo \"import etude; print(etude.connect().sql('SELECT 1').rows())\" | etude py shop.duckdb -",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

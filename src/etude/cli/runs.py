@@ -1,19 +1,31 @@
-"""`etude runs list|show|export|repair`."""
+"""`etude runs list|show|result|script|export|repair`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.output import print_table, printable, replacing
+from etude.cli.options import add_output_arguments
+from etude.cli.output import chosen_format, print_table, printable_lines, replacing, write_result
+from etude.cli.table import printable
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Run, RunSummary, Step
     from etude.store.base import Page
+
+EXAMPLES = (
+    "etude runs list --kind sql --limit 5",
+    "etude runs show run_01...",
+    "etude runs result run_01... --format csv",
+    "etude runs script run_01... --output run.py",
+    "etude runs export run_01... --output run.zip",
+    "etude runs repair run_01...",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--cursor", help="the cursor that the previous page ended with")
     show = verbs.add_parser("show", help="show a run with its steps")
     show.add_argument("run", help="its id, or the beginning of it")
+    result = verbs.add_parser("result", help="print or write the result of a run")
+    result.add_argument("run", help="its id, or the beginning of it")
+    add_output_arguments(result)
+    script = verbs.add_parser("script", help="print the code of a run as a Python file that runs alone")
+    script.add_argument("run", help="its id, or the beginning of it")
+    script.add_argument("--output", metavar="FILE", help="write here instead of standard output")
     export = verbs.add_parser("export", help="write a run with events, code and results to a zip file")
     export.add_argument("run", help="its id, or the beginning of it")
     export.add_argument("--output", metavar="FILE", help="RUN.zip by default")
@@ -43,7 +61,9 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
 
     with App() as app:
-        {"list": _list, "show": _show, "export": _export, "repair": _repair}[options.verb](app, options)
+        {"list": _list, "show": _show, "result": _result, "script": _script, "export": _export, "repair": _repair}[
+            options.verb
+        ](app, options)
 
 
 def _list(app: App, options: argparse.Namespace) -> None:
@@ -55,6 +75,8 @@ def _list(app: App, options: argparse.Namespace) -> None:
     print_runs(page, sys.stdout)
     if page.next:
         sys.stdout.write(f"more: --cursor {page.next}\n")
+    if page.items:
+        sys.stderr.write("`etude runs show RUN` shows a run; `runs result` and `runs script` print what it made.\n")
 
 
 def print_runs(page: Page[RunSummary], out: IO[str]) -> None:
@@ -98,8 +120,41 @@ def _show(app: App, options: argparse.Namespace) -> None:
         return
     for name, value in _facts(found):
         sys.stdout.write(f"{name:<10}{printable(str(value))}\n")
+    if found.answer:
+        sys.stdout.write(f"\n{printable_lines(found.answer)}\n")
     for step in found.steps:
-        _show_step(step)
+        _show_step(app, found, step)
+    sys.stdout.write("\n")
+    for name, command in _commands(found):
+        sys.stdout.write(f"{name:<10}{command}\n")
+
+
+def _commands(found: Run) -> list[tuple[str, str]]:
+    """Return the commands that print what a run made."""
+    from etude.errors import NotFound
+    from etude.runtime.script import script_of
+
+    commands = [("result", f"etude runs result {found.id}")] if found.result_artifact else []
+    with contextlib.suppress(NotFound):
+        script_of(found)
+        commands.append(("script", f"etude runs script {found.id}"))
+    return commands
+
+
+def _result(app: App, options: argparse.Namespace) -> None:
+    chosen_format(options)
+    write_result(app.result(options.run), options)
+
+
+def _script(app: App, options: argparse.Namespace) -> None:
+    from etude.runtime.script import script_of
+
+    text = script_of(app.store.run(app.store.resolve_run(options.run)))
+    if options.output:
+        with replacing(Path(options.output)) as file:
+            file.write(text.encode())
+    else:
+        sys.stdout.write(text)
 
 
 def _facts(found: Run) -> list[tuple[str, Any]]:
@@ -112,11 +167,11 @@ def _facts(found: Run) -> list[tuple[str, Any]]:
         facts += [("error", found.error.get("detail", ""))]
         facts += [("hint", found.error["hint"])] if found.error.get("hint") else []
     if found.result_artifact:
-        facts += [("result", f"{found.result_artifact.hash}  {found.result_artifact.size:,} bytes")]
+        facts += [("artifact", f"{found.result_artifact.hash}  {found.result_artifact.size:,} bytes")]
     return facts + [("note", n) for n in found.notes]
 
 
-def _show_step(step: Step) -> None:
+def _show_step(app: App, found: Run, step: Step) -> None:
     lines = [f"\nstep {step.kind} {step.outcome or 'running'}"]
     lines += [f"  took      {step.elapsed_ms:,.1f} ms"] if step.elapsed_ms is not None else []
     if step.estimate and step.estimate.scan_rows is not None:
@@ -126,7 +181,25 @@ def _show_step(step: Step) -> None:
     lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]
+    if printed := _printed(app, found, step):
+        lines += ["", "  printed", *(f"    {printable(line)}" for line in printed.splitlines())]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _printed(app: App, found: Run, step: Step) -> str:
+    """Return what a cell printed, and its value."""
+    from etude.errors import Damaged, NotFound
+    from etude.runtime.query import CELL
+
+    if step.artifact is None or step.artifact.media != CELL:
+        return ""
+    try:
+        cell = json.loads(app.objects.get(step.artifact.hash, found.id))
+    except (Damaged, NotFound) as error:
+        return f"({error})"
+    text = "".join(str(cell.get(part) or "") for part in ("stdout", "stderr"))
+    value = cell.get("text") or ""
+    return f"{text.rstrip()}\n{value}".strip("\n")
 
 
 def _export(app: App, options: argparse.Namespace) -> None:

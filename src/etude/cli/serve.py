@@ -10,6 +10,11 @@ from etude.errors import Invalid, Unavailable
 if TYPE_CHECKING:
     from etude.app import App
 
+EXAMPLES = (
+    "etude serve shop.duckdb",
+    "etude serve shop crm --host 0.0.0.0 --port 8520 --keys",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

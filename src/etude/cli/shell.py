@@ -1,4 +1,4 @@
-"""`etude shell SOURCE`: a prompt on a session, with history and completion."""
+"""`etude shell SOURCE`: a prompt on a session, with history and completion; with `--sql` a prompt for queries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import Notebook
 
 PREAMBLE = "import etude\ndb = etude.connect()"
+EXAMPLES = ("etude shell shop.duckdb", "etude shell shop.duckdb --sql")
 _EXIT_WORDS = ("exit", "exit()", "quit", "quit()")
 
 
@@ -25,13 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("--isolation", type=int, choices=(2, 3), default=2, help="the least isolation to accept (2)")
+    parser.add_argument("--sql", action="store_true", help="a prompt for SQL instead of Python")
     add_network(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Read cells and run them until the end of input."""
     from etude.app import App
+    from etude.cli.options import open_app
+    from etude.cli.sql_prompt import prompt_sql
 
+    if options.sql:
+        with open_app(options.source) as app:
+            prompt_sql(app, options.source)
+        return
     with (
         App() as app,
         app.open_session(options.source, isolation=options.isolation, network=options.network) as session,

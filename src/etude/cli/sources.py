@@ -7,12 +7,21 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.output import print_table, printable
+from etude.cli.output import print_table
+from etude.cli.table import printable
 from etude.redaction import redact
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Catalog, Table
+
+EXAMPLES = (
+    "etude sources add shop shop.duckdb",
+    "etude sources add crm env:CRM_URL --tables customers,orders",
+    "etude sources list",
+    "etude sources show shop",
+    "etude sources remove shop",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

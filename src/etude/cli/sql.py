@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from etude.cli.options import add_query_arguments, limits_of, open_app
-from etude.cli.output import chosen_format, progress, write_result
+from etude.cli.output import chosen_format, write_result
+from etude.cli.progress import Progress
 
-if TYPE_CHECKING:
-    pass
+EXAMPLES = (
+    'etude sql shop.duckdb "SELECT country, count(*) FROM customers GROUP BY ALL"',
+    "etude sql sales.csv - < report.sql",
+    'etude sql shop.duckdb "FROM orders" --output orders.parquet',
+    'etude sql shop.duckdb "FROM orders" --vertical',
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +28,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the query and print the result."""
     chosen_format(options)
     query = sys.stdin.read() if options.query == "-" else options.query
-    with open_app(options) as app, progress("running") as on_progress:
-        result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=on_progress)
+    with open_app(options.source, False if options.no_record else None) as app:
+        with Progress("running the query") as progress:
+            result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=progress)
         write_result(result, options)

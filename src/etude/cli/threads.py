@@ -8,11 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etude.cli.ask import printable_lines
-from etude.cli.output import print_table, replacing
+from etude.cli.output import print_table, printable_lines, replacing
 
 if TYPE_CHECKING:
     from etude.app import App
+
+EXAMPLES = (
+    "etude threads list",
+    "etude threads show thread_...",
+    "etude threads fork thread_... --at 2",
+    "etude threads export thread_... --output talk.json",
+    "etude threads delete thread_...",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

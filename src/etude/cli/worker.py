@@ -7,6 +7,11 @@ import signal
 import sys
 import threading
 
+EXAMPLES = (
+    "etude worker",
+    "etude worker --slots 4",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from etude import plugins
 from etude.errors import Invalid
+from etude.lean_imports import allow_numpy
 from etude.models.base import Model
-from etude.models.client import PROVIDERS, find_settings, unknown_provider
 from etude.models.provider import open_provider
+from etude.models.provider_client import PROVIDERS, find_settings, unknown_provider
 from etude.settings import Settings
 
 
@@ -17,6 +18,7 @@ def open_model(name: str, settings: Settings) -> Model:
     """
     if name == "offline":
         raise Invalid("`offline` is not a model.", hint="Name one, such as `openai:gpt-5`.")
+    allow_numpy()
     kind, _, rest = name.partition(":")
     if kind in PROVIDERS or find_settings(name, settings) is not None:
         return open_provider(name, settings)

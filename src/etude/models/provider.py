@@ -18,9 +18,9 @@ from etude.cancellation import Cancellation
 from etude.entities import Turn, Usage
 from etude.errors import Cancelled
 from etude.models.base import Model, ModelReply, ModelRequest, estimate_usage
-from etude.models.client import find_settings, open_client, read_key
+from etude.models.provider_client import find_settings, open_client, read_key
 from etude.models.provider_failure import BrokenOff, explain, read_failure
-from etude.models.transcript import read_turn, write_messages, write_tools
+from etude.models.provider_messages import read_turn, write_messages, write_tools
 from etude.settings import ModelSettings, Settings
 
 if TYPE_CHECKING:

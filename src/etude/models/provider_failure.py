@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from etude.errors import ModelError
 from etude.models.base import AssistantMessage, ModelRequest, SystemMessage
-from etude.models.client import key_hint
+from etude.models.provider_client import key_hint
 from etude.redaction import redact
 from etude.settings import ModelSettings
 

@@ -7,10 +7,10 @@ import sys
 from datetime import date
 
 from etude.app import App
-from etude.cli.ask import printable_lines
+from etude.cli.output import printable_lines
 from etude.errors import EtudeError
 from etude.offline.trace import trace_question
-from etude.offline.vocabulary import build_vocabulary
+from etude.offline.vocabulary_build import build_vocabulary
 
 
 def main(arguments: list[str] | None = None) -> int:

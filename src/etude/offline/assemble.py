@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from etude.offline.index import Meaning
-from etude.offline.joins import find_paths, to_one
+from etude.offline.join_tree import Tree, column_ref, fit_length
+from etude.offline.joins import find_paths, leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
-from etude.offline.parts import Condition, Measure, Name, Question, Rank
-from etude.offline.prepare import ADDING, prepare
+from etude.offline.part_references import ADDING, connect_parts
+from etude.offline.phrase_index import Meaning
+from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import Ambiguous, Unresolved, numeric
-from etude.offline.tree import Tree, fit, ref, short
+from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.vocabulary_names import without_schema
 from etude.offline.words import base_form
 from etude.sources.plan.model import (
     Aggregate,
@@ -47,9 +48,9 @@ class Assembled:
     notes: tuple[str, ...] = ()
 
 
-def assemble(question: Question, vocabulary: Vocabulary) -> Assembled:
+def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     """Return the plan for the question; raise `Unresolved` or `Ambiguous` if there is none."""
-    question = prepare(question, vocabulary)
+    question = connect_parts(question, vocabulary)
     if question.unknown:
         shown = ", ".join(f"`{word}`" for word in dict.fromkeys(question.unknown))
         raise Unresolved(f"It is not clear what {shown} means here.")
@@ -120,7 +121,7 @@ class _Builder(Ratios):
         assert isinstance(asked, Measure)  # noqa: S101 - for the type checker
         inner = self._over(asked.name, question.thresholds)
         self.said.insert(0, "number of these")
-        count = Aggregate(fn="count", alias=fit(f"number_of_{short(self.resolver.anchor)}"))
+        count = Aggregate(fn="count", alias=fit_length(f"number_of_{without_schema(self.resolver.anchor)}"))
         return QueryPlan(source=PlanRef(plan=inner, alias="groups"), aggregate=(count,))
 
     def _over(self, name: Name, thresholds: Sequence[Any], conditions: Sequence[Condition] | None = None) -> QueryPlan:
@@ -170,7 +171,7 @@ class _Builder(Ratios):
         question = self.question = self._without_unit(base)
         keys, hidden = self._keys()
         self._check_per(keys, measures)
-        if limits and keys and all(numeric(key) for key in keys):
+        if limits and keys and all(is_numeric(key) for key in keys):
             raise Unresolved(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
@@ -182,12 +183,12 @@ class _Builder(Ratios):
                 if dated is not None:
                     tree.add(dated.table)
         where = self._where(tree)
-        group_by: list[Any] = [ref(column) for column in dict.fromkeys([*keys, *hidden])]
+        group_by: list[Any] = [column_ref(column) for column in dict.fromkeys([*keys, *hidden])]
         dates = []
         for group in grains:
             column = self.resolver.date_column(self._dated_tables(tree))
             tree.add(column.table)
-            dates.append(Named(expr=TimeGrain(grain=group.grain, of=ref(column)), alias=group.grain))
+            dates.append(Named(expr=TimeGrain(grain=group.grain, of=column_ref(column)), alias=group.grain))
         aggregates: list[Aggregate] = []
         names: dict[Measured, str] = {}
         for measured in dict.fromkeys([*measures, *(m for m, _, _ in limits)]):
@@ -204,11 +205,11 @@ class _Builder(Ratios):
         if (rank or limits or limit) and not (keys or dates):
             raise Unresolved("It is not clear what to choose from.")
         if limit is not None:
-            where.extend(NullTest(column=ref(key), op="is not null") for key in keys if key.nulls)
+            where.extend(NullTest(column=column_ref(key), op="is not null") for key in keys if key.nulls)
         select: tuple[Any, ...] = ()
         hide = [m for m in names if m not in visible]
         if hidden or hide:
-            select = (*dates, *(ref(column) for column in keys), *(names[m] for m in names if m in visible))
+            select = (*dates, *(column_ref(column) for column in keys), *(names[m] for m in names if m in visible))
         plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
         if (question.shares or question.change) and hidden:
             raise Unresolved("It is not clear what to show besides the change.")
@@ -238,7 +239,7 @@ class _Builder(Ratios):
         """`cost per kg`, `price per share`: one number over another, not a group for each weight."""
         for group in self.question.groups:
             names = {(m.table, m.column) for m in group.name.columns} if group.name else set()
-            numbers = [key for key in keys if numeric(key) and (key.table, key.name) in names]
+            numbers = [key for key in keys if is_numeric(key) and (key.table, key.name) in names]
             if numbers and group.text.startswith("per ") and measures:
                 raise Unresolved(f"It is not clear whether `{group.text}` means for each one, or divided by it.")
 
@@ -352,7 +353,7 @@ class _Builder(Ratios):
         tables = list(dict.fromkeys(m.table for m in measures)) or [self.resolver.anchor]
         for table in tables:
             ways = [find_paths(self.vocabulary, table, other)[1] for other in tables]
-            if all(paths and any(to_one(path) for path in paths) for paths in ways):
+            if all(paths and any(leads_to_one(path) for path in paths) for paths in ways):
                 return table
         raise Unresolved("It measures tables that share no rows: " + ", ".join(f"`{t}`" for t in tables) + ".")
 
@@ -374,7 +375,7 @@ class _Builder(Ratios):
             elif visible:
                 by = names[visible[-1]]
             else:
-                by = ref(keys[0])
+                by = column_ref(keys[0])
             order.append(
                 Order(
                     by=by,
@@ -402,7 +403,7 @@ class _Builder(Ratios):
     def _order_name(self, name: Name, keys: Sequence[KnownColumn], names: dict[Measured, str]) -> Any:
         for column in keys:
             if any((m.table, m.column) == (column.table, column.name) for m in name.columns):
-                return ref(column)
+                return column_ref(column)
         for measured, alias in names.items():
             if measured.column is not None and any(m.column == measured.column.name for m in name.columns):
                 return alias
@@ -410,7 +411,7 @@ class _Builder(Ratios):
                 return alias
         for column in keys:
             if any(m.table == column.table for m in name.tables):
-                return ref(column)
+                return column_ref(column)
         raise Unresolved(f"The answer has no `{name.text}` to sort by.")
 
     def _listing(self) -> QueryPlan:
@@ -438,7 +439,9 @@ class _Builder(Ratios):
             if group.name is None:
                 raise Unresolved("There is nothing to compute for each period.")
             keys = self._columns_of(group.name)[1]
-            several = [c for c in columns if numeric(c)] if question.rank is None and not self._keyed_groups() else []
+            several = (
+                [c for c in columns if is_numeric(c)] if question.rank is None and not self._keyed_groups() else []
+            )
             if several:
                 raise Unresolved(
                     f"There may be several `{several[0].name}` for each; say whether to use their sum or average."
@@ -463,12 +466,12 @@ class _Builder(Ratios):
             tree.add(sort[0].table)
         where = self._where(tree)
         columns = list(dict.fromkeys(columns))
-        order = [Order(by=ref(sort[0]), desc=sort[1])] if sort else []
+        order = [Order(by=column_ref(sort[0]), desc=sort[1])] if sort else []
         self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
         self._say_order(order, limit)
         if sort is not None and limit is not None and sort[0].nulls:
-            where.append(NullTest(column=ref(sort[0]), op="is not null"))
-        select = tuple(ref(column) for column in columns)
+            where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+        select = tuple(column_ref(column) for column in columns)
         if question.rank is not None and question.groups and sort is not None:
             return self._best_of_each(tree, columns, where, sort)
         if self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
@@ -487,8 +490,8 @@ class _Builder(Ratios):
         per = tuple(column.name for column in groups)
         top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1])
         self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
-        where.append(NullTest(column=ref(sort[0]), op="is not null"))
-        plan = self._plan(tree, tuple(ref(column) for column in shown), where, (), [], [], [], None)
+        where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+        plan = self._plan(tree, tuple(column_ref(column) for column in shown), where, (), [], [], [], None)
         return plan.model_copy(update={"top": top})
 
     def _listed_meaning(self, name: Name) -> Meaning:
@@ -536,7 +539,9 @@ class _Builder(Ratios):
             owner = self.vocabulary.table(found.table)
             shown = [owner.column(found.column)] if found.column else self._display(owner)
             numbers = [self._listed_meaning(name) for name in names]
-            sized = [c for m in numbers if m.column and numeric(c := self.vocabulary.table(m.table).column(m.column))]
+            sized = [
+                c for m in numbers if m.column and is_numeric(c := self.vocabulary.table(m.table).column(m.column))
+            ]
             # "Departments and their budgets, largest first".
             shown = sized if len(sized) == 1 else shown
             if not shown:
@@ -565,8 +570,8 @@ class _Builder(Ratios):
 
     def _rank_column(self, rank: Rank, table: KnownTable) -> KnownColumn:
         if isinstance(rank.by, Name):
-            column = self.resolver.column(rank.by, lambda c: numeric(c) or c.kind in ("date", "timestamp"))
-            if rank.text.lower().startswith(TEMPORAL) and numeric(column):
+            column = self.resolver.column(rank.by, lambda c: is_numeric(c) or c.kind in ("date", "timestamp"))
+            if rank.text.lower().startswith(TEMPORAL) and is_numeric(column):
                 raise Unresolved(f"It is not clear which date `{rank.text}` refers to.")
             return column
         if isinstance(rank.by, Measure):
@@ -576,7 +581,7 @@ class _Builder(Ratios):
         for word in rank.implied:
             fitting = [
                 c for c in table.columns
-                if word in c.words and (numeric(c) or c.kind in ("date", "timestamp") or c.words[-1:] == ("year",))
+                if word in c.words and (is_numeric(c) or c.kind in ("date", "timestamp") or c.words[-1:] == ("year",))
                 and not {"created", "updated"} & {*c.words}
             ]  # fmt: skip
             if len(fitting) == 1:
@@ -626,10 +631,10 @@ class _Builder(Ratios):
             tree.add(column.table)
         where = self._where(tree)
         aggregate = self._aggregate(counted, tree, "counted")
-        inner = self._plan(tree, (), where, (*dates, *(ref(c) for c in keys)), [aggregate], [], [], None)
+        inner = self._plan(tree, (), where, (*dates, *(column_ref(c) for c in keys)), [aggregate], [], [], None)
         fn = measures[0].fn
         self.said.insert(0, f"{fn} over{self._per(keys, dates).removeprefix(' per')} of the {counted.label}")
-        outer = Aggregate(fn=fn, of="counted", alias=fit(f"{fn}_{counted.alias}"))
+        outer = Aggregate(fn=fn, of="counted", alias=fit_length(f"{fn}_{counted.alias}"))
         return QueryPlan(source=PlanRef(plan=inner, alias="counts"), aggregate=(outer,))
 
     def _say_groups(self, names: dict[Measured, str], visible: Sequence[Measured], keys: Sequence[KnownColumn],

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from etude.offline.index import Hit
-from etude.offline.joins import distance, find_paths, hops_of, to_one
-from etude.offline.lexicon import IDLE, LINKING, PRESENT
-from etude.offline.parts import Absence, Condition, Measure, Name, Question
+from etude.offline.join_tree import Tree, column_ref
+from etude.offline.joins import distance, find_paths, hops_of, leads_to_one
+from etude.offline.operator_words import IDLE, LINKING, PRESENT
+from etude.offline.phrase_index import Hit
+from etude.offline.question_parts import Absence, Condition, Measure, Name, Question
 from etude.offline.resolve import (
     MONEY,
     TECHNICAL,
     Resolver,
     Unresolved,
     choose_anchor,
-    countable,
+    holds_counts,
+    is_numeric,
     nouns_of,
-    numeric,
 )
-from etude.offline.tree import Tree, ref
 from etude.offline.vocabulary import KnownColumn, Vocabulary
 from etude.offline.words import stem
 from etude.sources.plan.model import (
@@ -195,9 +195,9 @@ class Conditions:
 
     def _flag_column(self, name: Name) -> KnownColumn:
         """Return the column of a noun that describes the subject: a flag, or a number that may be zero."""
-        column = self.resolver.column(name, lambda c: c.flag is not None or countable(c))
+        column = self.resolver.column(name, lambda c: c.flag is not None or holds_counts(c))
         exact = any((m.table, m.column, m.cost) == (column.table, column.name, 0) for m in name.meanings)
-        if column.flag is None and not (exact and countable(column) and column.low == 0):
+        if column.flag is None and not (exact and holds_counts(column) and column.low == 0):
             raise Unresolved(f"It is not clear what `{name.text}` means here.")
         return column
 
@@ -245,7 +245,7 @@ class Conditions:
             for table in tables:
                 inner.add(table, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        key = ref(base.column(base.key[0]))
+        key = column_ref(base.column(base.key[0]))
         for hop in tree.hops:
             if hop in inner.hops and not hop.to_one:
                 raise Unresolved("The question restricts the same related rows twice.")
@@ -272,7 +272,7 @@ class Conditions:
             for other in self._condition_tables(condition, inner):
                 inner.add(other, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
-        key = ref(base.column(base.key[0]))
+        key = column_ref(base.column(base.key[0]))
         self.said.append(f"that have no `{table.name}`")
         self.mentioned.add(base.name)
         self._check_ways(inner, exists=True)
@@ -323,7 +323,7 @@ class Conditions:
     def _worth_column(self, condition: Condition) -> KnownColumn:
         """Return the column for what a row is worth, if there is exactly one."""
         name = next(iter(self._near(condition)), self.resolver.anchor)
-        money = [c for c in self.vocabulary.table(name).columns if numeric(c) and MONEY & {*c.words}]
+        money = [c for c in self.vocabulary.table(name).columns if is_numeric(c) and MONEY & {*c.words}]
         if len(money) != 1:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
         self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
@@ -371,7 +371,7 @@ class Conditions:
     def _refers_to(self, base: str, table: str) -> bool:
         """Return whether a row of the base refers to one row of the table; a date is then probably the base's own."""
         paths = find_paths(self.vocabulary, base, table)[1]
-        return base != table and bool(paths) and all(to_one(path) for path in paths)
+        return base != table and bool(paths) and all(leads_to_one(path) for path in paths)
 
     def _hinted(self, column: KnownColumn, near: Sequence[str]) -> bool:
         return bool({stem(word.lower()) for word in near} & {stem(word) for word in column.words})
@@ -392,7 +392,7 @@ class Conditions:
 
     def _one_filter(self, condition: Condition, tree: Tree) -> Filter:
         column, hit = self._condition_column(condition, tree)
-        place = ref(column)
+        place = column_ref(column)
         made: Filter
         match condition.kind:
             case "value":
@@ -411,7 +411,7 @@ class Conditions:
                     raise Unresolved(f"`{column.name}` is not a number, so it cannot be compared.")
                 made = Compare(column=place, op=condition.op, value=condition.values[0])
             case "average":
-                if not numeric(column):
+                if not is_numeric(column):
                     raise Unresolved(f"`{column.name}` has no average.")
                 fn: AggregateFn = "median" if condition.values == ("median",) else "avg"
                 whole = QueryPlan(source=column.table, aggregate=(Aggregate(fn=fn, of=place),))

@@ -58,14 +58,14 @@ def add_months(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, last))
 
 
-def step(day: date, unit: str, count: int) -> date:
+def add_units(day: date, unit: str, count: int) -> date:
     """Return the day `count` units later."""
     if unit in ("day", "week"):
         return day + timedelta(days=count * (7 if unit == "week" else 1))
     return add_months(day, count * {"month": 1, "quarter": 3, "year": 12}[unit])
 
 
-def first_day(day: date, unit: str) -> date:
+def first_day_of(day: date, unit: str) -> date:
     """Return the first day of the unit that contains the day."""
     if unit == "week":
         return day - timedelta(days=day.weekday())
@@ -121,7 +121,7 @@ class _Reader:
         self.take("in", "during", "over", "within", "for", "from", "of")
         self.take("the")
         if self.take("year to date", "ytd"):
-            return Span(first_day(self.today, "year"), self.today + timedelta(days=1), "")
+            return Span(first_day_of(self.today, "year"), self.today + timedelta(days=1), "")
         if self.take("today"):
             return Span(self.today, self.today + timedelta(days=1), "")
         if self.take("yesterday"):
@@ -145,14 +145,14 @@ class _Reader:
         if count is not None:
             if which in ("this", "current") or not isinstance(count, int) or count > 10_000:
                 return None
-            return Span(step(self.today, base, -count), self.today + timedelta(days=1), "")
-        begin = first_day(self.today, base)
+            return Span(add_units(self.today, base, -count), self.today + timedelta(days=1), "")
+        begin = first_day_of(self.today, base)
         if which in ("this", "current"):
-            return Span(begin, step(begin, base, 1), "", begin.year if base == "year" else None)
+            return Span(begin, add_units(begin, base, 1), "", begin.year if base == "year" else None)
         if which == "past":
-            return Span(step(self.today, base, -1), self.today + timedelta(days=1), "")
-        begin = step(begin, base, -1)
-        return Span(begin, step(begin, base, 1), "", begin.year if base == "year" else None)
+            return Span(add_units(self.today, base, -1), self.today + timedelta(days=1), "")
+        begin = add_units(begin, base, -1)
+        return Span(begin, add_units(begin, base, 1), "", begin.year if base == "year" else None)
 
     # --- between, since, before
 

@@ -52,7 +52,7 @@ def within(seconds: float, cancel: Cancellation) -> Iterator[None]:
         _current.reset(token)
 
 
-def check() -> None:
+def check_deadline() -> None:
     """Raise if the current work must stop; do nothing without a deadline."""
     deadline = _current.get()
     if deadline is not None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
-from etude.offline.lexicon import CURRENCY
-from etude.offline.parts import (
+from etude.offline.operator_words import CURRENCY
+from etude.offline.question_parts import (
     Absence,
     Condition,
     Direction,

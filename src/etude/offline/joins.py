@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from etude.offline.deadline import check
-from etude.offline.vocabulary import Vocabulary, per_vocabulary
+from etude.offline.deadline import check_deadline
+from etude.offline.vocabulary import Vocabulary, once_per_vocabulary
 
 FAR = 99
 
@@ -39,7 +39,7 @@ _State = tuple[str, bool]
 """A table, and whether the last hop led up, to a table that is referred to."""
 
 
-@per_vocabulary
+@once_per_vocabulary
 def hops_of(vocabulary: Vocabulary) -> dict[str, tuple[Hop, ...]]:
     """Return the hops that leave each table."""
     hops: dict[str, list[Hop]] = defaultdict(list)
@@ -66,7 +66,7 @@ class _Reach:
 
     def cost_to(self, end: str) -> int:
         while end not in self._costs and self._queue:
-            check()
+            check_deadline()
             self._settle()
         return self._costs.get(end, FAR)
 
@@ -109,7 +109,7 @@ class _Routes:
         return found
 
 
-@per_vocabulary
+@once_per_vocabulary
 def _routes_of(vocabulary: Vocabulary) -> _Routes:
     hops, into = hops_of(vocabulary), defaultdict(list)
     for leaving in hops.values():
@@ -148,7 +148,7 @@ def _cheapest(routes: _Routes, reach: _Reach, start: str, end: str) -> Iterator[
     queue: list[tuple[int, int, str, bool, Path]] = [(0, 0, start, False, ())]
     count = found = 0
     while queue and found < MOST_PATHS:
-        check()
+        check_deadline()
         cost, _, table, up, path = heapq.heappop(queue)
         if table == end:
             found += 1
@@ -170,7 +170,7 @@ def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
     found: set[_State] = set()
     waiting = [(end, up, lowest) for up in (True, False)]
     while waiting:
-        check()
+        check_deadline()
         table, up, cost = waiting.pop()
         for hop in routes.into.get(table, ()):
             for before in (True, False):
@@ -183,6 +183,6 @@ def _leading(routes: _Routes, reach: _Reach, end: str) -> set[_State]:
     return found
 
 
-def to_one(path: Path) -> bool:
+def leads_to_one(path: Path) -> bool:
     """Return whether every row matches at most one row at the end of the path."""
     return all(hop.to_one for hop in path)

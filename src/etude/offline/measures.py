@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from etude.offline.conditions import Conditions
-from etude.offline.index import Meaning
+from etude.offline.join_tree import Tree, column_ref, fit_length
 from etude.offline.joins import FAR, distance
-from etude.offline.parts import Measure, Name
-from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, countable, numeric
-from etude.offline.tree import Tree, fit, ref, short
+from etude.offline.phrase_index import Meaning
+from etude.offline.question_parts import Measure, Name
+from etude.offline.resolve import IDENTIFYING, MONEY, Ambiguous, Unresolved, holds_counts, is_numeric
 from etude.offline.vocabulary import KnownColumn, KnownTable
+from etude.offline.vocabulary_names import without_schema
 from etude.offline.words import stem
 from etude.sources.plan.model import Aggregate, DaysBetween, Named, TimeGrain
 
@@ -52,10 +53,10 @@ class Measured:
     def alias(self) -> str:
         """The name of its column in the result."""
         if self.column is None:
-            return fit(f"number_of_{short(self.table)}")
+            return fit_length(f"number_of_{without_schema(self.table)}")
         if self.until is not None:
             return f"{self.fn}_days"
-        return fit(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
+        return fit_length(f"{'number_of' if self.fn == 'count' else self.fn}_{self.column.name}")
 
 
 class Measures(Conditions):
@@ -69,10 +70,10 @@ class Measures(Conditions):
             return self._counted(measure)
         if name.columns and (not name.tables or name.tables[0].cost > name.columns[0].cost):
             dated = measure.fn in ("min", "max")
-            column = self.resolver.column(name, lambda c: numeric(c) or (dated and c.kind in ("date", "timestamp")))
+            column = self.resolver.column(name, lambda c: is_numeric(c) or (dated and c.kind in ("date", "timestamp")))
             if measure.text.lower().startswith(TEMPORAL) and column.kind not in ("date", "timestamp"):
                 raise Unresolved(f"It is not clear which date `{measure.text}` refers to.")
-            if not numeric(column) and not (dated and column.kind in ("date", "timestamp")):
+            if not is_numeric(column) and not (dated and column.kind in ("date", "timestamp")):
                 raise Unresolved(f"`{name.text}` does not hold amounts, so its {measure.fn} cannot be computed.")
             return Measured(measure.fn, column.table, column)
         return self._total_of(measure)
@@ -105,7 +106,7 @@ class Measures(Conditions):
             self._check_counted(table, measure)
             return Measured("count", table.name, distinct=measure.distinct)
         column = self.resolver.column(name)
-        if countable(column) and not measure.distinct:
+        if holds_counts(column) and not measure.distinct:
             fn = measure.fn if measure.of_count else "sum"
             return Measured(fn, column.table, column, raw=not measure.of_count)
         table = self.vocabulary.table(column.table)
@@ -129,7 +130,7 @@ class Measures(Conditions):
         held: list[KnownColumn] = []
         for other in self.vocabulary.tables:
             for column in other.columns if other.name != table.name else ():
-                if not {"number", "count"} & {*column.words} or not countable(column):
+                if not {"number", "count"} & {*column.words} or not holds_counts(column):
                     continue
                 about = {stem(word) for word in column.words} - {"number", "count", "of", "total"}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
@@ -155,7 +156,7 @@ class Measures(Conditions):
         assert table is not None  # noqa: S101 - for the type checker
         if measure.fn != "sum":
             raise Unresolved(f"It is not clear which number of `{table.name}` to take the {measure.fn} of.")
-        money = [c for c in table.columns if numeric(c) and MONEY & {*c.words}]
+        money = [c for c in table.columns if is_numeric(c) and MONEY & {*c.words}]
         if table.words and {*table.words} & SUMMED and len(money) == 1:
             self.notes.append(f"`{measure.text}` is read as the sum of `{money[0].name}`.")
             return Measured("sum", table.name, money[0])
@@ -172,12 +173,12 @@ class Measures(Conditions):
                 return Aggregate(fn="count", alias=alias, **more)
             if len(table.key) != 1:
                 raise Unresolved(f"`{table.name}` has no key of one column, so joining could count its rows twice.")
-            return Aggregate(fn="count", of=ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
+            return Aggregate(fn="count", of=column_ref(table.column(table.key[0])), distinct=True, alias=alias, **more)
         column = measured.column
         if measured.until is not None:
             if fans:
                 raise Unresolved("Joining would count rows more than once.")
-            days = DaysBetween(days_between=(ref(column), ref(measured.until)))
+            days = DaysBetween(days_between=(column_ref(column), column_ref(measured.until)))
             return Aggregate(fn=measured.fn, of=days, alias=alias, **more)
         fn = "sum" if measured.raw else measured.fn
         if (
@@ -186,7 +187,7 @@ class Measures(Conditions):
             and not self._joins_once(column, tree)
         ):
             raise Unresolved(f"Joining would count rows of `{column.table}` more than once.")
-        return Aggregate(fn=fn, of=ref(column), distinct=measured.distinct, alias=alias, **more)
+        return Aggregate(fn=fn, of=column_ref(column), distinct=measured.distinct, alias=alias, **more)
 
     def _joins_once(self, column: KnownColumn, tree: Tree) -> bool:
         """Return whether rows join others only through a table that does nothing but pair them."""
@@ -313,7 +314,7 @@ class Measures(Conditions):
             if group.name is None:
                 column = self.resolver.date_column(self._dated_tables(tree))
                 tree.add(column.table)
-                dates.append(Named(expr=TimeGrain(grain=group.grain, of=ref(column)), alias=group.grain))
+                dates.append(Named(expr=TimeGrain(grain=group.grain, of=column_ref(column)), alias=group.grain))
         return dates
 
     def _per(self, keys: Sequence[KnownColumn], dates: Sequence[Named]) -> str:

@@ -42,7 +42,7 @@ _NATIONALITIES = {
 }  # fmt: skip
 
 
-def names_of(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
+def place_names(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the place that a code stands for, if the column holds places."""
     found: list[str] = []
     upper = code.strip().upper()

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etude.offline.deadline import check
-from etude.offline.index import SYNONYM, Hit, Meaning
+from etude.offline.deadline import check_deadline
 from etude.offline.joins import FAR, distance
-from etude.offline.parts import Condition, Measure, Name, Question
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
+from etude.offline.phrase_index import SYNONYM, Hit, Meaning
+from etude.offline.question_parts import Condition, Measure, Name, Question
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import base_form, stem
 
 TECHNICAL = frozenset(["created", "updated", "modified", "inserted", "timestamp", "loaded", "deleted", "epoch"])
@@ -243,20 +243,20 @@ class Resolver:
         return None
 
 
-@per_vocabulary
+@once_per_vocabulary
 def _linked_ends(vocabulary: Vocabulary) -> frozenset[frozenset[tuple[str, tuple[str | None, ...]]]]:
     """Return the two ends of each link."""
     return frozenset(frozenset(((k.table, k.columns), (k.to_table, k.to_columns))) for k in vocabulary.links)
 
 
-def numeric(column: KnownColumn) -> bool:
+def is_numeric(column: KnownColumn) -> bool:
     """Return whether it makes sense to add up or compare the column's numbers."""
     if column.identifies:
         return False
     return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
 
 
-def countable(column: KnownColumn) -> bool:
+def holds_counts(column: KnownColumn) -> bool:
     """Return whether the column itself holds a count, such as `stops` or `citation_num`."""
     if column.identifies:
         return False
@@ -279,7 +279,7 @@ def choose_anchor(question: Question, vocabulary: Vocabulary) -> str:
     for table in sorted(candidates, key=lambda table: least[table]):
         if least[table] > low:
             break
-        check()
+        check_deadline()
         costs[table] = 3.0 * candidates[table] + sum(_nearest(vocabulary, table, found) for found in wanted)
         low = min(low, costs[table])
     best = [table for table, cost in costs.items() if cost == low]

@@ -8,9 +8,17 @@ from datetime import date
 from typing import Any
 
 from etude.offline.dates import find_span
-from etude.offline.index import Hit, Index, Meaning, find_parts, near_values, phrases_of, value_phrase
-from etude.offline.lexicon import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS
-from etude.offline.parts import Condition, Name
+from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS
+from etude.offline.phrase_index import (
+    Hit,
+    Index,
+    Meaning,
+    phrases_of,
+    value_phrase,
+    values_containing,
+    values_one_typo_away,
+)
+from etude.offline.question_parts import Condition, Name
 from etude.offline.words import Token, stem
 
 _PAST = frozenset(
@@ -224,7 +232,7 @@ def _mark(token: Token) -> TaggedItem | None:
 
 def _quoted(token: Token, index: Index) -> TaggedItem:
     phrase = value_phrase(token.text)
-    hits = index.values.get(phrase) or tuple(find_parts(index, phrase))
+    hits = index.values.get(phrase) or tuple(values_containing(index, phrase))
     if hits:
         return TaggedItem("V", token.text, Condition("value", token.text, hits=hits), plural=True)
     return TaggedItem("Q", token.text, token.text)
@@ -326,9 +334,9 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
     if token.low in LINKING or (token.low in VERBS and any(t.low in ("do", "does", "did") for t in tokens[:at])):
         return TaggedItem("r", token.text, stem(token.low))
     if token.text[:1].isupper() and at and tokens[at - 1].text not in _ENDS:
-        if found := find_parts(index, (token.low,)):
+        if found := values_containing(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))
-        if near := near_values(index, (token.low,)):
+        if near := values_one_typo_away(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
     return TaggedItem("u", token.text, token.low)
 

@@ -9,8 +9,8 @@ from datetime import date
 from typing import Any
 
 from etude.offline.grammar import read_question
-from etude.offline.index import index_of
-from etude.offline.parts import Condition, Group, Measure, Name, Question
+from etude.offline.phrase_index import phrase_index_of
+from etude.offline.question_parts import Condition, Group, Measure, Name, Question
 from etude.offline.tags import TAGS, tag_items
 from etude.offline.understand import Clarification, Refusal, understand
 from etude.offline.vocabulary import Vocabulary
@@ -26,7 +26,7 @@ def _lines(question: str, vocabulary: Vocabulary, today: date) -> Iterator[str]:
     tokens = tokenize(question)
     yield "tokens"
     yield "  " + " | ".join(token.text for token in tokens)
-    items = tag_items(tokens, index_of(vocabulary), today)
+    items = tag_items(tokens, phrase_index_of(vocabulary), today)
     yield "tags"
     for item in items:
         yield f"  {item.tag}  {item.text:<24} {TAGS[item.tag]}{_means(item.data)}"

@@ -9,14 +9,14 @@ from datetime import date
 from pydantic import ValidationError
 
 from etude.errors import Cancelled, EtudeError
-from etude.offline.assemble import assemble
-from etude.offline.follow import follow_up
+from etude.offline.assemble import assemble_plan
+from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
-from etude.offline.index import Hit, Meaning, index_of
-from etude.offline.parts import Name, Question
-from etude.offline.resolve import Ambiguous, Unresolved, numeric
+from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
+from etude.offline.question_parts import Name, Question
+from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
 from etude.offline.tags import TaggedItem, tag_items
-from etude.offline.vocabulary import KnownTable, Vocabulary, per_vocabulary
+from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import MAX_CHARS, fold, tokenize
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
@@ -81,7 +81,7 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
     tokens = tokenize(question)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
-    items = tag_items(tokens, index_of(vocabulary), today)
+    items = tag_items(tokens, phrase_index_of(vocabulary), today)
     if previous is not None and (changed := follow_up(items, tokens, previous.question)) is not None:
         found = _settle(question, changed, vocabulary)
     else:
@@ -91,7 +91,7 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
     return found
 
 
-def answer(clarification: Clarification, text: str) -> Outcome:
+def take_choice(clarification: Clarification, text: str) -> Outcome:
     """Return what the question means after a choice, given by number, label or a word that only one label has."""
     wanted = fold(text).strip(" .!\"'`")
     labels = [fold(choice.label) for choice in clarification.choices]
@@ -106,7 +106,7 @@ def answer(clarification: Clarification, text: str) -> Outcome:
 
 def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
     try:
-        made = assemble(parts, vocabulary)
+        made = assemble_plan(parts, vocabulary)
         if vocabulary.catalog is not None:
             compile_plan(made.plan, vocabulary.catalog)
     except Unresolved as error:
@@ -149,14 +149,14 @@ def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
     if table not in kept:
         sure = []
         for text in _offers(vocabulary.table(table)):
-            items = tag_items(tokenize(text), index_of(vocabulary), date.min)
+            items = tag_items(tokenize(text), phrase_index_of(vocabulary), date.min)
             if isinstance(_settle(text, read_question(items), vocabulary), Understanding):
                 sure.append(text)
         kept[table] = tuple(sure)
     return kept[table]
 
 
-@per_vocabulary
+@once_per_vocabulary
 def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
     """Return the questions that were made so far, by table."""
     return {}
@@ -165,7 +165,7 @@ def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
 def _offers(table: KnownTable) -> Iterator[str]:
     noun = " ".join(table.words)
     groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
-    numbers = [c for c in table.columns if numeric(c) and c.kind == "number"]
+    numbers = [c for c in table.columns if is_numeric(c) and c.kind == "number"]
     yield f"How many {noun}s are there?"
     for column in groups[:1]:
         yield f"How many {noun}s are there for each {' '.join(column.words)}?"

@@ -20,6 +20,7 @@ class Control:
         self.by = ""
         """Who made the request."""
         self._guidance: list[tuple[str, bool]] = []
+        self._stopped = False
         self._closed = False
         self.step = Cancellation()
         """Stops the move that runs now; each interruption needs a new one."""
@@ -32,7 +33,7 @@ class Control:
     @property
     def interrupted(self) -> bool:
         """Whether a person stopped the move to steer the run, which then continues."""
-        return self._request is None and any(interrupts for _, interrupts in self._guidance)
+        return self._request is None and (self._stopped or any(interrupts for _, interrupts in self._guidance))
 
     def pause(self, now: bool = False, by: str = "user") -> None:
         """Stop before the next move, or in the middle of this one."""
@@ -64,6 +65,13 @@ class Control:
             step = self.step  # not the next one, which the loop may put in its place at any moment
         step.cancel()
 
+    def stop_move(self) -> None:
+        """Stop this move at once: the guidance that interrupts it is on record already."""
+        with self._lock:
+            self._stopped = True
+            step = self.step
+        step.cancel()
+
     def close(self) -> bool:
         """Take no more guidance, because the answer is ready; return False if some is still waiting."""
         with self._lock:
@@ -79,6 +87,7 @@ class Control:
         with self._lock:
             taken, self._guidance = self._guidance, []
             self._closed = False  # it goes on
-            if any(interrupts for _, interrupts in taken) and self._request is None:
+            if (self._stopped or any(interrupts for _, interrupts in taken)) and self._request is None:
                 self.step = Cancellation()
+                self._stopped = False
         return taken

@@ -122,6 +122,8 @@ class LiveRuns:
                     live.control.pause()
                 case RunRequested(what="cancel"):
                     live.control.cancel()
+                case RunRequested(what="interrupt"):
+                    live.control.stop_move()
 
     def close(self) -> None:
         """Stop all live runs, and wait for each of them for up to `CLOSE_S` seconds."""

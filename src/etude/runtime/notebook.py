@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from operator import itemgetter
@@ -72,6 +73,14 @@ class _Recorded:
     elapsed_ms: float = 0.0
 
 
+HoldSlot = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Returns a block that begins when a cell may run. While it waits, it calls the given function, which may raise."""
+
+
+def _go_on() -> None:
+    """Keep waiting."""
+
+
 class Notebook:
     """A recorded session. It runs one cell at a time; `interrupt` may be called from any thread."""
 
@@ -83,8 +92,10 @@ class Notebook:
         policy: Policy | None,
         thread_id: str | None = None,
         seed: int = 0,
+        hold_slot: HoldSlot | None = None,
     ) -> None:
         self.id = new_id("session")
+        self._hold_slot: HoldSlot = hold_slot or (lambda _: contextlib.nullcontext())
         self.thread_id = thread_id
         self._policy = policy
         self._storage = storage
@@ -146,7 +157,7 @@ class Notebook:
         """
         if wall_s is not None and not wall_s > 0:
             raise Invalid(f"A cell cannot run for {wall_s:g} seconds.", hint="Give a number above 0, or leave it out.")
-        with self._taking_turns(cancel):
+        with self._taking_turns(cancel), self._hold_slot(cancel.check if cancel else _go_on):
             if self.thread_id is not None and not self.alive:
                 self._bring_back(cancel)  # the variables of a thread outlive its interpreter
             return self._execute(code, wall_s, on_output, log, parent, cancel)

@@ -23,10 +23,11 @@ from etude.cancellation import Cancellation
 from etude.entities import Catalog, Run, ToolCall, Turn, Usage
 from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, ModelReply, ModelRequest
+from etude.offline.answer_sentence import write_sentence
 from etude.offline.deadline import OutOfTime, within
-from etude.offline.sentence import say
-from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, answer, understand
-from etude.offline.vocabulary import Vocabulary, build_vocabulary, vocabulary_from_json
+from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
+from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
+from etude.offline.vocabulary_build import build_vocabulary
 from etude.runtime.answer import Read, read_table
 from etude.runtime.thread import thread_runs
 from etude.runtime.tool_context import RunResources
@@ -93,7 +94,7 @@ class OfflineModel(Model):
                     body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
                     return _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
-                return Turn(text=say(meant, [c.name for c in result.columns], rows, result.row_count))
+                return Turn(text=write_sentence(meant, [c.name for c in result.columns], rows, result.row_count))
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
         """Return the dataset and what the question means there; of several datasets, the only one it fits."""
@@ -215,7 +216,7 @@ def _read_run(run: Run, vocabulary: Vocabulary, previous: Understanding | None) 
     meant = understand(run.text, vocabulary, previous=previous, today=run.created_at.date())
     for step in run.steps:
         if isinstance(meant, Clarification) and step.code == "ask_user" and step.shown is not None:
-            meant = answer(meant, step.shown)
+            meant = take_choice(meant, step.shown)
     return meant
 
 

@@ -32,6 +32,8 @@ from etude.sessions.isolation import Confinement
 MESSAGE = 1 << 16
 DESCRIPTORS = 8
 SWEEP_S = 0.2
+NICE = 15
+"""The priority of sessions: below that of engines, so that queries of others stay fast beside heavy cells."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -284,6 +286,7 @@ class ForkServer:
             _take_socket(fd)  # first, so that any later failure is reported on the right socket
             cgroups.join(group)
             os.closerange(4, 65536)
+            confine.yield_to_host(NICE)
             confine.prefer_as_victim()  # if the machine runs out of memory, a session is killed, not the fork server
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)

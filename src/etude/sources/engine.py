@@ -17,11 +17,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from socket import socket
 from typing import Any, NoReturn
 
 from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
+from etude.lean_imports import leave_out_numpy
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 from etude.sources.parameters import decode_params, place_params
 
@@ -30,6 +32,10 @@ WINDOW = 3
 """At most this many chunks of a result are sent ahead of the host: this bounds memory on both sides."""
 VERDICTS = 512
 PROGRESS_S = 0.2
+NICE = 10
+"""Between the host and the sessions, which have a higher one."""
+PRELOADED = {"duckdb": ("duckdb",), "sqlite": ("etude.sources.drivers.sqlite", "sqlglot")}
+"""The modules that an engine loads while it waits for its first source, by the kind that is expected."""
 AGAIN_S = 0.02
 """How often the cancel of a query is repeated until it ends."""
 
@@ -40,12 +46,17 @@ def main() -> None:
     parser.add_argument("--data", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--network", action="store_true")
+    parser.add_argument("--preload", choices=PRELOADED, default="duckdb")
     args = parser.parse_args()
     # A user namespace can be entered only while there is one thread, so before the libraries are imported.
     isolation = {"network": not args.network and confine.leave_network()}
     confine.prefer_as_victim()
+    confine.yield_to_host(NICE)
     if not args.network:
-        import duckdb  # noqa: F401 - warm before the first query asks
+        # The built-in drivers of files use neither; drivers of packages, which may, run with the network.
+        leave_out_numpy()
+        for name in PRELOADED[args.preload]:
+            import_module(name)
     import pyarrow  # noqa: F401
 
     data, control = wire.inherited(args.data), wire.inherited(args.control)

@@ -3,11 +3,14 @@ query names are copied, with only the columns it mentions, each through its own 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from etude.entities import Limits, Table
@@ -20,6 +23,9 @@ from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
 
 COPY_ROWS = 5_000_000
+"""The most rows of a table that is copied for a join."""
+COPY_BYTES = 4 << 30
+"""The most bytes that are copied for a join, of all tables together."""
 
 
 def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
@@ -54,21 +60,30 @@ def query_together(
     on_progress: Callable[[float], None] | None = None,
     params: Encoded | None = None,
 ) -> ResultStream:
-    """Run a statement over several sources; unqualified names belong to the first."""
+    """Run a statement over several sources; unqualified names belong to the first. The limits hold for all of it."""
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="etude-join-", dir=scratch))
     answer = ResultStream()
 
     def batches() -> Iterator[Any]:
+        left = _Left(limits)
         try:
             mounts, keys = [], []
             for source in sources:
-                key, mount = source.mount() if source.native else _copy(source, sources, sql, folder)
+                if source.native:
+                    key, mount = source.mount()
+                else:
+                    key, mount = _copy(source, sources, sql, folder, left, answer, on_progress)
                 mounts.append(mount)
                 keys.append(key)
-            key = (f"join:{folder}" if any(not s.native for s in sources) else "join", *keys)
-            inner = stream(pool, key, tuple(mounts), False, sql, limits, describe, on_progress, params)
+            key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
+            tenant = sources[0].tenant
+            inner = stream(pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant, params)
             yield from relay(inner, answer)
+        except LimitExceeded as error:
+            if error.details.get("limit") == "timeout_s":
+                raise _too_slow(limits) from None  # with the whole time, not what copying left of it
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,17 +91,50 @@ def query_together(
     return answer
 
 
-def _copy(source: Source, sources: list[Source], sql: str, folder: Path) -> tuple[Any, Mount]:
+class _Left:
+    """What a join may still use."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._until = monotonic() + limits.timeout_s
+        self.copy_bytes = COPY_BYTES
+
+    def limits(self, **changes: int) -> Limits:
+        """Return the limits with the time that is left."""
+        left_s = self._until - monotonic()
+        if left_s <= 0:
+            raise _too_slow(self._limits)
+        return self._limits.model_copy(update={"timeout_s": left_s, **changes})
+
+
+def _too_slow(limits: Limits) -> LimitExceeded:
+    return LimitExceeded(
+        f"The join of sources exceeded its limit of {limits.timeout_s:g} s and was stopped.",
+        hint="Join smaller tables, filter or aggregate earlier, or raise `limits.timeout_s`.",
+        limit="timeout_s",
+        value=limits.timeout_s,
+    )
+
+
+def _copy(
+    source: Source,
+    sources: list[Source],
+    sql: str,
+    folder: Path,
+    left: _Left,
+    answer: ResultStream,
+    on_progress: Callable[[float], None] | None,
+) -> tuple[Any, Mount]:
     """Copy the tables of a source that the query names to Parquet files that DuckDB can mount."""
     files: list[Json] = []
-    for table in _named_tables(source, sources, sql):
+    for table in _named_tables(source, sources, sql, left.limits()):
         path = folder / f"{source.name}.{len(files)}.parquet"
-        _copy_table(source, table, _named_columns(table, sql), path)
+        _copy_table(source, table, _named_columns(table, sql), path, left, answer, on_progress)
         files.append({"table": table.name, "paths": [str(path)], "fingerprint": table.fingerprint or ""})
     return (source.name, str(folder)), Mount(source.name, "files", source.url, None, {}, tuple(files))
 
 
-def _named_tables(source: Source, sources: list[Source], sql: str) -> list[Table]:
+def _named_tables(source: Source, sources: list[Source], sql: str, limits: Limits) -> list[Table]:
     import sqlglot
     from sqlglot import exp
 
@@ -101,7 +149,7 @@ def _named_tables(source: Source, sources: list[Source], sql: str) -> list[Table
             wanted.add(".".join(parts[1:]))
         elif source is sources[0] and len(parts) == 1:
             wanted.add(parts[0])
-    return [t for t in source.catalog().tables if t.name.lower() in wanted]
+    return [t for t in source.catalog(limits).tables if t.name.lower() in wanted]
 
 
 def _named_columns(table: Table, sql: str) -> list[str]:
@@ -113,27 +161,42 @@ def _named_columns(table: Table, sql: str) -> list[str]:
     return named or [table.columns[0].name]
 
 
-def _copy_table(source: Source, table: Table, columns: list[str], path: Path) -> None:
+def _copy_table(
+    source: Source,
+    table: Table,
+    columns: list[str],
+    path: Path,
+    left: _Left,
+    answer: ResultStream,
+    on_progress: Callable[[float], None] | None,
+) -> None:
     from sqlglot import exp
 
-    where = exp.to_table(table.name, dialect=source.catalog().dialect)
-    select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where)
-    limits = Limits(rows=COPY_ROWS, bytes=0, timeout_s=600)
-    answer = source.query(select.sql(dialect=source.catalog().dialect, identify=True), limits)
+    dialect = source.catalog(left.limits()).dialect
+    where = exp.to_table(table.name, dialect=dialect)
+    select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where).sql(dialect=dialect, identify=True)
+    # Without the caller's `limit`, which is for the result: a part of a table would give wrong results.
+    limits = left.limits(rows=COPY_ROWS, bytes=left.copy_bytes, limit=0)
+    copy = source.query(select, limits, on_progress=on_progress)
+    answer.started(copy.cancel)
     try:
-        first = next(answer.batches)
-        write_parquet(path, first.schema, _chain(first, answer.batches))
+        with contextlib.closing(copy.batches):  # type: ignore[type-var]
+            first = next(copy.batches)
+            write_parquet(path, first.schema, itertools.chain([first], copy.batches))
     except LimitExceeded as error:
-        if error.details.get("limit") != "rows":
+        if error.details.get("limit") not in ("rows", "bytes"):
             raise
-        raise LimitExceeded(
-            f"`{source.name}.{table.name}` has more than {COPY_ROWS:,} rows; larger tables are not copied for a join.",
-            hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
-            limit="copy_rows",
-            value=COPY_ROWS,
-        ) from None
+        raise _too_large(source, table, many=error.details["limit"] == "rows") from None
+    left.copy_bytes -= copy.end["bytes"]
+    if left.copy_bytes <= 0:
+        raise _too_large(source, table, many=False)
 
 
-def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
+def _too_large(source: Source, table: Table, many: bool) -> LimitExceeded:
+    allowed = f"{COPY_ROWS:,} rows" if many else f"{COPY_BYTES:,} bytes with the tables before it"
+    return LimitExceeded(
+        f"`{source.name}.{table.name}` has more than {allowed}; larger tables are not copied for a join.",
+        hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
+        limit="copy_rows" if many else "copy_bytes",
+        value=COPY_ROWS if many else COPY_BYTES,
+    )

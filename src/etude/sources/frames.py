@@ -11,7 +11,7 @@ from typing import Any
 from etude.entities import Catalog, SourceSpec
 from etude.sources.arrow_tables import check_table_name, to_batches
 from etude.sources.base import Json, Mount
-from etude.sources.pool import Key, Pool
+from etude.sources.pool import MAIN, Key, Pool
 from etude.sources.source import Source
 from etude.spool import write_parquet
 
@@ -22,11 +22,11 @@ NAME = "frames"
 class Frames(Source):
     """The registered tables of one connection or session. Their files go away with it."""
 
-    def __init__(self, pool: Pool, cache: Path, scratch: Path) -> None:
+    def __init__(self, pool: Pool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
         # It is created with the first table: most connections register none.
         self._folder = scratch.resolve() / f"etude-frames-{uuid.uuid4().hex}"
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        super().__init__(NAME, SourceSpec(url=str(self._folder), kind="files"), pool, cache)
+        super().__init__(NAME, SourceSpec(url=str(self._folder), kind="files"), pool, cache, tenant=tenant)
         self._files: dict[str, Json] = {}
 
     @property
@@ -38,7 +38,7 @@ class Frames(Source):
         """Return a key that changes with the tables, and how an engine opens them."""
         files = tuple(self._files.values())
         mount = Mount(NAME, "files", str(self._folder), None, {}, files, unqualified=True)
-        return (NAME, str(self._folder), *(f["fingerprint"] for f in files)), mount
+        return (NAME, str(self._folder), tuple(f["fingerprint"] for f in files)), mount
 
     def register(self, name: str, data: Any) -> None:
         """Add a table, or replace the one of that name."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NoReturn
 
 from etude.errors import InvalidQuery, Refused, UnknownTable
@@ -91,11 +92,13 @@ class GrantedNames:
 class Guard:
     """Checks statements against the granted tables and the allowed functions."""
 
-    def __init__(self, connection: Any, names: GrantedNames, macros: Iterable[str] = ()) -> None:
+    def __init__(self, connection: Any, names: GrantedNames, macros: Callable[[], Iterable[str]] = tuple) -> None:
         self._connection = connection
         self._names = names
-        self._functions = allowed_functions("duckdb") | {m.lower() for m in macros}
-        self._table_functions = allowed_functions("duckdb_tables") | {m.lower() for m in macros}
+        self._functions = allowed_functions("duckdb")
+        self._table_functions = allowed_functions("duckdb_tables")
+        # Listed once a query calls a function that is not on the lists: DuckDB takes long to list them.
+        self._macros = cache(lambda: frozenset(m.lower() for m in macros()))
 
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement to run and the tables it reads; raise `Refused`, `UnknownTable` or `InvalidQuery`.
@@ -219,7 +222,7 @@ class Guard:
         return self._walk(self._tree(text, original), original if text == original else None, params)
 
     def _walk(self, node: Json, text: str | None, params: int = 0) -> tuple[str, ...]:
-        walk = _Walk(self._names, self._functions, self._table_functions, text, params)
+        walk = _Walk(self._names, self._functions, self._table_functions, self._macros, text, params)
         walk.node(node, frozenset())
         return tuple(sorted(walk.tables))
 
@@ -381,6 +384,7 @@ class _Walk:
         names: GrantedNames,
         functions: frozenset[str],
         table_functions: frozenset[str],
+        macros: Callable[[], frozenset[str]],
         text: str | None,
         params: int = 0,
     ) -> None:
@@ -388,6 +392,7 @@ class _Walk:
         self._names = names
         self._functions = functions
         self._table_functions = table_functions
+        self._macros = macros
         self._text = text
         self._params = {str(number) for number in range(1, params + 1)}
 
@@ -481,6 +486,8 @@ class _Walk:
         if item.get("class") not in ("FUNCTION", "WINDOW"):
             self._refuse(at or item, f"this {noun}", "function")
         path = [fold(p) for p in item.get("qualified_name", {}).get("path", [item.get("function_name", "")])]
+        if path[-1] not in allowed:
+            allowed |= self._macros()
         if path[-1] not in allowed or len(path) > 2 or (len(path) == 2 and path[0] not in _FUNCTION_SCHEMAS):
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)

@@ -16,14 +16,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etude import wire
 from etude.arrow_limits import check_batch
-from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
+from etude.fair_share import FairShare
 from etude.sources.base import Json, Mount, empty_batch
 from etude.sources.parameters import Encoded
+
+if TYPE_CHECKING:
+    from etude.entities import Limits
 
 GRACE_S = 1.0
 START_S = 60.0
@@ -80,9 +83,10 @@ class ResultStream:
 class EngineClient:
     """One engine process. Not thread-safe, except for `cancel`."""
 
-    def __init__(self, network: bool, limits: EngineLimits) -> None:
+    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb") -> None:
         self.network = network
-        self._limits = limits
+        self.limits = limits
+        """They apply from the moment the process opens its sources."""
         self._scratch, self._scratch_lock = _new_scratch()
         self._data, data = wire.pair()
         self._control, control = wire.pair()
@@ -95,8 +99,7 @@ class EngineClient:
         self.info: Json = {}
         command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
         command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
-        if network:
-            command.append("--network")
+        command += ["--network"] if network else ["--preload", preload]
         with data, control:
             self._process = subprocess.Popen(
                 command,
@@ -151,10 +154,10 @@ class EngineClient:
 
     def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
-            "memory": self._limits.memory,
-            "engine_memory": int(self._limits.memory * 0.8),
-            "threads": self._limits.threads,
-            "file_bytes": self._limits.scratch_bytes,
+            "memory": self.limits.memory,
+            "engine_memory": int(self.limits.memory * 0.8),
+            "threads": self.limits.threads,
+            "file_bytes": self.limits.scratch_bytes,
             "network": self.network,
             "scratch": self._scratch.name,
             "readable": readable,
@@ -268,7 +271,7 @@ class EngineClient:
                 resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError):
             return False
-        return resident > self._limits.memory // 4
+        return resident > self.limits.memory // 4
 
     def _settle(self, answer: ResultStream) -> None:
         """Make the engine idle after an abandoned query: cancel it, wait briefly, then kill."""
@@ -326,7 +329,7 @@ class EngineClient:
         if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
             return LimitExceeded(
                 f"The engine ended by signal {-code} while it worked on this: it most likely exceeded its memory limit "
-                f"of {self._limits.memory >> 20:,} MiB. It was replaced.",
+                f"of {self.limits.memory >> 20:,} MiB. It was replaced.",
                 hint="Filter or aggregate earlier, or raise `engine.memory`.",
                 limit="memory",
             )
@@ -404,17 +407,20 @@ def _clean_environment(home: str) -> dict[str, str]:
 
 
 Key = tuple[Any, ...]
+"""What an engine has open. The last part changes if the files behind it change."""
+MAIN = "main"
+"""The tenant of callers that name none."""
 
 
 class Pool:
-    """Engines by what they have open. Thread-safe."""
+    """Engines by what they have open, shared fairly among tenants. Thread-safe."""
 
     def __init__(self, limits: EngineLimits, size: int) -> None:
         self._limits = limits
         self._size = size
-        self._free = threading.Condition()
+        self._lock = threading.Lock()
         self._idle: list[tuple[Key, EngineClient, float]] = []
-        self._busy = 0
+        self._share = FairShare(size)
         self._spare: EngineClient | None = None
         self._closed = False
         self._tidied = False
@@ -422,14 +428,22 @@ class Pool:
 
     def warm(self) -> None:
         """Start an engine before the first query; return at once while the process loads its libraries."""
-        with self._free:
+        with self._lock:
             if self._spare is None and not self._closed:
                 self._spare = self._new(network=False)
 
+    def adopt(self, engine: EngineClient) -> None:
+        """Use an engine that was started before the pool was made, for the first source."""
+        with self._lock:
+            engine.limits = self._limits
+            self._spare = engine
+
     @contextlib.contextmanager
-    def lease(self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float) -> Iterator[EngineClient]:
+    def lease(
+        self, key: Key, mounts: tuple[Mount, ...], network: bool, wait_s: float, tenant: str = MAIN
+    ) -> Iterator[EngineClient]:
         """An engine that has `mounts` open, for one caller; it is returned to the pool if it is still alive."""
-        engine = self._take(key, wait_s)
+        engine = self._take(key, wait_s, tenant)
         try:
             if engine is None:
                 engine = self._start(network)
@@ -441,17 +455,22 @@ class Pool:
                 engine.kill()
             raise
         finally:
-            self.give_back(key, engine)
+            self.give_back(key, engine, tenant)
 
-    def take_idle(self, key: Key) -> EngineClient | None:
+    def take_idle(self, key: Key, tenant: str = MAIN) -> EngineClient | None:
         """Return an idle engine that has the key's mounts open; the caller must give it back."""
-        with self._free:
-            return self._take_known(key)
+        with self._lock:
+            if not any(known == key for known, _, _ in self._idle) or not self._share.take(tenant):
+                return None
+            engine = self._take_known(key)
+            if engine is None:
+                self._share.release(tenant)
+            return engine
 
     @contextlib.contextmanager
-    def borrow(self, network: bool, wait_s: float) -> Iterator[EngineClient]:
+    def borrow(self, network: bool, wait_s: float, tenant: str = MAIN) -> Iterator[EngineClient]:
         """Lend a blank engine for one job; it ends afterwards."""
-        self._take(None, wait_s)
+        self._take(None, wait_s, tenant)
         engine = None
         try:
             engine = self._start(network)
@@ -459,10 +478,10 @@ class Pool:
         finally:
             if engine is not None:
                 engine.kill()
-            self.give_back((), None)
+            self.give_back((), None, tenant)
 
     def _start(self, network: bool) -> EngineClient:
-        with self._free:
+        with self._lock:
             spare, self._spare = (self._spare, None) if not network else (None, self._spare)
         if spare is not None and spare.alive:
             return spare
@@ -476,23 +495,32 @@ class Pool:
             remove_orphans()
         return engine
 
-    def _take(self, key: Key | None, wait_s: float) -> EngineClient | None:
-        until = time.monotonic() + wait_s
-        with self._free:
-            while not self._closed:
+    def _take(self, key: Key | None, wait_s: float, tenant: str) -> EngineClient | None:
+        """Wait for the tenant's turn; return an idle engine, or None if the caller must start one."""
+        granted = threading.Event()
+        with self._lock:
+            self._check_open()
+            ticket = self._share.ask(tenant, granted.set)
+        try:
+            if not granted.wait(wait_s) and not ticket.granted:
+                raise Unavailable(
+                    f"All {self._size} engines were busy for {wait_s:g} s.",
+                    hint="Try again, or raise `engine.processes`.",
+                )
+            with self._lock:
+                self._check_open()
                 known = self._take_known(key)
-                if known is not None:
-                    return known
-                if self._busy < self._size:
-                    self._busy += 1
-                    self._drop_surplus(keep=self._size - self._busy)
-                    return None
-                if not self._free.wait(until - time.monotonic()) and time.monotonic() >= until:
-                    raise Unavailable(
-                        f"All {self._size} engines were busy for {wait_s:g} s.",
-                        hint="Try again, or raise `engine.processes`.",
-                    )
-        raise Unavailable("The engines are shut down.", hint="Open a new connection.")
+                if known is None:
+                    self._drop_surplus()
+                return known
+        except BaseException:
+            with self._lock:
+                self._share.withdraw(ticket)
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("The engines are shut down.", hint="Open a new connection.")
 
     def _take_known(self, key: Key | None) -> EngineClient | None:
         # The most recently used one, whose memory is still in the processor's cache.
@@ -502,25 +530,24 @@ class Pool:
                 continue
             del self._idle[position]
             if engine.ready:
-                self._busy += 1
                 return engine
             engine.kill()
         return None
 
-    def give_back(self, key: Key, engine: EngineClient | None) -> None:
+    def give_back(self, key: Key, engine: EngineClient | None, tenant: str = MAIN) -> None:
         """End a lease; an engine that still works serves the next caller."""
-        with self._free:
-            self._busy -= 1
+        with self._lock:
             # An engine that died in the meantime is noticed when the next query takes it.
             if engine is not None and not engine.killed:
                 if self._closed:
                     engine.kill()
                 else:
                     # A source that changed has a new key: close the engines that have its old state open.
-                    self.forget(lambda known: known[0] == key[0] and known != key)
+                    self.forget(lambda known: known[:-1] == key[:-1] and known != key)
                     self._idle.append((key, engine, time.monotonic()))
                     self._start_sweeper()
-            self._free.notify()
+            self._share.release(tenant)
+            self._drop_surplus()
 
     def forget(self, unwanted: Callable[[Key], bool]) -> None:
         """End the idle engines whose key is unwanted, so that the files they hold open are free."""
@@ -528,7 +555,10 @@ class Pool:
             self._idle.remove(item)
             item[1].kill()
 
-    def _drop_surplus(self, keep: int) -> None:
+    def _drop_surplus(self) -> None:
+        """End the engines that have been idle longest, if there are more than the busy ones leave room for."""
+        # Half as many may always stay: tenants that are served beyond the size would otherwise start one each time.
+        keep = max(self._size - self._share.taken, (self._size + 1) // 2)
         while len(self._idle) > keep:
             self._idle.pop(0)[1].kill()
 
@@ -540,7 +570,7 @@ class Pool:
     def _sweep(self) -> None:
         """End engines that were idle for a while: an open database file keeps others from writing to it."""
         while True:
-            with self._free:
+            with self._lock:
                 if self._closed or not self._idle:
                     self._sweeper = None
                     return
@@ -552,10 +582,11 @@ class Pool:
 
     def close(self) -> None:
         """End all engines that are not in use; the others end when they are returned."""
-        with self._free:
+        with self._lock:
             self._closed = True
-            self._drop_surplus(keep=0)
+            self.forget(lambda _: True)
             if self._spare is not None:
                 self._spare.kill()
                 self._spare = None
-            self._free.notify_all()
+            for ticket in self._share.waiting():
+                ticket.on_granted()

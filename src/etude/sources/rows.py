@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from etude.errors import SourceError
 
@@ -97,6 +96,8 @@ class Digits(Shape):
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
         """Return a decimal that holds all values, or text if there are NaN, infinity or too many digits."""
+        import pyarrow.compute as pc
+
         text = pa.array(values, pa.string())
         if pc.any(pc.match_substring_regex(text, "[^0-9.-]")).as_py():
             return pa.string()
@@ -195,6 +196,8 @@ def decimal_type(precision: int, scale: int) -> Any:
 
 def _digits(text: Any) -> tuple[int, int]:
     """Return the most digits before and after the point."""
+    import pyarrow.compute as pc
+
     plain = pc.replace_substring(text, "-", "")
     length, point = pc.utf8_length(plain), pc.find_substring(plain, ".")
     has_point = pc.greater_equal(point, 0)
@@ -210,12 +213,16 @@ def cast_text(text: Any, kind: Any) -> Any:
 
 def read_time(text: Any, kind: Any) -> Any:
     """Parse times of day, which Arrow reads only as part of a timestamp."""
+    import pyarrow.compute as pc
+
     stamps = pc.binary_join_element_wise(pa.scalar("1970-01-01"), text, " ")
     return stamps.cast(pa.timestamp("us")).cast(kind)
 
 
 def read_bool(text: Any, kind: Any) -> Any:
     """Parse booleans printed as `t` and `f`."""
+    import pyarrow.compute as pc
+
     if pc.any(pc.invert(pc.is_in(text, pa.array(["t", "f", None])))).as_py():
         raise ValueError("not a boolean")
     return pc.equal(text, "t")
@@ -226,6 +233,8 @@ _OFFSET_SECONDS = re.compile(r"^(.*)([+-])(\d\d):(\d\d):(\d\d)$")
 
 def read_instant(text: Any, kind: Any) -> Any:
     """Parse timestamps with an offset; old local mean times have seconds in it, which Arrow does not read."""
+    import pyarrow.compute as pc
+
     if not pc.any(pc.match_substring_regex(text, r"[+-]\d\d:\d\d:\d\d$")).as_py():
         return text.cast(kind)
     micros = [None if t is None else _instant(t) for t in text.to_pylist()]

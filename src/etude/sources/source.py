@@ -18,7 +18,7 @@ from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.cache import load_files
 from etude.sources.parameters import Encoded
-from etude.sources.pool import EngineClient, Key, Pool, ResultStream
+from etude.sources.pool import MAIN, EngineClient, Key, Pool, ResultStream
 from etude.sources.source_url import find_kind, local_path, resolve_url
 
 _NETWORK = frozenset({"postgres", "mysql"})
@@ -39,7 +39,13 @@ class Source:
     """One source. Thread-safe."""
 
     def __init__(
-        self, name: str, spec: SourceSpec, pool: Pool, cache: Path, find_sizes: FindSizes | None = None
+        self,
+        name: str,
+        spec: SourceSpec,
+        pool: Pool,
+        cache: Path,
+        find_sizes: FindSizes | None = None,
+        tenant: str = MAIN,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -47,6 +53,8 @@ class Source:
         self.kind = spec.kind or find_kind(self.url)
         if self.kind in ("duckdb", "sqlite", "files"):
             self.url = local_path(self.url)
+        self.tenant = tenant
+        """The tenant whose share of the engines its queries use."""
         self._pool = pool
         self._cache = cache
         self._find_sizes = find_sizes
@@ -87,7 +95,7 @@ class Source:
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
                 # Resolved like the paths of the files, because an engine follows no symbolic links to them.
-                entries, notes = load_files(found.tables, (self._cache / "files").resolve(), self._pool)
+                entries, notes = load_files(found.tables, (self._cache / "files").resolve(), self._pool, self.tenant)
                 if found.ignored:
                     notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
                 if found.links:
@@ -108,7 +116,7 @@ class Source:
         seen = (key, self._written())
         if self._catalog is None or self._catalog[0] != seen or self.network:
             timeout = (limits or Limits()).timeout_s
-            with self._pool.lease(key, (mount,), self.network, timeout) as engine:
+            with self._pool.lease(key, (mount,), self.network, timeout, self.tenant) as engine:
                 tables = engine.catalog(timeout)
                 made = make_catalog(self.name, self.kind, engine.info["dialect"], tables)
                 told = {"notes": self._notes, "warnings": tuple(engine.info["warnings"])}
@@ -125,7 +133,9 @@ class Source:
     ) -> ResultStream:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
         key, mount = self.mount()
-        answer = stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, params)
+        answer = stream(
+            self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
+        )
         if describe and not self.native:
             answer.batches = self._corrected(answer, answer.batches)
         return answer
@@ -162,7 +172,7 @@ class Source:
         if self.kind == "files":
             return None
         key, _ = self.mount()
-        engine = self._pool.take_idle(key)
+        engine = self._pool.take_idle(key, self.tenant)
         if engine is None:
             return None
         answer = ResultStream()
@@ -177,7 +187,7 @@ class Source:
                     raise
                 yield from relay(inner, answer)
             finally:
-                self._pool.give_back(key, engine)
+                self._pool.give_back(key, engine, self.tenant)
 
         answer.batches = batches()
         next(answer.batches)
@@ -200,13 +210,14 @@ def stream(
     limits: Limits,
     describe: bool,
     on_progress: Callable[[float], None] | None,
+    tenant: str,
     params: Encoded | None = None,
 ) -> ResultStream:
     """Lease an engine for one query; it is returned when the answer's batches end or are closed."""
     answer = ResultStream()
 
     def batches() -> Iterator[Any]:
-        with pool.lease(key, mounts, network, limits.timeout_s) as engine:
+        with pool.lease(key, mounts, network, limits.timeout_s, tenant) as engine:
             yield from relay(engine.query(sql, limits, describe, on_progress, params), answer)
 
     answer.batches = batches()

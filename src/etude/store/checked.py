@@ -73,13 +73,23 @@ class Sums:
 
     def write(self, path: Path, hash: str) -> None:
         """Write the sums, without a sync, because they can be computed again."""
-        body = _HEAD.pack(self.size) + struct.pack(f"<{len(self.crcs)}I", *self.crcs)
+        body = self.pack()
         target = sums_path(path)
         part = target.parents[1] / f"{PART}{target.name}-{os.getpid()}-{threading.get_ident()}"
         with suppress(OSError):
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             part.write_bytes(_seal(hash, body) + body)
             os.replace(part, target)
+
+    def pack(self) -> bytes:
+        """Return the sums as bytes."""
+        return _HEAD.pack(self.size) + struct.pack(f"<{len(self.crcs)}I", *self.crcs)
+
+    @staticmethod
+    def unpack(body: bytes | memoryview) -> Sums:
+        """Return the sums that `pack` made into bytes."""
+        count = (len(body) - _HEAD.size) // 4
+        return Sums(_HEAD.unpack_from(body)[0], struct.unpack_from(f"<{count}I", body, _HEAD.size))
 
     @staticmethod
     def read(path: Path, hash: str) -> Sums | None:
@@ -91,8 +101,7 @@ class Sums:
         seal, body = data[:32], data[32:]
         if len(body) < _HEAD.size or len(body) % 4 or seal != _seal(hash, body):
             return None
-        count = (len(body) - _HEAD.size) // 4
-        return Sums(_HEAD.unpack_from(body)[0], struct.unpack_from(f"<{count}I", body, _HEAD.size))
+        return Sums.unpack(body)
 
 
 def sums_path(path: Path) -> Path:
@@ -120,8 +129,9 @@ def make_sums(path: Path, hash: str) -> Sums | None:
 class CheckedFile(io.RawIOBase):
     """A file open for reading that raises `damaged()` before it returns a byte that differs from what was written."""
 
-    def __init__(self, path: Path, sums: Sums, damaged: Callable[[], Exception]) -> None:
-        self.path = path
+    def __init__(self, path: Path | int, sums: Sums, damaged: Callable[[], Exception]) -> None:
+        self.path: Any = path
+        """The path, or the descriptor of an open file, which this object then closes."""
         self._sums = sums
         self._damaged = damaged
         self._position = 0
@@ -130,7 +140,7 @@ class CheckedFile(io.RawIOBase):
         """Chunks that were checked."""
         self._kept: tuple[int, bytes] = (-1, b"")
         """The last chunk and its number: the next read often starts in it."""
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = path if isinstance(path, int) else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if os.fstat(self._fd).st_size != sums.size:
             self.close()
             raise damaged()

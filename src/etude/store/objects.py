@@ -27,6 +27,7 @@ from obstore.exceptions import (
 )
 from obstore.store import LocalStore, MemoryStore, from_url
 
+from etude import wire
 from etude.entities import Artifact
 from etude.errors import Damaged, Invalid, NotFound, Unavailable
 from etude.ids import new_id
@@ -52,6 +53,18 @@ class Capabilities:
 
     create: bool
     update: bool
+
+
+@dataclass(frozen=True)
+class LentFile:
+    """An artifact that is open for another process."""
+
+    fd: int
+    """The open file, which the holder closes."""
+    sums: Sums | None
+    """The sums to check the file by; None if it was checked already."""
+    damaged: Damaged
+    """The error to raise if the bytes do not match the sums."""
 
 
 class Objects:
@@ -212,6 +225,26 @@ class Objects:
                 return io.BytesIO(self._read_small(path, hash, run_id))
             opened: Any = self._open_checked(path, hash, run_id)
         return cast("IO[bytes]", opened)
+
+    def lend(self, hash: str, run_id: str | None, scratch: Path) -> LentFile:
+        """Open an artifact for another process, which checks the bytes that it reads by the sums.
+
+        An artifact of a cloud is downloaded to `scratch` first.
+        """
+        if self.folder is None:
+            scratch.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="etude-result-", dir=scratch) as folder:
+                path = Path(folder) / "artifact"
+                self.download(hash, path)
+                return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, self._damaged(hash, run_id))
+        path = self._file(self.folder, hash)
+        with self._translated(missing=hash):
+            if path.stat().st_size <= LARGE:
+                return LentFile(wire.share(self._read_small(path, hash, run_id)), None, self._damaged(hash, run_id))
+            sums = Sums.read(path, hash) or make_sums(path, hash)
+            if sums is None:
+                raise self._damaged(hash, run_id)
+            return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), sums, self._damaged(hash, run_id))
 
     def _read_small(self, path: Path, hash: str, run_id: str | None) -> bytes:
         data = path.read_bytes()

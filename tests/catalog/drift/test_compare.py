@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -566,6 +567,68 @@ def test_a_profiled_shop_is_compared_as_any(app: App, tmp_path: Path) -> None:
     orders.write_text("\n".join(",".join(line) for line in [head, *lines]) + "\n", encoding="utf-8")
     found = compare(before, look(tmp_path / "8"))
     assert ("scale", "orders", "amount") in [(c.kind, c.table, c.column) for c in found]
+
+
+def _sales(path: Path, seed: int, change: Callable[[dict[str, Any]], None] = lambda row: None) -> Path:
+    """A SQLite file of sales: dates as text, codes of another table, free text."""
+    chance = np.random.default_rng(seed)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE tariffs (code TEXT PRIMARY KEY, rate REAL)")
+        db.execute(
+            "CREATE TABLE sales (id INTEGER PRIMARY KEY, sold TEXT, tariff TEXT REFERENCES tariffs (code), "
+            "rep INTEGER, customer TEXT)"
+        )
+        db.executemany("INSERT INTO tariffs VALUES (?, ?)", [(c, 0.1) for c in ("A1", "B2", "C3", "D4", "X9")])
+        for i in range(3000):
+            row = {
+                "id": i,
+                "sold": (date(2019, 1, 1) + timedelta(days=int(chance.integers(1400)))).isoformat(),
+                "tariff": ("A1", "B2", "C3", "D4")[chance.integers(4)],
+                "rep": int(chance.integers(1, 60)),
+                "customer": f"{_words(chance, 2)} {i}",
+            }
+            change(row)
+            db.execute("INSERT INTO sales VALUES (:id, :sold, :tariff, :rep, :customer)", row)
+    return path
+
+
+def _a_year_later(row: dict[str, Any]) -> None:
+    row["sold"] = f"{int(row['sold'][:4]) + 1}{row['sold'][4:]}".replace("-02-29", "-02-28")
+
+
+def _another_tariff(row: dict[str, Any]) -> None:
+    row["tariff"] = "X9" if row["id"] % 12 == 0 else row["tariff"]
+
+
+def _a_space_at_the_end(row: dict[str, Any]) -> None:
+    row["customer"] += " " if row["id"] % 10 == 0 else ""
+
+
+def _one_representative(row: dict[str, Any]) -> None:
+    row["rep"] = 900 if row["id"] % 12 == 0 else row["rep"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (_a_year_later, ("time-shift", "sold", "`sold` moved by +1 year in nearly all rows.")),
+        (_another_tariff, ("new-value", "tariff", "`tariff` has a new value “X9” (8.3% of the rows).")),
+        (_a_space_at_the_end, ("spaces", "customer", "10.0% of `customer` now start or end with a space; none did "
+                               "before.")),
+        (_one_representative, ("spike", "rep", "900 now makes up 8.3% of `rep`; it did not occur before.")),
+    ],
+)  # fmt: skip
+def test_changes_in_a_sqlite_file_are_named(
+    app: App, tmp_path: Path, change: Callable[[dict[str, Any]], None], expected: tuple[str, str, str]
+) -> None:
+    def look(path: Path) -> SourceProfile:
+        with etude.connect(path, app=app) as db:
+            return profile_source(db).model_copy(update={"made_at": NOW})
+
+    before = look(_sales(tmp_path / "before.sqlite", 1))
+    assert compare(before, look(_sales(tmp_path / "again.sqlite", 2))) == ()
+    found = compare(before, look(_sales(tmp_path / "after.sqlite", 1, change)))
+    assert [(c.kind, c.column, c.text) for c in found] == [expected]
 
 
 def test_tables_that_grow_as_they_always_did_are_no_news() -> None:

@@ -15,25 +15,38 @@ Kind = Literal[
     "key-broken", "key-changed", "orphans", "column-added", "column-removed", "column-renamed", "columns-swapped",
     "type", "nullable", "nulls", "emptied", "filled", "constant", "duplicates", "scale", "sign", "shift", "spread",
     "outliers", "precision", "range", "negative", "nan", "time-shift", "future", "mix", "new-value", "vanished-value",
-    "spelling", "spike", "cardinality", "empty-text", "length", "format", "pii",
+    "spelling", "spaces", "spike", "cardinality", "empty-text", "length", "format", "pii",
 ]  # fmt: skip
 Severity = Literal["high", "medium", "low"]
+Status = Literal["new", "open", "known", "recovered"]
+"""`new` since the last run, `open` since an earlier one, `known` if acknowledged, `recovered` in this run."""
 
 # The score of each kind of change, from its weakest to its strongest form.
 WEIGHTS: dict[str, tuple[int, int]] = {
     "table-removed": (95, 95), "table-emptied": (95, 95), "table-failed": (90, 90), "key-broken": (88, 95),
     "column-removed": (85, 85), "emptied": (85, 85), "scale": (80, 90), "sign": (86, 86), "columns-swapped": (86, 86),
     "orphans": (72, 90), "late": (70, 88), "duplicates": (60, 80), "rewound": (72, 84), "constant": (72, 80),
-    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80), "volume": (46, 88),
-    "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68), "nan": (50, 72), "negative": (52, 74),
-    "future": (60, 66), "spike": (46, 74), "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64),
-    "shift": (40, 76), "spread": (38, 66), "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60),
-    "new-value": (42, 62), "vanished-value": (40, 58), "cardinality": (38, 62), "length": (34, 58),
-    "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28), "nullable": (18, 24),
+    "time-shift": (78, 78), "table-renamed": (76, 76), "column-renamed": (74, 74), "type": (35, 80),
+    "volume": (46, 88), "nulls": (40, 82), "format": (50, 78), "pii": (70, 70), "spelling": (50, 68),
+    "spaces": (50, 68), "nan": (50, 72), "negative": (52, 74), "future": (60, 66), "spike": (46, 74),
+    "precision": (62, 62), "empty-text": (45, 74), "range": (46, 64), "shift": (40, 76), "spread": (38, 66),
+    "outliers": (46, 76), "mix": (38, 70), "key-changed": (60, 60), "new-value": (42, 62), "vanished-value": (40, 58),
+    "cardinality": (38, 62), "length": (34, 58), "table-added": (32, 32), "column-added": (32, 32), "filled": (28, 28),
+    "nullable": (18, 24),
 }  # fmt: skip
 SMALL = 0.05
 """A shift below this share of the rows is not reported, no matter how certain it is."""
 SPACE = 60
+
+
+class Acknowledgement(Entity):
+    """Somebody knows of a change, and why it is as it is."""
+
+    by: str
+    why: str
+    at: datetime
+    since: datetime | None = None
+    """When the change was first found: the acknowledgement does not cover a later occurrence."""
 
 
 class Change(Entity):
@@ -49,6 +62,20 @@ class Change(Entity):
     severity: Severity
     text: str
     """A sentence with names and values from the data: escape it before showing it."""
+    status: Status = "new"
+    since: datetime | None = None
+    """The time of the run that found it first."""
+    acknowledged: Acknowledgement | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which people refer to the change, such as `orders.amount:scale`."""
+        return f"{self.table}.{self.column}:{self.kind}" if self.column else f"{self.table}:{self.kind}"
+
+    @property
+    def pending(self) -> bool:
+        """Whether somebody should look at it: it is new or still open."""
+        return self.status in ("new", "open")
 
 
 @dataclass(frozen=True)

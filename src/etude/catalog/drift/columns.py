@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from etude.catalog.drift import noise
@@ -17,8 +18,9 @@ from etude.catalog.drift.numbers import (
     significant_distance,
 )
 from etude.catalog.measure.axis import axis, epoch, position
-from etude.catalog.model import DATED, ColumnProfile, Scalar
+from etude.catalog.model import DATED, ColumnProfile, Scalar, moment, number
 
+DAY_S = 86400.0
 UNSEEN = 0.5
 """The share that a pattern may have without being in the profile, which tests only patterns that a few values fit."""
 
@@ -42,14 +44,17 @@ _IMPLIED: dict[str, frozenset[str]] = {
     "scale": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "precision"})
     | frozenset({"cardinality", "negative"}),
     "sign": frozenset({"shift", "spread", "outliers", "range", "spike", "mix", "negative"}),
-    "time-shift": frozenset({"shift", "spread", "range", "spike", "mix", "new-value", "vanished-value"}),
+    "time-shift": frozenset({"shift", "spread", "range", "spike", "mix", "new-value", "vanished-value", "future"}),
     "precision": frozenset({"cardinality", "spike", "mix", "duplicates", "new-value", "vanished-value"}),
+    "spaces": frozenset({"spelling", "new-value", "vanished-value", "mix", "spike", "length", "format", "cardinality"}),
     "spelling": frozenset({"new-value", "vanished-value", "mix", "spike", "length", "format", "cardinality"}),
     "format": frozenset({"length", "spike", "cardinality", "mix", "new-value", "vanished-value"}),
     "empty-text": frozenset({"length", "spike", "mix", "cardinality", "new-value", "format", "duplicates"}),
     "new-value": frozenset({"mix", "length", "cardinality", "spike", "shift", "spread", "range"}),
     "vanished-value": frozenset({"mix", "length", "cardinality", "shift", "spread"}),
-    "spike": frozenset({"length", "mix", "shift", "spread", "cardinality", "format", "range", "duplicates"}),
+    "spike": frozenset(
+        {"length", "mix", "shift", "spread", "cardinality", "format", "range", "duplicates", "outliers"}
+    ),
     "negative": frozenset({"range", "spread"}),
     "nan": frozenset({"spike", "cardinality"}),
     "mix": frozenset({"length", "shift", "spread", "cardinality", "format"}),
@@ -147,9 +152,14 @@ def _duplicates(pair: Pair) -> Iterator[Change]:
     yield pair.change(kind, text, twice / max(1, later) * 5, before.distinct, after.distinct)
 
 
+def _is_dated(column: ColumnProfile) -> bool:
+    """Return whether the values are dates, or texts that are all ISO dates, which have quantiles too."""
+    return column.family in DATED or (column.family == "text" and len(column.quantiles) == 21)
+
+
 def _times(pair: Pair) -> Iterator[Change]:
-    """Find timestamps that all moved by the same number of hours, or that are in the future."""
-    if pair.before.family not in DATED or pair.after.family not in DATED:
+    """Find timestamps that all moved by the same number of hours, days or years, or that are in the future."""
+    if not _is_dated(pair.before) or not _is_dated(pair.after):
         return
     before, after, name = axis(pair.before), axis(pair.after), pair.after.name
     if before and after:
@@ -162,6 +172,9 @@ def _times(pair: Pair) -> Iterator[Change]:
         if moved and offsets.count(common) >= 15 and len(set(before)) > 5 and abs(common - passed) > 900:
             text = f"`{name}` moved by {hours:+g} hours in nearly all rows. A different time zone?"
             yield pair.change("time-shift", text, 1.0, pair.before.min, pair.after.min)
+        elif (step := _calendar_step(pair)) and abs(common - passed) > max(2 * DAY_S, passed / 2):
+            text = f"`{name}` moved by {step} in nearly all rows."
+            yield pair.change("time-shift", text, 1.0, pair.before.min, pair.after.min)
     made_before, made_after = pair.made
     newest, newest_before = position(pair.after.max), position(pair.before.max)
     if made_before is None or made_after is None or newest is None or newest_before is None:
@@ -171,9 +184,23 @@ def _times(pair: Pair) -> Iterator[Change]:
         yield pair.change("future", text, 1.0, pair.before.max, pair.after.max)
 
 
+def _calendar_step(pair: Pair) -> str:
+    """Return the years or days by which nearly all dates moved, in words; empty if there is no such step."""
+    before, after = ([moment(v) for v in side.quantiles] for side in (pair.before, pair.after))
+    pairs = [(b, a) for b, a in zip(before, after) if b is not None and a is not None]
+    # Years first: with leap years, a year is not always the same number of days.
+    years = Counter(a.year - b.year for b, a in pairs if a.replace(year=2000) == b.replace(year=2000))
+    days = Counter((a.date() - b.date()).days for b, a in pairs if a.timetz() == b.timetz())
+    for counts, unit in ((years, "year"), (days, "day")):
+        step, count = max(counts.items(), key=lambda item: item[1], default=(0, 0))
+        if step and count >= 15 and len({b for b, _ in pairs}) > 5:
+            return f"{step:+,} {unit}{'' if abs(step) == 1 else 's'}"
+    return ""
+
+
 def _dates(pair: Pair) -> Iterator[Change]:
     """Find a different distribution of dates in a fixed range; a range that grows with time is not compared."""
-    if pair.before.family not in DATED or pair.after.family not in DATED:
+    if not _is_dated(pair.before) or not _is_dated(pair.after):
         return
     before, after = axis(pair.before), axis(pair.after)
     if not before or not after:
@@ -216,6 +243,7 @@ def _values(pair: Pair) -> Iterator[Change]:
         first, second = next(iter(respelled.items()))
         yield pair.change("spelling", text, len(respelled) / len(was), first, second)
     if pair.role == "reference":
+        yield from _new_references(pair, was, now, (rows, later), rest_before)
         return
     fewest = min(was.values())
     new: dict[Scalar, int] = {}
@@ -240,7 +268,7 @@ def _values(pair: Pair) -> Iterator[Change]:
         yield pair.change("vanished-value", text, math.sqrt(sum(gone.values()) / rows), next(iter(gone)), None)
     if 0 < len(risen) < 3:  # More of them mean a column with fewer distinct values, not a new default value.
         value, count = next(iter(risen.items()))
-        text = _spike(after.name, value, count / later, rest_before / rows, True)
+        text = f"{show(value)} now makes up {percent(count / later)} of `{after.name}`; {_unseen(before, value)}."
         yield pair.change("spike", text, count / later * 2, None, value)
     yield from _mix(pair, was, now, (rows, later), (rest_before, rest_after))
 
@@ -268,7 +296,9 @@ def _mix(
         share, later = was[value] / rows[0], now[value] / rows[1]
         certain = noise.of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
         if certain and later - share > SMALL:
-            yield pair.change("spike", _spike(pair.after.name, value, later, share, False), later * 2, share, value)
+            name = pair.after.name
+            text = f"{show(value)} now makes up {percent(later)} of `{name}`; before it was {percent(share)}."
+            yield pair.change("spike", text, later * 2, share, value)
             return
         if certain and share - later > SMALL:
             text = f"{show(value)} in `{pair.after.name}` went from {percent(share)} to {percent(later)}."
@@ -290,11 +320,40 @@ def _listed(values: dict[Scalar, int], rows: int, one: str, many: str) -> str:
     return f"{one if len(shown) == 1 else many} {', '.join(shown[:3])}{more}"
 
 
-def _spike(name: str, value: Scalar, share: float, was: float, at_most: bool) -> str:
-    return (
-        f"{show(value)} now makes up {percent(share)} of `{name}`; "
-        f"before it was {'at most ' if at_most else ''}{percent(was)}."
-    )
+def _new_references(
+    pair: Pair, was: dict[Scalar, int], now: dict[Scalar, int], rows: tuple[int, int], rest: int
+) -> Iterator[Change]:
+    """Find a referenced value that many rows have and that none, or only few, had before.
+
+    Other proportions are not compared: new customers and their orders are expected.
+    """
+    new = {}
+    for value, count in now.items():
+        grown = count / rows[1] - rest / rows[0]
+        if value not in was and grown > SMALL and noise.of_shares(rest, rows[0], count, rows[1]) > pair.needed:
+            new[value] = count
+    if not new:
+        return
+    name, first = pair.after.name, next(iter(new))
+    text = f"`{name}` has {_listed(new, rows[1], 'a new value', 'new values')}."
+    if not is_complete(pair.before):
+        share = percent(new[first] / rows[1])
+        text = f"{show(first)} now makes up {share} of `{name}`; {_unseen(pair.before, first)}."
+    yield pair.change("new-value", text, math.sqrt(sum(new.values()) / rows[1]), None, first)
+
+
+def _unseen(before: ColumnProfile, value: Scalar) -> str:
+    """Say how rare a value was that is not among the frequent values of the earlier profile."""
+    least, greatest = before.min, before.max
+    numbers = number(value), number(least), number(greatest)
+    outside = False
+    if before.family != "text" and None not in numbers:
+        outside = not numbers[1] <= numbers[0] <= numbers[2]  # type: ignore[operator]
+    elif isinstance(value, str) and isinstance(least, str) and isinstance(greatest, str):
+        outside = not least <= value <= greatest
+    if outside:
+        return "it did not occur before"
+    return f"before it was not among the {len(before.top)} most frequent values"
 
 
 def _respelled(
@@ -327,7 +386,21 @@ def _texts(pair: Pair) -> Iterator[Change]:
             text = f"Empty strings in `{name}` went from {percent(was / rows)} to {percent(now / later)}."
             yield pair.change("empty-text", text, math.sqrt(now / later), was, now)
         yield from _lengths(pair, rows, later)
+        yield from _spaces(pair, rows, later)
     yield from _forms(pair)
+
+
+def _spaces(pair: Pair, rows: int, later: int) -> Iterator[Change]:
+    """Find values that newly start or end with a space; readers hardly see it, but joins and filters miss them."""
+    was = pair.before.lengths.padded if pair.before.lengths else None
+    now = pair.after.lengths.padded if pair.after.lengths else None
+    if was is None or now is None:
+        return
+    share, after = was / rows, now / later
+    if after - share > (0.0 if was == 0 else 0.02) and noise.of_shares(was, rows, now, later) > pair.needed:
+        former = f"{percent(share)} did" if was else "none did"
+        text = f"{percent(after)} of `{pair.after.name}` now start or end with a space; {former} before."
+        yield pair.change("spaces", text, math.sqrt(after), was, now)
 
 
 def _lengths(pair: Pair, rows: int, later: int) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from etude.catalog.keys.names import word_set, words
 from etude.catalog.measure.distribution import Stats
 from etude.catalog.measure.patterns import find_patterns
 from etude.catalog.measure.pii import MASK_FROM, find_pii, mask_value
-from etude.catalog.measure.statements import BUCKETS, ORDERED
+from etude.catalog.measure.statements import BUCKETS
 from etude.catalog.model import (
     ColumnProfile,
     ColumnProvenance,
@@ -110,7 +110,7 @@ def unmeasured_column(column: Column, family: Family, notes: Sequence[str] = ())
 def _fitting(provenance: ColumnProvenance, stats: Stats, patterns: bool) -> ColumnProvenance:
     """Return the provenance without the groups that the column does not have."""
     absent: dict[str, None] = {}
-    if stats.family not in ORDERED or not stats.quantiles:
+    if not stats.quantiles:
         absent["quantiles"] = None
     if stats.mean is None:
         absent["moments"] = None

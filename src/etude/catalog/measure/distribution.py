@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 import statistics
 from array import array
 from bisect import bisect_left, bisect_right
@@ -101,7 +102,17 @@ def measure(values: Any, counts: Any, family: Family, kind: str, texts: int = 0)
         stats.lengths = _lengths(values, weights, family)
     if texts and family == "text":
         stats.texts = values.take(_spaced(len(weights), texts)).to_pylist()
+        if are_iso_dates(stats.texts):
+            stats.quantiles = shown.at(_quantile_places(list(accumulate(weights))))
     return stats
+
+
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?")
+
+
+def are_iso_dates(texts: Sequence[str]) -> bool:
+    """Return whether all texts are ISO dates or times of one length, which sort like the times they name."""
+    return bool(texts) and len({len(t) for t in texts}) == 1 and all(_ISO_DATE.fullmatch(t) for t in texts)
 
 
 def _order(values: Any, family: Family) -> tuple[Family, Any]:
@@ -159,7 +170,7 @@ def _find_finite(stats: Stats, values: Any, weights: Sequence[int]) -> tuple[int
 def _measure_order(stats: Stats, values: Any, weights: list[int], kind: str) -> None:
     shown = _Shown(values, kind)
     running = list(accumulate(weights))
-    places = [bisect_left(running, max(1, -(-k * running[-1] // QUANTILES))) for k in range(QUANTILES + 1)]
+    places = _quantile_places(running)
     stats.quantiles = shown.at(places)
     if len(weights) <= LISTED:
         stats.listed = list(zip(shown.at(range(len(weights))), weights))
@@ -178,6 +189,10 @@ def _measure_order(stats: Stats, values: Any, weights: list[int], kind: str) -> 
         stats.outliers = Outliers(
             low=rounded(fences[0]), high=rounded(fences[1]), below=sum(weights[:below]), above=sum(weights[above:])
         )
+
+
+def _quantile_places(running: Sequence[int]) -> list[int]:
+    return [bisect_left(running, max(1, -(-k * running[-1] // QUANTILES))) for k in range(QUANTILES + 1)]
 
 
 def find_fences(lower: float, upper: float) -> tuple[float, float] | None:
@@ -240,7 +255,11 @@ def _lengths(values: Any, weights: list[int], family: Family) -> Lengths:
     sizes = (pc.binary_length if family == "binary" else pc.utf8_length)(values).to_pylist()
     total = sum(map(mul, sizes, weights))
     empty = sum(w for s, w in zip(sizes, weights) if s == 0)
-    return Lengths(min=min(sizes), max=max(sizes), mean=rounded(total / sum(weights)), empty=empty)
+    padded = None
+    if family == "text":
+        trimmed = pc.utf8_length(pc.utf8_trim(values, " ")).to_pylist()
+        padded = sum(w for s, t, w in zip(sizes, trimmed, weights) if s != t)
+    return Lengths(min=min(sizes), max=max(sizes), mean=rounded(total / sum(weights)), empty=empty, padded=padded)
 
 
 def _typical_gap(values: Any) -> float | None:

@@ -135,13 +135,13 @@ def _groups(dialect: str, table: str, column: Expression) -> str:
     return f"SELECT {value} AS v, count(*) AS f FROM {table} GROUP BY 1"
 
 
-def summary_of(dialect: str, table: str, column: Expression) -> str:
+def summary_of(dialect: str, table: str, column: Expression, quantiles: bool) -> str:
     """Summarize a column with many values: each row has the whole summary and one of the frequent values."""
     order = "b" if _compares_loosely(dialect, column) else "v"
     fields = ["sum(f) AS n", "count(v) AS d", "sum(CASE WHEN v IS NULL THEN f ELSE 0 END) AS nulls", "max(f) AS most"]
     fields += _fields(dialect, replace(column, sql="v"), order, "f", "")
     parts, chosen = [f"(SELECT {', '.join(fields)} FROM g) AS s"], ["s.*"]
-    if column.family in ORDERED:
+    if quantiles:
         parts.append(f"CROSS JOIN ({_quantiles(_is_finite(dialect, column.family, 'v'))}) AS q")
         chosen.append("q.*")
     shown = _shown(dialect, column, "v")
@@ -188,6 +188,11 @@ def _fields(dialect: str, column: Expression, raw: str, weight: str, suffix: str
         size = _length(dialect, family, value)
         fields += [f"min({size}) AS shortest{suffix}", f"max({size}) AS longest{suffix}"]
         fields += [f"sum({size} * {weight}) AS letters{suffix}", count(f"{size} = 0", "blank")]
+    if family == "text":
+        # Without an argument, DuckDB also removes other blanks than spaces.
+        trimmed = f"trim({value}, ' ')" if dialect == "duckdb" else f"trim({value})"
+        # Lengths are compared, because some collations ignore spaces at the end.
+        fields += [count(f"{size} <> {_length(dialect, family, trimmed)}", "padded")]
     return fields
 
 

@@ -9,7 +9,16 @@ from typing import Any
 
 from etude.catalog.measure import statements
 from etude.catalog.measure.columns import TEXTS, counted_by_hash, of_first_rows, sampled
-from etude.catalog.measure.distribution import Stats, count_values, find_fences, mean_gap, measure, rounded, to_scalars
+from etude.catalog.measure.distribution import (
+    Stats,
+    are_iso_dates,
+    count_values,
+    find_fences,
+    mean_gap,
+    measure,
+    rounded,
+    to_scalars,
+)
 from etude.catalog.measure.families import family_of, settled_family
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import BUCKETS, MEASURED, ORDERED, QUANTILES, Center
@@ -156,7 +165,10 @@ def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
 def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
     """Measure a column of many distinct values in the engine; mean and outliers come later."""
     expression = draft.expressions[i]
-    result = reader.read(statements.summary_of(reader.dialect, draft.sql, expression))
+    # MySQL compares text loosely, and has types for dates.
+    dates = expression.family == "text" and reader.dialect != "mysql" and are_iso_dates(look.texts)
+    ordered = expression.family in ORDERED or dates
+    result = reader.read(statements.summary_of(reader.dialect, draft.sql, expression, ordered))
     columns = dict(zip((c.name for c in result.columns), TableDraft.columns_of(result)))
     kinds = {c.name: c.type for c in result.columns}
     first = {name: to_scalars(column[:1], kinds[name])[0] for name, column in columns.items()}
@@ -168,7 +180,7 @@ def _by_summary(reader: Reader, draft: TableDraft, i: int, look: Stats) -> None:
         # The most frequent group may be the nulls.
         stats.repeated = stats.top[0][1] > 1
     _take_fields(stats, first, "")
-    if expression.family in ORDERED:
+    if ordered:
         stats.quantiles = [first[f"q{k}"] for k in range(QUANTILES + 1)] if stats.least is not None else []
     _finish_summary(stats, look)
     draft.stats[i] = stats
@@ -191,6 +203,7 @@ def _take_fields(stats: Stats, first: dict[str, Any], suffix: str) -> None:
             max=_int(first[f"longest{suffix}"]),
             mean=rounded(_int(first[f"letters{suffix}"]) / values),
             empty=_int(first[f"blank{suffix}"]),
+            padded=_int(first[f"padded{suffix}"]) if stats.family == "text" else None,
         )
 
 

@@ -2,6 +2,7 @@
 
     <prefix>/<time>-<random>/catalog.json ... metrics.json     a run; it is complete once metrics.json exists
     <prefix>/latest.json                                       the latest complete run
+    <prefix>/acknowledged.json                                 the changes that somebody acknowledged
     _scripts/<dialect>_catalog_script.py                       the latest script that worked for a SQL dialect
 
 An object store may ignore the conditions of a write, so `latest.json` may be out of date. Readers therefore also list
@@ -20,8 +21,10 @@ from itertools import islice
 from secrets import token_hex
 from typing import TypeVar
 
-from pydantic import ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError, model_validator
 
+from etude.catalog.drift.change import Acknowledgement, Change
+from etude.catalog.drift.open_changes import FollowedChanges
 from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects, check_place
@@ -29,8 +32,10 @@ from etude.store.objects import Objects, check_place
 T = TypeVar("T")
 Report = Callable[[str], None]
 LATEST = "latest.json"
+ACKNOWLEDGED = "acknowledged.json"
 CATALOG = "catalog.json"
 METRICS = "metrics.json"
+CHANGES = "changes.json"
 SCRIPTS = "_scripts"
 TENANTS = "tenants"
 """The folder that contains a root folder for each tenant."""
@@ -46,6 +51,7 @@ WAIT_S = 0.25
 PAGE = 1000
 """The number of names in one response of a server."""
 _RUN = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{8}")
+_ACKNOWLEDGED: TypeAdapter[dict[str, Acknowledgement]] = TypeAdapter(dict[str, Acknowledgement])
 _END = "~"
 """Sorts after every file name."""
 
@@ -226,6 +232,65 @@ class CatalogStore:
             except Damaged as error:
                 self._report(f"{error.message} It is left out.")
 
+    def changes_of(self, run: StoredCatalog) -> FollowedChanges | None:
+        """Return the changes of a run; None if it was made by a version that did not store them."""
+        try:
+            return FollowedChanges.model_validate_json(self.read(run, CHANGES))
+        except NotFound:
+            return None
+        except ValidationError:
+            self._report(f"`{self.url}/{run.name}/{CHANGES}` cannot be read; its changes are not followed.")
+            return None
+
+    def acknowledgements(self) -> dict[str, Acknowledgement]:
+        """Return the acknowledged changes, by name."""
+        try:
+            return _ACKNOWLEDGED.validate_json(self._retry(lambda: self._objects.read(self._acknowledged)))
+        except NotFound:
+            return {}
+        except ValidationError:
+            self._report(f"`{self.url}/{ACKNOWLEDGED}` cannot be read; no change counts as acknowledged.")
+            return {}
+
+    def acknowledge(self, wanted: Sequence[str], by: str, why: str) -> list[Change]:
+        """Acknowledge changes of the latest run: by name, or all of a table or column; return them as known.
+
+        Raises `NotFound` if there is no such change that is new or open.
+        """
+        latest = self.latest()
+        followed = self.changes_of(latest) if latest is not None else None
+        known = self.acknowledgements()
+        listed = [_with_status(c, known) for c in followed.changes] if followed else []
+        # A change without a baseline is shown once and needs no acknowledgement.
+        listed = [c for c in listed if followed and c.name in followed.baselines]
+        now, chosen = datetime.now(UTC), dict[str, Change]()
+        for name in wanted:
+            found = [c for c in listed if name in (c.name, c.table, f"{c.table}.{c.column}")]
+            if not found:
+                names = ", ".join(f"`{c.name}`" for c in listed[:8])
+                raise NotFound(
+                    f"The latest catalog has no open change `{name[:200]}`.",
+                    hint=f"Open changes: {names}." if names else "The latest catalog has no open changes.",
+                )
+            chosen |= {c.name: c for c in found}
+        added = {c.name: Acknowledgement(by=by, why=why, at=now, since=c.since) for c in chosen.values()}
+        current = {c.name: c.since for c in listed}
+
+        def change(data: bytes | None) -> bytes:
+            try:
+                before = _ACKNOWLEDGED.validate_json(data) if data else {}
+            except ValidationError:
+                before = {}
+            kept = {n: a for n, a in before.items() if n in current and a.since == current[n]}
+            return _ACKNOWLEDGED.dump_json(kept | added, indent=1)
+
+        self._retry(lambda: self._objects.update(self._acknowledged, change, JSON))
+        return [c.model_copy(update={"status": "known", "acknowledged": added[c.name]}) for c in chosen.values()]
+
+    @property
+    def _acknowledged(self) -> str:
+        return f"{self.prefix}/{ACKNOWLEDGED}"
+
     def script_of(self, dialect: str, name: str) -> str | None:
         """Return the latest script of that name that worked for a SQL dialect."""
         try:
@@ -288,6 +353,18 @@ class CatalogStore:
                 self._report(f"{error.message} Trying again in {wait:g} s.")
                 time.sleep(wait)
         return ask()
+
+
+def with_acknowledgements(changes: Sequence[Change], acknowledged: Mapping[str, Acknowledgement]) -> tuple[Change, ...]:
+    """Return the changes of a run with the acknowledgements that were made since."""
+    return tuple(_with_status(c, acknowledged) for c in changes)
+
+
+def _with_status(change: Change, acknowledged: Mapping[str, Acknowledgement]) -> Change:
+    found = acknowledged.get(change.name)
+    if found is None or found.since != change.since or not change.pending:
+        return change
+    return change.model_copy(update={"status": "known", "acknowledged": found})
 
 
 def _describe(data: bytes) -> StoredFile:

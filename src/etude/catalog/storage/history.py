@@ -17,12 +17,11 @@ from etude.catalog.model import SourceProfile, TableProfile, from_json, to_line
 from etude.catalog.page.report import render_catalog
 from etude.catalog.page.summary import render_summary
 from etude.catalog.storage.annotations import annotate
-from etude.catalog.storage.catalog_store import CATALOG
+from etude.catalog.storage.catalog_store import CATALOG, CHANGES
 from etude.db import Database
 from etude.errors import NotFound
 
 EARLIER = "earlier.jsonl"
-CHANGES = "changes.json"
 PAGE = "catalog.html"
 SUMMARY = "recent_summary.html"
 CHANGE_LIST: TypeAdapter[tuple[Change, ...]] = TypeAdapter(tuple[Change, ...])

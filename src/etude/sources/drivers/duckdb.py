@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from etude.sources.quoting import quote_identifier, quote_literal
 PREPARED = 256
 # These types are sent as text: Arrow has no type for them, or DuckDB's export to Arrow loses something.
 _AS_TEXT = frozenset({"uhugeint", "bignum", "bit", "time with time zone", "variant", "union"})
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _NESTED = frozenset({"list", "array", "map", "struct", "tuple"})
 
 
@@ -42,8 +44,12 @@ class DuckdbDriver(Driver):
         if also := [m.name for m in others if m.unqualified]:
             path = ",".join(f"{quote_identifier(name)}.main" for name in (mount.name, *also))
             self._connection.execute(f"SET search_path = {quote_literal(path)}")
-        self._guard = Guard(self._connection, self._names(), self._macros())
-        self._row_counts = {t["name"]: t["row_count"] for t in self.catalog()["tables"]}
+        self._guard = Guard(self._connection, self._names(), self._macros)
+        # Read once: the attached databases cannot change.
+        reader = _CatalogReader(self._connection, self._mounts, self._hidden)
+        self._tables = reader.tables()
+        self._own_tables = [t["name"] for t in reader.tables_of(mount)] if others else [t["name"] for t in self._tables]
+        self._row_counts = {t["name"]: t["row_count"] for t in self._tables}
         self._harden(memory, threads, scratch)
 
     def _attach(self, mount: Mount) -> None:
@@ -133,11 +139,14 @@ class DuckdbDriver(Driver):
 
     def catalog(self) -> Json:
         """Return the tables and views of all mounts; outside the first mount, names begin with the mount's name."""
-        reader = _CatalogReader(self._connection, self._mounts, self._hidden)
-        return {"tables": reader.tables()}
+        return {"tables": self._tables}
 
     def check(self, sql: str, params: int = 0) -> CheckedQuery:
-        """See `Guard.check`."""
+        """See `Guard.check`. `SHOW TABLES` lists the tables of all schemas, by the names that a query uses."""
+        if _SHOW_TABLES.fullmatch(sql) and any("." in name for name in self._own_tables):
+            names = ", ".join(f"({quote_literal(name)})" for name in sorted(self._own_tables))
+            listed = f"SELECT name FROM (VALUES {names}) AS tables(name) ORDER BY name"
+            return CheckedQuery(listed, (), select=True, written=sql)
         return self._guard.check(sql, params)
 
     def estimate(self, checked: CheckedQuery) -> Json:
@@ -283,10 +292,10 @@ class _CatalogReader:
         out = []
         for position, mount in enumerate(self._mounts):
             prefix = "" if position == 0 else f"{mount.name}."
-            out += [t | {"name": prefix + t["name"]} for t in self._tables_of(mount)]
+            out += [t | {"name": prefix + t["name"]} for t in self.tables_of(mount)]
         return out
 
-    def _tables_of(self, mount: Mount) -> list[Json]:
+    def tables_of(self, mount: Mount) -> list[Json]:
         inner = self._hidden.get(mount.name, mount.name)
         columns: dict[tuple[str, str], list[Json]] = {}
         for schema, table, name, kind, nullable, comment in self._run(

@@ -12,20 +12,22 @@ from pathlib import Path
 from etude.errors import EtudeError
 from etude.sources.base import Json
 from etude.sources.files.discover import FileTable, unique_names
-from etude.sources.pool import Pool
+from etude.sources.pool import MAIN, Pool
 
 LOAD_S = 3600.0
 INDEX = "tables.json"
 
 
-def load_files(files: Iterable[FileTable], folder: Path, pool: Pool) -> tuple[list[Json], list[str]]:
+def load_files(
+    files: Iterable[FileTable], folder: Path, pool: Pool, tenant: str = MAIN
+) -> tuple[list[Json], list[str]]:
     """Return the tables of all files in the form of `Mount.files`, and notes on files that could not be loaded.
 
     A file that fails is noted and the others are loaded; if none could be loaded, the first error is raised.
     """
     known = {f: _read_index(folder / f.fingerprint) for f in files}
     missing = [f for f, tables in known.items() if tables is None]
-    failed = _convert(missing, folder, pool) if missing else {}
+    failed = _convert(missing, folder, pool, tenant) if missing else {}
     if failed and len(failed) == len(known):
         raise next(iter(failed.values()))
     entries = []
@@ -48,7 +50,7 @@ def _read_index(folder: Path) -> list[Json] | None:
     return tables if all(os.path.exists(p) for t in tables for p in t["paths"]) else None
 
 
-def _convert(files: list[FileTable], folder: Path, pool: Pool) -> dict[FileTable, EtudeError]:
+def _convert(files: list[FileTable], folder: Path, pool: Pool, tenant: str) -> dict[FileTable, EtudeError]:
     failed: dict[FileTable, EtudeError] = {}
     left = list(files)
     while left:
@@ -56,7 +58,7 @@ def _convert(files: list[FileTable], folder: Path, pool: Pool) -> dict[FileTable
         for job in jobs:
             os.makedirs(str(job["out_dir"]), exist_ok=True)
         done = 0
-        with pool.borrow(network=False, wait_s=60) as engine:
+        with pool.borrow(network=False, wait_s=60, tenant=tenant) as engine:
             for file, outcome in zip(left, engine.load(jobs, LOAD_S), strict=False):
                 done += 1
                 if isinstance(outcome, EtudeError):

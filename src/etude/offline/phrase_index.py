@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from etude.offline.deadline import check
-from etude.offline.places import names_of
-from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, per_vocabulary
+from etude.offline.deadline import check_deadline
+from etude.offline.places import place_names
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import GENERIC, MEASURES, QUANTITIES, TRAILING, alternatives, base_form, fold, stem
 
 Phrase = tuple[str, ...]
@@ -62,12 +62,12 @@ class Index:
         return found
 
 
-@per_vocabulary
-def index_of(vocabulary: Vocabulary) -> Index:
+@once_per_vocabulary
+def phrase_index_of(vocabulary: Vocabulary) -> Index:
     """Return the index of a vocabulary; it is built once."""
     names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = defaultdict(dict)
     for table in vocabulary.tables:
-        check()
+        check_deadline()
         for phrase, cost in _table_phrases(table):
             _add(names, phrase, Meaning(table.name, cost=cost))
         for column in table.columns:
@@ -173,7 +173,7 @@ def _index_values(
     roots: dict[str, list[Hit]] = defaultdict(list)
     parts: dict[str, list[tuple[Phrase, Hit]]] = defaultdict(list)
     for table in vocabulary.tables:
-        check()
+        check_deadline()
         for column in table.columns:
             spelled: dict[Phrase, list[str]] = defaultdict(list)
             for value in column.values:
@@ -183,7 +183,7 @@ def _index_values(
                     continue
                 hit = Hit(table.name, column.name, tuple(texts))
                 values[phrase].append(hit)
-                for name in names_of(texts[0], column.words) if len(phrase) < 5 else ():
+                for name in place_names(texts[0], column.words) if len(phrase) < 5 else ():
                     if value_phrase(name) not in spelled:
                         values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
                 if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
@@ -204,7 +204,7 @@ def value_phrase(text: str) -> Phrase:
     return tuple(re.findall(r"[^\W_]+", fold(text).replace("'", "")))
 
 
-def find_parts(index: Index, phrase: Phrase) -> list[Hit]:
+def values_containing(index: Index, phrase: Phrase) -> list[Hit]:
     """Return the columns with values that contain the phrase as whole words, each with all these values."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     size = len(phrase)
@@ -214,7 +214,7 @@ def find_parts(index: Index, phrase: Phrase) -> list[Hit]:
     return [Hit(table, column, tuple(sorted(texts)), HEAD) for (table, column), texts in found.items()]
 
 
-def near_values(index: Index, phrase: Phrase) -> list[Hit]:
+def values_one_typo_away(index: Index, phrase: Phrase) -> list[Hit]:
     """Return the values that differ from the phrase by one typing mistake."""
     text = " ".join(phrase)
     if len(text) < 6:

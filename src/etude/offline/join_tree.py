@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from etude.offline.index import Meaning
-from etude.offline.joins import FAR, Hop, Path, find_paths, to_one
+from etude.offline.joins import FAR, Hop, Path, find_paths, leads_to_one
+from etude.offline.phrase_index import Meaning
 from etude.offline.resolve import Ambiguous, Unresolved
 from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.vocabulary_names import without_schema
 from etude.offline.words import stem
 from etude.sources.plan.model import ColumnRef, Join
 
 
-def short(table: str) -> str:
-    """Return the table's name without its schema, as plans use it."""
-    return table.rsplit(".", 1)[-1]
-
-
-def fit(name: str) -> str:
+def fit_length(name: str) -> str:
     """Return the name, cut to a length that every engine accepts."""
     return name.encode()[:60].decode(errors="ignore")
 
 
-def ref(column: KnownColumn) -> ColumnRef:
+def column_ref(column: KnownColumn) -> ColumnRef:
     """Return the column as a plan refers to it."""
-    return ColumnRef(table=short(column.table), column=column.name)
+    return ColumnRef(table=without_schema(column.table), column=column.name)
 
 
 @dataclass
@@ -96,14 +92,17 @@ class Tree:
     def reaches_one(self, table: str, near: Sequence[str] = (), said: str = "") -> bool:
         """Return whether joining the table would keep each row of the base once."""
         path = self.path_to(table, near, said)
-        return self.single.get(path[0].table, True) and to_one(path) if path else self.single[table]
+        return self.single.get(path[0].table, True) and leads_to_one(path) if path else self.single[table]
 
     def joins(self) -> tuple[Join, ...]:
         """Return the joins of the plan."""
         made = []
         for hop in self.hops:
             pairs = tuple(
-                (ColumnRef(table=short(hop.table), column=left), ColumnRef(table=short(hop.to_table), column=right))
+                (
+                    ColumnRef(table=without_schema(hop.table), column=left),
+                    ColumnRef(table=without_schema(hop.to_table), column=right),
+                )
                 for left, right in zip(hop.columns, hop.to_columns, strict=True)
             )
             made.append(Join(table=hop.to_table, on=pairs))

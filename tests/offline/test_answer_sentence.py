@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from etude.offline.parts import Question
-from etude.offline.sentence import say, show_value
+from etude.offline.answer_sentence import show_value, write_sentence
+from etude.offline.question_parts import Question
 from etude.offline.understand import Understanding
 from etude.sources.plan import QueryPlan
 
@@ -28,12 +28,15 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
     ],
 )
 def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said: str) -> None:
-    assert say(MEANT, columns, rows, len(rows)) == said
+    assert write_sentence(MEANT, columns, rows, len(rows)) == said
 
 
 def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:
     rows = [(f"n{n}", n) for n in range(10)]
-    assert say(MEANT, ["name", "n"], rows, 2_500) == "2,500 rows of name, n. First: n0: 0; n1: 1; n2: 2 and more."
+    assert (
+        write_sentence(MEANT, ["name", "n"], rows, 2_500)
+        == "2,500 rows of name, n. First: n0: 0; n1: 1; n2: 2 and more."
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from etude.offline.parts import Condition, Measure, Name, Question, Rank
-from etude.offline.resolve import numeric
+from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
+from etude.offline.resolve import is_numeric
 from etude.offline.vocabulary import KnownTable, Vocabulary
 
 ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number", "volume", "sale", "payment"])
 """Words in the names of columns whose sum makes sense."""
 
 
-def prepare(question: Question, vocabulary: Vocabulary) -> Question:
+def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
@@ -28,7 +28,7 @@ def _distributed(parts: tuple[Name | Measure, ...], vocabulary: Vocabulary) -> t
         before = made[-1] if made else None
         if isinstance(before, Measure) and isinstance(part, Name) and before.fn != "count" and not before.of_count:
             columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-            adds = bool(columns) and not part.tables and all(numeric(column) for column in columns)
+            adds = bool(columns) and not part.tables and all(is_numeric(column) for column in columns)
             made.append(Measure(before.fn, part, text=part.text) if adds else part)
         else:
             made.append(part)
@@ -100,7 +100,7 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     last = question.groups[-1] if question.groups else None
     if question.top is None or question.rank is not None or last is None or last.name is None:
         return question
-    numbers = [m for m in last.name.columns if m.column and numeric(vocabulary.table(m.table).column(m.column))]
+    numbers = [m for m in last.name.columns if m.column and is_numeric(vocabulary.table(m.table).column(m.column))]
     if (
         not numbers
         or not last.text.startswith(("by ", "in terms of "))
@@ -119,7 +119,7 @@ def _summed(question: Question, vocabulary: Vocabulary) -> Question:
     if not isinstance(part, Name) or part.tables or not part.columns:
         return question
     columns = [vocabulary.table(m.table).column(m.column) for m in part.columns if m.column]
-    if not columns or not all(numeric(c) and ADDING & {*c.words} for c in columns):
+    if not columns or not all(is_numeric(c) and ADDING & {*c.words} for c in columns):
         return question
     measure = Measure("sum", part, text=part.text)
     notes = (*question.notes, f"`{part.text}` is added up.")

@@ -13,7 +13,9 @@ from etude.offline.understand import Understanding
 SHOWN = 5
 
 
-def say(understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
+def write_sentence(
+    understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int
+) -> str:
     """Return the result in a sentence or two."""
     reading = understanding.reading.rstrip(".")
     if row_count == 0 or not rows:

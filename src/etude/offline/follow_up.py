@@ -8,7 +8,7 @@ from datetime import date
 
 from etude.offline.dates import Span
 from etude.offline.grammar import read_question
-from etude.offline.parts import Condition, Group, Measure, Name, Question, Rank
+from etude.offline.question_parts import Condition, Group, Measure, Name, Question, Rank
 from etude.offline.tags import TaggedItem
 from etude.offline.words import Token
 

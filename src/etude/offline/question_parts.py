@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from etude.offline.dates import Span
-from etude.offline.index import Hit, Meaning
+from etude.offline.phrase_index import Hit, Meaning
 
 Fn = Literal["count", "sum", "avg", "min", "max", "median"]
 Direction = Literal["asc", "desc"]

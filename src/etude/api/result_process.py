@@ -1,0 +1,153 @@
+"""The inside of a process that reads results: it sorts, filters and converts them, with memory of its own.
+
+It can open no file and reach no network. The server sends it open files and reads its answers piece by piece, so a
+process whose client is slow waits.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Iterator
+from socket import socket
+from typing import Any
+
+from etude import confine, wire
+from etude.api import result_formats as formats
+from etude.entities import ResultInfo
+from etude.errors import EtudeError, LimitExceeded, SourceError, from_problem, problem
+from etude.result import Result
+from etude.store.checked import CheckedFile, Sums
+
+IDLE_S = 300.0
+"""A process that gets no request for this long ends; so does one whose client takes nothing for this long."""
+PIECE = 1 << 20
+NICE = 5
+SYSTEM = ("/etc/localtime", "/usr/share/zoneinfo", "/usr/lib", "/lib", "/lib64", "/dev/urandom")
+
+
+def main() -> None:
+    """Serve requests until the server closes its end."""
+    sock = wire.inherited(int(sys.argv[1]))
+    confine.leave_network()
+    confine.prefer_as_victim()
+    confine.yield_to_host(NICE)
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401 - imported before files are out of reach
+
+    sock.settimeout(IDLE_S)
+    try:
+        limits = wire.receive(sock).head
+        confine.limit_resources(limits["memory"], limits["file_bytes"])
+        confine.refuse_new_privileges()
+        readable = [*SYSTEM, *sys.path, sys.prefix, sys.base_prefix]
+        confine.grant_only([path for path in readable if path], ["/dev/null"])
+        while True:
+            answer(sock)
+    except (wire.Closed, TimeoutError, OSError, KeyboardInterrupt):
+        os._exit(0)
+
+
+def answer(sock: socket) -> None:
+    """Answer one request."""
+    frame, files = wire.receive_files(sock, 2)
+    try:
+        for piece in convert(frame.head, bytes(frame.blob), files):
+            for start in range(0, len(piece), PIECE):
+                wire.send(sock, {"ok": True, "more": True}, memoryview(piece)[start : start + PIECE])
+        wire.send(sock, {"ok": True})
+    except EtudeError as error:
+        wire.send(sock, {"ok": False, "error": problem(error)})
+    except (MemoryError, wire.Closed, TimeoutError) as error:
+        if not isinstance(error, MemoryError):
+            raise
+        hint = "Select fewer rows or columns, or download the whole result as Parquet."
+        full = LimitExceeded("The result needs more memory than a process has.", hint=hint, limit="memory")
+        wire.send(sock, {"ok": False, "error": problem(full)})
+        raise wire.Closed from None  # the memory that it holds would be missing for the next request
+    except Exception as error:
+        text = f"The result cannot be read: {type(error).__name__}: {error}."
+        wire.send(sock, {"ok": False, "error": problem(SourceError(text, hint="Try again."))})
+        raise wire.Closed from None
+    finally:
+        for fd in files:
+            os.close(fd)
+
+
+def convert(head: dict[str, Any], sums: bytes, files: list[int]) -> Iterator[bytes | memoryview]:
+    """Yield a result in a media type. `files` are its artifact and, if it is sorted or filtered, its positions."""
+    view = formats.RowSelection(tuple(head["sort"]), tuple(head["filter"]), head["offset"], head["limit"])
+    result = open_result(head, sums, files[0])
+    positions = None
+    if view.sort or view.filter:
+        if not head["filled"]:
+            write_positions(files[1], formats.find_rows(result, view))
+        positions = read_positions(files[1])
+    match head["media"]:
+        case formats.JSON:
+            yield formats.as_json(result, view, positions)
+        case formats.CSV:
+            yield from formats.as_csv(result, view, positions)
+        case formats.ARROW:
+            yield from formats.as_arrow(result, view, positions)
+        case _:
+            yield formats.as_parquet(result, view, positions)
+
+
+def open_result(head: dict[str, Any], sums: bytes, fd: int) -> Result:
+    """Return the result in an open file. Its bytes are checked before they are used."""
+    size = os.fstat(fd).st_size
+    # A file that shrinks while it is read ends this process, and the server reports it.
+    mapped = mmap.mmap(fd, size, prot=mmap.PROT_READ)
+
+    def open_kept() -> Any:
+        import pyarrow as pa
+
+        if not sums:
+            return _Checked(mapped)
+        damaged = from_problem(head["damaged"])
+        file = CheckedFile(os.dup(fd), Sums.unpack(sums), lambda: damaged)
+        file.path = pa.BufferReader(pa.py_buffer(mapped))
+        return file
+
+    info = ResultInfo.model_validate(head["info"])
+    return Result(info, None, open_kept=open_kept, run_id=head["run_id"])
+
+
+class _Checked:
+    """A file that was checked already."""
+
+    def __init__(self, mapped: mmap.mmap) -> None:
+        self._mapped = mapped
+
+    def read(self) -> mmap.mmap:
+        return self._mapped
+
+    def __enter__(self) -> _Checked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def write_positions(fd: int, positions: Any) -> None:
+    """Write the positions of the selected rows to a file, so that the next page needs no second sort."""
+    import pyarrow as pa
+
+    found = positions.combine_chunks() if isinstance(positions, pa.ChunkedArray) else positions
+    with open(fd, "wb", closefd=False) as file:
+        file.write(memoryview(found.cast(pa.uint64()).buffers()[1] or b"")[: 8 * len(found)])
+
+
+def read_positions(fd: int) -> Any:
+    """Return the positions that were written to a file."""
+    import pyarrow as pa
+
+    count = os.fstat(fd).st_size // 8
+    data = mmap.mmap(fd, count * 8, prot=mmap.PROT_READ) if count else b""
+    return pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(data)])
+
+
+if __name__ == "__main__":
+    main()

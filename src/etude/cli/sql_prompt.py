@@ -1,0 +1,150 @@
+"""A prompt for SQL, and the commands that every prompt on a source understands: `.tables`, `.schema`, `\\x`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from etude.cli.output import print_table, write_result
+from etude.cli.progress import Progress
+from etude.cli.table import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from etude.app import App
+
+EXIT = frozenset({"exit", "quit", "exit()", "quit()", ".exit", ".quit", "/exit", "/quit", "\\q"})
+HELP = frozenset({"help", "/help", ".help", "?", "\\?"})
+HELP_TEXT = """.tables           list the tables
+.schema [TABLE]   show the columns of all tables, or of one
+\\x                show one line for each value, or a table again
+exit, quit        end it; so does Ctrl-D
+"""
+
+
+class Commands:
+    """The commands of a prompt, and whether results are shown vertically."""
+
+    def __init__(self, app: App, source: str, about: str) -> None:
+        self._app = app
+        self._source = source
+        self._about = about
+        self.vertical = False
+
+    def run(self, line: str) -> bool:
+        """Run a line if it is a command; return whether it was one."""
+        word, _, rest = line.strip().partition(" ")
+        match word.lower().rstrip(";"):
+            case found if found in HELP:
+                sys.stdout.write(f"{self._about}\n{HELP_TEXT}")
+            case ".tables" | "\\dt":
+                self._print_tables()
+            case ".schema" | "\\d":
+                self._print_schema(rest.strip().rstrip(";"))
+            case "\\x":
+                self.vertical = not self.vertical
+                sys.stdout.write(f"one line for each value: {'on' if self.vertical else 'off'}\n")
+            case found if found.startswith((".", "\\", "/")) and len(found) > 1:
+                sys.stdout.write(f"There is no command `{printable(word)}`; `/help` lists them.\n")
+            case _:
+                return False
+        return True
+
+    def _print_tables(self) -> None:
+        tables = self._app.catalog(self._source).tables
+        rows = [(t.name, t.kind, t.row_count, len(t.columns)) for t in tables]
+        print_table(["table", "kind", "rows", "columns"], rows, sys.stdout, [False, False, True, True])
+
+    def _print_schema(self, name: str) -> None:
+        from etude.errors import NotFound
+
+        tables = self._app.catalog(self._source).tables
+        chosen = [t for t in tables if not name or t.name.lower() == name.strip('"`').lower()]
+        if not chosen:
+            raise NotFound(f"There is no table `{name}`.", hint="`.tables` lists the tables.")
+        rows = [
+            (t.name, c.name, c.type, "key" if c.name in t.primary_key else "" if c.nullable else "not null")
+            for t in chosen
+            for c in t.columns
+        ]
+        print_table(["table", "column", "type", ""], rows, sys.stdout)
+
+
+def prompt_sql(app: App, source: str) -> None:
+    """Read queries that end with `;` and run them, until the end of input."""
+    from etude.cli.main import report
+    from etude.errors import EtudeError
+
+    commands = Commands(app, source, "A query ends with `;` and may have several lines.")
+    app.source(source).mount()
+    sys.stdout.write(f"SQL on `{source}`. A query ends with `;`. `/help` lists commands, Ctrl-D ends it.\n")
+    with line_history(app.settings.home / "sql_history"):
+        while (text := _read_query(commands)) is not None:
+            try:
+                if commands.run(text):
+                    continue
+                with Progress("running the query") as progress:
+                    result = app.sql(source, text, on_progress=progress)
+                write_result(result, options_of(commands))
+            except EtudeError as error:
+                report(error, argparse.Namespace())
+            except KeyboardInterrupt:
+                sys.stdout.write("\n")
+
+
+def options_of(commands: Commands) -> argparse.Namespace:
+    """Return how a prompt shows results."""
+    return argparse.Namespace(format=None, output=None, wide=False, vertical=commands.vertical)
+
+
+def _read_query(commands: Commands) -> str | None:
+    """Read lines up to a `;` or a command; None at the end."""
+    lines: list[str] = []
+    while True:
+        line = read_line("sql> " if not lines else " ... ")
+        if line is None:
+            # A last query without `;` runs as well: input may be a file.
+            return "\n".join(lines) if "".join(lines).strip() else None
+        if not lines and line.strip().lower().rstrip(";") in EXIT:
+            return None
+        if not lines and (not line.strip() or line.strip()[0] in ".\\/?" or line.strip().lower() in HELP):
+            if line.strip():
+                return line
+            continue
+        lines.append(line)
+        if line.rstrip().endswith(";"):
+            return "\n".join(lines)
+
+
+def read_line(prompt: str) -> str | None:
+    """Return a line, None at the end of input, or nothing after Ctrl-C."""
+    try:
+        return input(prompt if sys.stdin.isatty() else "")
+    except EOFError:
+        sys.stdout.write("\n" if sys.stdin.isatty() else "")
+        return None
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+        return ""
+
+
+@contextlib.contextmanager
+def line_history(path: Path) -> Iterator[None]:
+    """Give `input` line editing, and keep its history in a file."""
+    readline: Any
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            readline.write_history_file(path)

@@ -1,0 +1,92 @@
+"""The words of table and column names, split and spelled out."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from etude.offline.deadline import check_deadline
+from etude.offline.vocabulary import KnownTable
+from etude.offline.words import ABBREVIATIONS, TAILS, base_form, spell_out, split_identifier
+
+
+def without_schema(name: str) -> str:
+    """Return the last part of a table's name."""
+    return name.rsplit(".", 1)[-1]
+
+
+def common_start(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the common prefix of all names, such as `sb` in `sbCustomer` and `sbOrder`; never a whole name."""
+    if len(names) < 3:
+        return ()
+    shared = 0
+    while all(len(name) > shared + 1 for name in names) and len({name[shared] for name in names}) == 1:
+        shared += 1
+    return names[0][:shared]
+
+
+@dataclass(frozen=True)
+class NameSplitter:
+    """Splits names written as one word, and spells out abbreviations of table names."""
+
+    wholes: frozenset[str]
+    parts: frozenset[str]
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def split(self, name: str) -> tuple[str, ...]:
+        """Return the words of a column's or table's name."""
+        return tuple(part for word in split_identifier(name) for part in self._parts(word))
+
+    def _parts(self, word: str) -> tuple[str, ...]:
+        found = self._known.get(word)
+        if found is None:
+            found = self._known[word] = self._word(word)
+        return found
+
+    def _word(self, word: str) -> tuple[str, ...]:
+        starts = [word[:end] for end in range(len(word)) if word[:end] in self.wholes]
+        if word in self.wholes and not starts:
+            return (word,)
+        for first in reversed(starts):
+            rest = word.removeprefix(first)
+            if len(first) > 2 and (rest in TAILS or rest in self.wholes):
+                return first, rest
+        if word.startswith("num") and len(word) > 6 and word != "number" and not word.startswith("number"):
+            return "num", word[3:]
+        if base_form(word) in self._bases or len(word) < 3 or word in ABBREVIATIONS:
+            return (word,)
+        following = (self._sorted[at] for at in range(bisect_left(self._sorted, word), len(self._sorted)))
+        begun = itertools.takewhile(lambda part: part.startswith(word), following)
+        longer = list(itertools.islice((part for part in begun if len(part) > len(word) + 2), 2))
+        return (longer[0],) if len(longer) == 1 else (word,)
+
+    @cached_property
+    def _bases(self) -> frozenset[str]:
+        return frozenset(base_form(part) for part in self.parts)
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.parts)
+
+
+def name_table(table: KnownTable, common: tuple[str, ...], names: NameSplitter) -> KnownTable:
+    """Return the table with the words of its name and of its columns, without the prefixes that they share."""
+    check_deadline()
+    own = names.split(without_schema(table.name))[len(common) :]
+    splits = [names.split(column.name) for column in table.columns]
+    start = common_start(splits)
+    columns = tuple(
+        replace(column, words=spell_out(words[len(start) :]))
+        for column, words in zip(table.columns, splits, strict=True)
+    )
+    words = spell_out(own)
+    aliases = {spell_out(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
+    return replace(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
+
+
+def table_words(name: str) -> tuple[str, ...]:
+    """Return the words of a table's name, with abbreviations in full."""
+    return spell_out(split_identifier(without_schema(name)))

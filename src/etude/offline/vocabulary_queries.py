@@ -1,0 +1,221 @@
+"""Queries on a source for its vocabulary: counts, ranges and distinct texts, with many tables in one query."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from etude.entities import Catalog, Table
+from etude.errors import Cancelled, EtudeError
+from etude.offline.deadline import check_deadline
+from etude.offline.vocabulary import RANGED, Ask, KnownColumn, KnownTable, Scalar, kind_of_value
+
+MAX_VALUES = 2_000
+MAX_VALUE_CHARS = 80
+MAX_ROWS = 2_000_000
+"""Of a larger table only a part is read, and no key is guessed for it."""
+SAMPLE = 100_000
+TOGETHER, TOGETHER_ROWS, TOGETHER_SIZE = 40, 200_000, 900
+"""At most this many tables or columns share one query, with this many rows in total, for this many values."""
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def look_at_tables(catalog: Catalog, ask: Ask, known: Mapping[str, KnownTable]) -> list[KnownTable]:
+    """Return the tables with counts, ranges and texts. Small tables share queries, because each query has a cost."""
+    counted: dict[str, KnownTable] = {**known}
+    unknown = [table for table in catalog.tables if table.name not in known]
+    for group in group_for_queries(unknown, lambda t: t.row_count, lambda t: 1 + 4 * len(t.columns)):
+        counted |= ask_together(group, catalog.dialect, ask, _count)
+    columns = [(table, column, _is_large(table)) for table in catalog.tables for column in counted[table.name].columns]
+    missing = [_Texts(table, column) for table, column, large in columns if _lacks_values(column, large)]
+    # Only texts of one type share a query: a union would cast them to a common type, and may change them.
+    by_type: dict[str, list[_Texts]] = defaultdict(list)
+    for texts in missing:
+        by_type[texts.type].append(texts)
+    values: dict[tuple[str, str], set[str]] = {}
+    for alike in by_type.values():
+        for some in group_for_queries(alike, lambda t: t.table.row_count, lambda t: t.column.distinct // 20 + 8):
+            values |= ask_together(some, catalog.dialect, ask, _distinct_values)
+    return [_described(table, counted[table.name], table.name in known, values) for table in catalog.tables]
+
+
+def _described(
+    table: Table, counted: KnownTable, known: bool, values: Mapping[tuple[str, str], set[str]]
+) -> KnownTable:
+    check_deadline()
+    large, said = _is_large(table), {column.name: column.comment or "" for column in table.columns}
+    found = (_with_values(column, large, values.get((table.name, column.name), set())) for column in counted.columns)
+    columns = tuple(replace(c, comment=said[c.name]) if said[c.name] != c.comment else c for c in found)
+    declared = table.primary_key or next(iter(table.unique), ())
+    rows = table.row_count if large and table.row_count and not known else counted.rows
+    return replace(counted, rows=rows, columns=columns, key=tuple(declared), comment=table.comment or "")
+
+
+def _is_large(table: Table) -> bool:
+    return (table.row_count or 0) > MAX_ROWS
+
+
+def _lacks_values(column: KnownColumn, large: bool) -> bool:
+    """Return whether the column's texts must be queried: a profile may have listed them all."""
+    if column.kind != "text" or not column.distinct:
+        return False
+    # The part of a large table that is read may have few texts although the whole table has many.
+    return (column.distinct <= MAX_VALUES or large) and len({*column.values}) != column.distinct
+
+
+def _with_values(column: KnownColumn, large: bool, asked: set[str]) -> KnownColumn:
+    if column.kind != "text" or not column.distinct:
+        return column
+    if column.distinct > MAX_VALUES and not large:
+        return replace(column, values=())
+    values = {*column.values} | asked
+    usable = (value for value in values if value.strip() and len(value) <= MAX_VALUE_CHARS)
+    return replace(column, values=tuple(sorted(usable)) if len(values) <= MAX_VALUES else ())
+
+
+def group_for_queries(
+    items: Iterable[T], rows: Callable[[T], int | None], size: Callable[[T], int]
+) -> Iterator[list[T]]:
+    """Yield groups that may share one query; items with many rows, or an unknown number, stay alone."""
+    group: list[T] = []
+    read = used = 0
+    for item in items:
+        check_deadline()
+        cost = rows(item)
+        if cost is None or cost > TOGETHER_ROWS:
+            yield [item]
+            continue
+        if group and (read + cost > TOGETHER_ROWS or used + size(item) > TOGETHER_SIZE or len(group) == TOGETHER):
+            yield group
+            group, read, used = [], 0, 0
+        group.append(item)
+        read, used = read + cost, used + size(item)
+    if group:
+        yield group
+
+
+def ask_together(
+    items: list[T], dialect: str, ask: Ask, look: Callable[[Sequence[T], str, Ask], dict[K, V]]
+) -> dict[K, V]:
+    """Query all items at once; if that is refused, by a limit or by the engine, query each by itself."""
+    if len(items) > 1:
+        try:
+            return look(items, dialect, ask)
+        except Cancelled:
+            raise
+        except EtudeError:
+            check_deadline()
+    found: dict[K, V] = {}
+    for item in items:
+        found |= look([item], dialect, ask)
+    return found
+
+
+def _count(tables: Sequence[Table], dialect: str, ask: Ask) -> dict[str, KnownTable]:
+    """Return the row counts of tables, and the filled, distinct, minimum and maximum values of their columns."""
+    selects, number = [], itertools.count()
+    for table in tables:
+        parts = ["COUNT(*)"]
+        for column in table.columns:
+            name, kind = _quote(column.name, dialect), kind_of_value(column.type)
+            parts.append(f"COUNT({name})")
+            parts += [f"COUNT(DISTINCT {name})"] if kind != "other" else []
+            parts += [f"MIN({name})", f"MAX({name})"] if kind in RANGED else []
+        listed = ", ".join(f"{part} AS c{next(number)}" for part in parts)
+        selects.append(f"SELECT {listed} FROM {_source(table, dialect)}")
+    # Each returns one row, so all of them side by side make one row, and every value keeps its type.
+    query = selects[0]
+    if len(selects) > 1:
+        query = "SELECT * FROM " + " CROSS JOIN ".join(f"({s}) AS t{n}" for n, s in enumerate(selects))
+    row = iter(next(iter(ask(query))))
+    return {table.name: _read_counts(table, row) for table in tables}
+
+
+def _read_counts(table: Table, row: Iterator[Any]) -> KnownTable:
+    rows, columns = int(next(row)), []
+    check_deadline()
+    for column in table.columns:
+        kind = kind_of_value(column.type)
+        nulls = rows - int(next(row))
+        distinct = int(next(row) or 0) if kind != "other" else 0
+        low, high = (_plain(next(row)), _plain(next(row))) if kind in RANGED else (None, None)
+        columns.append(KnownColumn(table.name, column.name, kind, distinct, nulls, low, high))
+    return KnownTable(table.name, rows, tuple(columns))
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """A column whose texts are queried."""
+
+    table: Table
+    column: KnownColumn
+
+    @property
+    def type(self) -> str:
+        return next(c.type for c in self.table.columns if c.name == self.column.name)
+
+
+def _distinct_values(asked: Sequence[_Texts], dialect: str, ask: Ask) -> dict[tuple[str, str], set[str]]:
+    if len(asked) == 1:
+        (texts,) = asked
+        ast = column_expression(texts.column.name)
+        source = first_rows_of(texts.table.name) if _is_large(texts.table) else table_expression(texts.table.name)
+        query = exp.Select(expressions=[ast]).distinct().from_(source).limit(MAX_VALUES)
+        query = query.where(exp.Not(this=exp.Is(this=ast.copy(), expression=exp.Null())))
+        return {(texts.table.name, texts.column.name): {str(row[0]) for row in ask(query.sql(dialect=dialect))}}
+    selects = []
+    for number, texts in enumerate(asked):
+        name = _quote(texts.column.name, dialect)
+        source_sql = _source(texts.table, dialect)
+        selects.append(f"SELECT DISTINCT {number} AS n, {name} AS v FROM {source_sql} WHERE NOT {name} IS NULL")
+    found: dict[tuple[str, str], set[str]] = {(texts.table.name, texts.column.name): set() for texts in asked}
+    keys = list(found)
+    for at, value in ask(" UNION ALL ".join(selects)):
+        found[keys[int(at)]].add(str(value))
+    return found
+
+
+@lru_cache(maxsize=50_000)
+def _quote(name: str, dialect: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql(dialect=dialect)
+
+
+def _source(table: Table, dialect: str) -> str:
+    if _is_large(table):
+        return first_rows_of(table.name).sql(dialect=dialect)
+    return ".".join(_quote(part, dialect) for part in table.name.split("."))
+
+
+def table_expression(name: str) -> exp.Table:
+    """Return the quoted name of a table."""
+    parts = [exp.to_identifier(part, quoted=True) for part in name.split(".")]
+    return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
+
+
+def first_rows_of(name: str) -> exp.Expr:
+    """Return a query for the first rows of a table."""
+    rows = exp.Select(expressions=[exp.Star()]).from_(table_expression(name)).limit(SAMPLE)
+    return rows.subquery(exp.to_identifier("part", quoted=True))
+
+
+def column_expression(name: str) -> exp.Column:
+    """Return the quoted name of a column."""
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def _plain(value: Any) -> Scalar:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    return value if isinstance(value, str | int | float) else None
