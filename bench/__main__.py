@@ -13,6 +13,7 @@ NAMES = (
     "startup",
     "latency",
     "memory",
+    "exports",
     "tpch",
     "sessions",
     "agent",

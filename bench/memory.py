@@ -45,7 +45,7 @@ def measure() -> list[Figure]:
         costs: list[list[Cost]] = [[] for _ in sides]
         for _ in range(ROUNDS):
             for side, command in zip(costs, sides):
-                side.append(_watch(command, environment))
+                side.append(watch(command, environment))
                 _check(out)
     plain, unrecorded, recorded = (_median(c) for c in costs)
     what = f"{ROWS // 10**6} million rows to Parquet"
@@ -69,7 +69,7 @@ def _check(out: str) -> None:
     os.unlink(out)
 
 
-def _watch(command: list[str], environment: Mapping[str, str]) -> Cost:
+def watch(command: list[str], environment: Mapping[str, str]) -> Cost:
     peak = 0
     started = time.perf_counter()
     process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

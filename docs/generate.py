@@ -50,7 +50,7 @@ def settings_table(_: str) -> str:
     for prefix, model in (("", Settings), *((f"{name}.", part) for name, part in parts.items())):
         meanings = describe_fields(model)
         for field, info in model.model_fields.items():
-            if prefix + field in parts:
+            if prefix + field in parts or info.exclude:
                 continue
             key = prefix + field
             variable = f"ETUDE_{key.upper().replace('.', '__')}"

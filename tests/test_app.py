@@ -174,22 +174,31 @@ def test_a_query_that_ctrl_c_stops_is_recorded_as_cancelled(app: App, shop: Path
     assert app.sql(str(shop), "SELECT 1 AS a").rows() == [(1,)]
 
 
-def test_rows_above_the_limit_are_cut_and_it_is_said(app: App, shop: Path) -> None:
-    result = app.sql(str(shop), "FROM orders ORDER BY id", limits=Limits(rows=10))
-    assert result.truncated and result.row_count == 10 and len(result.rows()) == 10
-    assert result.notes == ("The result was cut after 10 rows by `limits.rows = 10`; there are more.",)
-    run = app.store.run(str(result.run_id))
-    assert run.notes == result.notes and run.result is not None and run.result.truncated
-    assert app.result(run.id).truncated
+def test_a_query_with_more_rows_than_its_limit_fails(app: App, shop: Path) -> None:
+    with pytest.raises(LimitExceeded, match="more than 10 rows") as caught:
+        app.sql(str(shop), "FROM orders ORDER BY id", limits=Limits(rows=10))
+    assert caught.value.details["limit"] == "rows" and "`limits.rows`" in caught.value.hint
+    run = last_run(app)
+    assert (run.status, run.steps[0].outcome, run.result) == ("failed", "limit", None)
     whole = app.sql(str(shop), "FROM orders LIMIT 10", limits=Limits(rows=10))
     assert not whole.truncated and whole.notes == ()
 
 
-def test_bytes_above_the_limit_are_cut_and_it_is_said(app: App, shop: Path) -> None:
-    result = app.sql(str(shop), "SELECT repeat('x', 1000) AS x FROM orders", limits=Limits(bytes=50_000))
-    assert result.truncated and 0 < result.row_count < 1000
-    assert result.arrow().nbytes <= 50_000
-    assert "`limits.bytes`" in result.notes[0]
+def test_the_first_rows_are_had_on_request_and_it_is_said(app: App, shop: Path) -> None:
+    result = app.sql(str(shop), "FROM orders ORDER BY id", limits=Limits(limit=10))
+    assert result.truncated and result.row_count == 10 and len(result.rows()) == 10
+    assert result.notes == ("The first 10 rows, as `limit` asked; there are more.",)
+    run = app.store.run(str(result.run_id))
+    assert run.notes == result.notes and run.result is not None and run.result.truncated
+    assert app.result(run.id).truncated
+    whole = app.sql(str(shop), "FROM orders LIMIT 10", limits=Limits(limit=10))
+    assert not whole.truncated and whole.notes == ()
+
+
+def test_a_query_with_more_bytes_than_its_limit_fails_and_the_hint_exports(app: App, shop: Path) -> None:
+    with pytest.raises(LimitExceeded, match="more than 50,000 bytes") as caught:
+        app.sql(str(shop), "SELECT repeat('x', 1000) AS x FROM orders", limits=Limits(bytes=50_000))
+    assert "--output FILE.parquet" in caught.value.hint
 
 
 def test_a_budget_refuses_before_the_query_starts(app: App, shop: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import etude
 from etude.entities import SourceSpec
-from etude.errors import Invalid, NotFound, Refused, SourceError, UnknownTable
+from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Refused, SourceError, UnknownTable
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +59,10 @@ def test_tables_and_catalog(db: etude.Connection) -> None:
 
 
 def test_limits_can_be_given_singly(db: etude.Connection) -> None:
-    result = db.sql("FROM customers ORDER BY id", rows=2)
-    assert result.truncated and result.row_count == 2
+    result = db.sql("FROM customers ORDER BY id", limit=2)
+    assert result.truncated and result.rows() == [(1, "Ann", "DE"), (2, "Bob", "FR")]
+    with pytest.raises(LimitExceeded, match="more than 2 rows"):
+        db.sql("FROM customers", rows=2)
     with pytest.raises(Invalid, match="The limit `row` is not known") as caught:
         db.sql("FROM customers", row=2)
     assert "rows" in caught.value.hint
@@ -159,3 +161,49 @@ def test_the_public_names_are_there() -> None:
         assert getattr(etude, name) is not None
     with pytest.raises(AttributeError):
         _ = etude.nothing
+
+
+def test_a_dict_names_tables_to_query(tmp_path: Path, crm: Path) -> None:
+    with etude.connect({"sales": [{"a": 1}, {"a": 2}], "more": {"b": [2]}}) as db:
+        assert db.sql("SELECT a FROM sales JOIN more ON a = b").rows() == [(2,)]
+        assert sorted(db.tables()) == ["more", "sales"]
+        db.register("sales", {"a": [7]})
+        assert db.sql("FROM sales WHERE a > ?", [1]).rows() == [(7,)]
+        with pytest.raises(Invalid, match="`no name` cannot name a table"):
+            db.register("no name", {"a": [1]})
+        with pytest.raises(Invalid, match="`x` cannot be registered: it is a int"):
+            db.register("x", 5)
+        with pytest.raises(UnknownTable):
+            db.sql("FROM read_parquet")
+
+
+def test_a_table_of_the_source_cannot_be_replaced(db: etude.Connection) -> None:
+    with pytest.raises(Conflict, match="has a table `customers` already"):
+        db.register("customers", {"id": [1]})
+
+
+def test_registered_tables_join_a_database_that_is_not_duckdb(tmp_path: Path) -> None:
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "shop.sqlite") as file:
+        file.executescript("CREATE TABLE orders (id INTEGER, sales TEXT); INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    file.close()
+    with etude.connect(tmp_path / "shop.sqlite") as db:
+        db.register("sales", {"id": [2], "amount": [5]})
+        assert db.sql("SELECT o.sales, s.amount FROM orders o JOIN sales s ON s.id = o.id").rows() == [("b", 5)]
+        # A column of the same name does not take the query away from SQLite.
+        assert db.sql("SELECT typeof(sales) FROM orders LIMIT 1").rows() == [("text",)]
+
+
+def test_a_question_can_be_asked_on_a_connection(db: etude.Connection) -> None:
+    assert db.ask("SQL: SELECT count(*) AS n FROM customers").text == "n: 3"
+    assert db.ask("how many customers are there?", model="offline").choices == ("archive.customers", "customers")
+
+
+def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:
+    import traceback
+
+    try:
+        db.sql("FROM custmers")
+    except UnknownTable as error:
+        assert traceback.format_exception(error)[-1].strip() == "hint: Did you mean `customers`?"

@@ -201,7 +201,7 @@ def test_the_forms_of_a_result(db: etude.Connection) -> None:
     assert result.arrow().to_pydict() == {"i": [0, 1, 2], "name": ["n0", "n1", "n2"]}
     assert result.df()["i"].sum() == 3
     assert list(result.iter_rows()) == result.rows()
-    assert repr(result) == "<Result 3 rows: i INTEGER, name VARCHAR>"
+    assert repr(result).splitlines()[0].split() == ["i", "name"] and repr(result).endswith("3 rows")
     assert result.sql.startswith("SELECT") and result.notes == ()
 
 
@@ -292,3 +292,38 @@ def test_a_spool_in_a_file_has_the_bytes_of_one_in_memory(tmp_path: Path, monkey
     assert in_file.path.read_bytes() == in_memory.parquet()
     in_file.drop()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preview_is_short_and_says_so(db: etude.Connection) -> None:
+    result = db.sql("SELECT i, '<b>' || i AS t, chr(27) AS c FROM range(25) r(i)")
+    assert repr(result).splitlines()[-1] == "25 rows, the first 10 shown"
+    assert "\\x1b" in repr(result) and "\x1b" not in repr(result)
+    assert "&lt;b&gt;9" in result._repr_html_() and "<b>" not in result._repr_html_()
+    assert "; 30 columns, the first 20 shown" in repr(db.sql(f"SELECT {', '.join(map(str, range(30)))}"))
+    assert repr(db.sql("SELECT NULL AS a")) == "a\n----\nnull\n1 row"
+
+
+def test_rows_are_fetched_once_and_iterated_again(db: etude.Connection) -> None:
+    result = db.sql("SELECT i FROM range(5) r(i)")
+    assert (result.fetchone(), result.fetchmany(2), result.fetchall()) == ((0,), [(1,), (2,)], [(3,), (4,)])
+    assert result.fetchone() is None and result.fetchall() == []
+    assert [i for (i,) in result] == [i for (i,) in result] == [0, 1, 2, 3, 4]
+    assert len(db.sql("SELECT 1 WHERE 1 = 0")) == 0 and db.sql("SELECT 1 WHERE 1 = 0")
+
+
+def test_other_libraries_read_a_result_as_arrow(db: etude.Connection) -> None:
+    large = db.sql("SELECT i, md5(i::VARCHAR) AS t FROM range(400000) r(i)")
+    assert large.path is not None
+    assert pa.table(large).num_rows == 400_000
+    assert duckdb.from_arrow(large.arrow()).sum("i").fetchall() == [(400_000 * 399_999 // 2,)]
+
+
+def test_polars_reads_a_result_or_a_hint_says_how(db: etude.Connection) -> None:
+    try:
+        import polars  # noqa: F401
+    except ImportError:
+        with pytest.raises(etude.errors.Unavailable) as caught:
+            db.sql("SELECT 1 AS a").pl()
+        assert caught.value.hint == "pip install polars"
+    else:
+        assert db.sql("SELECT 1 AS a").pl().shape == (1, 1)

@@ -174,6 +174,44 @@ def test_a_run_ends_at_its_budget(app: App, shop: Path, budget: Budget, limit: s
     assert f"budget.{limit}" in answer.error.hint
 
 
+def test_what_a_cell_prints_is_its_text(app: App, shop: Path):
+    assert app.ask(str(shop), "PYTHON: print(5)").text == "5"
+    assert app.ask(str(shop), "PYTHON: print('a'); 7").text == "a\n7"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "rows"),
+    [
+        ("result_df = db.sql('SELECT 1 AS a, 2 AS b').df()\nprint('done')", "done\n1 row: a, b.", [(1, 2)]),
+        ("result_rows = [{'a': 1}, {'a': 2}]", "2 rows: a.", [(1,), (2,)]),
+        ("result_rows = [(1, 'x'), (2, 'y')]", "2 rows: column0, column1.", [(1, "x"), (2, "y")]),
+        ("result = 42", "42", None),
+        ("result = 42\n7", "7", None),
+        ("print(1)", "1", None),
+    ],
+)
+def test_a_variable_may_be_the_result_of_a_cell(app: App, shop: Path, code: str, text: str, rows: object):
+    first = app.ask(str(shop), "PYTHON: result = 'of another cell'; 1")
+    answer = app.ask(str(shop), f"PYTHON: {code}", thread_id=first.thread_id)
+    assert answer.text == text
+    assert (answer.result.rows() if answer.result is not None else None) == rows
+
+
+def test_a_query_as_a_run_has_a_line_of_text(app: App, shop: Path):
+    assert app.ask(str(shop), "SQL: SELECT count(*) AS n FROM range(7)").text == "n: 7"
+    assert app.ask(str(shop), "SQL: SELECT 1 AS a, 2 AS b UNION ALL SELECT 3, 4").text == "2 rows: a, b."
+    thread = app.ask(str(shop), "SQL: SELECT 1 AS a WHERE 1 = 0").thread_id
+    assert [m.text for m in app.store.messages(str(thread))][-1] == "0 rows: a."
+
+
+def test_a_result_beyond_the_budget_of_rows_is_an_error_that_the_model_reads(app: App, shop: Path):
+    model = Scripted([sql("SELECT * FROM customers"), Line(text="Too many.")])
+    answer = app.ask(str(shop), "Who?", model=model, budget=Budget(rows=4))
+    query = next(s for s in answer.run.steps if s.kind == "sql")
+    assert query.outcome == "limit" and query.result is None
+    assert any("budget of this run" in (s.shown or "") for s in answer.run.steps)
+
+
 def test_a_limit_on_money_needs_a_price(app: App, shop: Path):
     answer = app.ask(str(shop), "Go.", model=Scripted([Line(text="Done.")]), budget=Budget(cost_usd=1.0))
     assert answer.error is not None and "price" in answer.error.message

@@ -38,7 +38,7 @@ def refusal(environment: dict[str, str] | None = None, **keywords: object) -> In
 
 def test_without_anything_the_defaults_hold() -> None:
     settings = load_settings({})
-    assert settings.limits.rows == 1_000_000
+    assert (settings.limits.rows, settings.limits.bytes) == (0, 4 << 30)
     assert settings.record is True
     assert settings.store_url == f"sqlite:///{settings.home / 'etude.db'}"
     assert settings.objects_url == str(settings.home / "objects")
@@ -48,7 +48,7 @@ def test_a_keyword_wins_over_a_variable_over_the_file_over_the_default(tmp_path:
     write(tmp_path / "etude.toml", "[limits]\nrows = 1\nscan_rows = 2\ntimeout_s = 3\n")
     variables = {"ETUDE_LIMITS__ROWS": "10", "ETUDE_LIMITS__SCAN_ROWS": "20"}
     limits = load_settings(variables, limits={"rows": 100}).limits
-    assert (limits.rows, limits.scan_rows, limits.timeout_s, limits.bytes) == (100, 20, 3.0, 1 << 30)
+    assert (limits.rows, limits.scan_rows, limits.timeout_s, limits.bytes) == (100, 20, 3.0, 4 << 30)
 
 
 def test_limits_given_as_a_model_change_only_what_was_set_on_it(tmp_path: Path) -> None:

@@ -17,7 +17,10 @@ from etude.fair_share import ThreadShare
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
-from etude.sources.federation import find_others, query_together
+from etude.sources.federation import find_others, query_together, uses_frames
+from etude.sources.frames import NAME as FRAMES
+from etude.sources.frames import Frames, add_tables
+from etude.sources.parameters import Encoded, Params, decode_params, encode_params
 from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
 from etude.sources.source import Source, StartedQuery
 from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
@@ -270,16 +273,21 @@ class App:
         self,
         source: str | Source,
         query: str,
+        params: Params | None = None,
         *,
-        others: Mapping[str, str] | None = None,
+        others: Mapping[str, str | Source] | None = None,
         limits: Limits | None = None,
         record: bool | None = None,
         thread_id: str | None = None,
         on_progress: Progress | None = None,
     ) -> Result:
-        """Run SQL in the source's own dialect. `others` name further sources that the query may join."""
+        """Run SQL in the source's own dialect. `others` name further sources that the query may join.
+
+        `params` are values for `?` or `$1` in their order, or for `$name` and `:name` by name. The engine binds them.
+        """
         opened = self.source(source)
-        spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id)
+        given = encode_params(params)
+        spec = Query(opened.name, query, None, limits or self.settings.limits, thread_id=thread_id, params=given)
         return self._run(opened, spec, others or {}, record, on_progress)
 
     def begin_sql(self, source: str, query: str, limits: Limits) -> tuple[StartedQuery, Callable[[], Result]] | None:
@@ -335,7 +343,7 @@ class App:
         self,
         source: Source,
         query: Query,
-        others: Mapping[str, str],
+        others: Mapping[str, str | Source],
         record: bool | None,
         on_progress: Progress | None,
     ) -> Result:
@@ -343,7 +351,7 @@ class App:
         storage = RunStorage(self.store, self.objects) if recorded else None
 
         def ask(describe: bool) -> ResultStream:
-            return self._ask(source, query.sql, others, query.limits, describe, on_progress)
+            return self._ask(source, query.sql, others, query.limits, describe, on_progress, query.params)
 
         return run_query(query, ask, storage, self.scratch)
 
@@ -351,32 +359,42 @@ class App:
         self,
         source: Source,
         sql: str,
-        others: Mapping[str, str],
+        others: Mapping[str, str | Source],
         limits: Limits,
         describe: bool,
         on_progress: Progress | None = None,
+        params: Encoded | None = None,
     ) -> ResultStream:
         joined = self._joined(source, sql, others)
         if not joined:
-            return source.query(sql, limits, describe, on_progress)
-        return query_together([source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress)
+            return source.query(sql, limits, describe, on_progress, params)
+        return query_together([source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress, params)
 
-    def _joined(self, source: Source, sql: str, others: Mapping[str, str]) -> list[Source]:
+    def _joined(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
+        frames = [s for s in others.values() if isinstance(s, Frames) and uses_frames(sql, s, source.native)]
         if "." not in sql:
-            return []
+            return list(frames)
+        others = {n: u for n, u in others.items() if not isinstance(u, Frames)}
+        return [*self._joined_by_name(source, sql, others), *frames]
+
+    def _joined_by_name(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
         named = self.others(source.name, others)
         names = [n for n in self.sources() if n not in others] if self._has_sources() else []
         found = set(find_others(sql, source.name, [*others, *names]))
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
 
-    def others(self, primary: str, urls: Mapping[str, str]) -> list[Source]:
+    def new_frames(self) -> Frames:
+        """Return a source for tables that a program registers."""
+        return Frames(self.pool, self.settings.home / "cache", self.scratch, self._engine_tenant)
+
+    def others(self, primary: str, urls: Mapping[str, str | Source]) -> list[Source]:
         """Return the sources to join with the primary one, each under its given name."""
         if primary in urls:
             raise Invalid(
                 f"Two sources would be called `{primary}`.",
                 hint="The first source has this name from its path; choose another name for the second.",
             )
-        return [self._open(check_name(n), SourceSpec(url=u)) for n, u in urls.items()]
+        return [u if isinstance(u, Source) else self._open(check_name(n), SourceSpec(url=u)) for n, u in urls.items()]
 
     def _has_sources(self) -> bool:
         return bool(self.settings.sources) or "store" in self.__dict__ or Path(self.settings.home).exists()
@@ -508,18 +526,31 @@ class App:
         storage = RunStorage(self.store, self.objects) if recorded else None
         access = None
         if source is not None:
-            opened, joined = self.source(source), dict(others or {})
+            opened = self.source(source)
             self.pool.warm()
             opened.mount()
+            frames = self.new_frames()
+            joined: dict[str, str | Source] = {**(others or {}), FRAMES: frames}
+
+            def ask(sql: str, asked: Limits, params: Encoded | None) -> ResultStream:
+                if alone and not uses_frames(sql, frames, opened.native):
+                    return opened.query(sql, asked, recorded, params=params)
+                if alone:
+                    return query_together(
+                        [opened, frames], sql, asked, recorded, self.pool, self.scratch, params=params
+                    )
+                return self._ask(opened, sql, joined, asked, recorded, params=params)
+
             access = SourceAccess(
                 opened.name,
-                lambda sql, asked: (
-                    opened.query(sql, asked, recorded) if alone else self._ask(opened, sql, joined, asked, recorded)
-                ),
-                lambda: opened.catalog(self.settings.limits),
+                ask,
+                lambda: add_tables(opened.catalog(self.settings.limits), frames),
                 query_limits or self.settings.limits,
                 lambda: self.annotations(opened),
                 keep,
+                (limits or self.settings.session).memory,
+                self.scratch,
+                frames,
             )
         places = (network,) if isinstance(network, str) else tuple(network)
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)
@@ -550,7 +581,8 @@ class App:
         from etude.runtime.repair import repair_run
 
         def again(step: Step) -> Result:
-            return self.sql(source or step.source or "", step.code, limits=step.limits, record=True)
+            values = decode_params(step.params.get("values"))
+            return self.sql(source or step.source or "", step.code, values, limits=step.limits, record=True)
 
         return repair_run(self.store.run(self.store.resolve_run(run_id)), self.objects, self.store, again)
 

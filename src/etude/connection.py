@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from etude.app import App, require_source
 from etude.db import Database, check_file_name
 from etude.entities import Catalog, Limits
-from etude.errors import Invalid, NotFound
+from etude.errors import Conflict, Invalid, NotFound
 from etude.limits import change_limits
 from etude.result import Result
+from etude.sources.frames import add_tables
 
 if TYPE_CHECKING:
     from etude.runtime.answer import Answer
     from etude.runtime.notebook import Notebook
+    from etude.sources.parameters import Params
     from etude.sources.plan import QueryPlan
+    from etude.sources.source import Source
 
 
 def connect(
-    source: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     /,
     *,
     app: App | None = None,
@@ -29,8 +33,17 @@ def connect(
     """Open a source by path, URL or name (`$ETUDE_SOURCE` if none is given).
 
     Keywords name further sources that queries may join: `connect("crm.duckdb", files="orders/")` lets a query
-    write `files.orders`.
+    write `files.orders`. A dict names tables to query instead: `connect({"sales": df})`; see `Connection.register`.
     """
+    if isinstance(source, Mapping):
+        connection = Connection(None, {n: os.fspath(u) for n, u in others.items()}, app)
+        try:
+            for name, data in source.items():
+                connection.register(name, data)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
     chosen = require_source(os.fspath(source) if source is not None else None, os.environ)
     return Connection(chosen, {n: os.fspath(u) for n, u in others.items()}, app)
 
@@ -97,27 +110,47 @@ def open_session(
 class Connection(Database):
     """A source to query. Every query is a recorded run unless `record=False`."""
 
-    def __init__(self, source: str, others: dict[str, str], app: App | None = None) -> None:
+    def __init__(self, source: str | None, others: dict[str, str], app: App | None = None) -> None:
         self._owns_app = app is None
         self._app = app or App()
-        self._others = others
+        self._frames = self._app.new_frames()
+        self._others: dict[str, str | Source] = {**others}
         # The engine starts while this process is still loading. Mount now, so that a wrong source fails early.
         self._app.pool.warm()
         try:
-            self._source = self._app.source(source)
+            self._source: Source = self._frames if source is None else self._app.source(source)
             self.name = self._source.name
+            if source is not None:
+                self._others[self._frames.name] = self._frames
             self._source.mount()
-            for other in self._app.others(self.name, others):
+            for other in self._app.others(self.name, self._others):
                 other.mount()
         except BaseException:
             self.close()
             raise
 
-    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
-        """Run a query. Limits can be given by name: `db.sql(q, timeout_s=5, rows=100)`."""
+    def sql(
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        record: bool | None = None,
+        limits: Limits | None = None,
+        **limit: Any,
+    ) -> Result:
+        """Run a query and return its whole result.
+
+        `params` are values for `?` or `$1` in their order, or for `$name` and `:name` by name: the engine binds them.
+        Limits can be given by name: `db.sql(q, timeout_s=5)`. A result above a limit of `rows` or `bytes` is an error;
+        `limit=100` returns the first rows.
+        """
         if limit:
             limits = change_limits(limits or self._app.settings.limits, limit)
-        return self._app.sql(self._source, query, others=self._others, record=record, limits=limits)
+        return self._app.sql(self._source, query, params, others=self._others, record=record, limits=limits)
+
+    def ask(self, question: str, **options: Any) -> Answer:
+        """Answer a question about the source; see `App.ask` for the options. Raises the error that ended the run."""
+        return self._app.ask(self._source, question, **options).require()
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
         """Run a QueryPlan."""
@@ -125,14 +158,25 @@ class Connection(Database):
 
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
-        return self._app.catalog(self._source)
+        catalog = self._app.catalog(self._source)
+        return catalog if self._source is self._frames else add_tables(catalog, self._frames)
+
+    def register(self, name: str, data: Any) -> None:
+        """Let queries read a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns as a table.
+
+        The data is copied now. A name can be registered again, with other data, but not that of a table of the source.
+        """
+        if self._source is not self._frames and self._app.catalog(self._source).table(name) is not None:
+            raise Conflict(f"The source has a table `{name}` already.", hint="Register it under another name.")
+        self._frames.register(name, data)
 
     def annotations(self) -> dict[str, Any]:
         """Return the annotations of the tables: descriptions, owners and tags."""
         return self._app.annotations(self._source)
 
     def close(self) -> None:
-        """Stop the engines that this connection started."""
+        """Stop the engines that this connection started, and forget the tables that it registered."""
+        self._frames.close()
         if self._owns_app:
             self._app.close()
 

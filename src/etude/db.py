@@ -12,6 +12,7 @@ from etude.errors import Invalid, NotFound, Unavailable
 if TYPE_CHECKING:
     from etude.entities import Catalog, Limits
     from etude.result import Result
+    from etude.sources.parameters import Params
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -20,12 +21,29 @@ class Database(ABC):
     """A source to query."""
 
     @abstractmethod
-    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
-        """Run a query. Limits can be given by name: `db.sql(q, timeout_s=5, rows=100)`."""
+    def sql(
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        record: bool | None = None,
+        limits: Limits | None = None,
+        **limit: Any,
+    ) -> Result:
+        """Run a query and return its whole result.
+
+        `params` are values for `?` or `$1` in their order, or for `$name` and `:name` by name: the engine binds them.
+        Limits can be given by name: `db.sql(q, timeout_s=5)`. A result above a limit of `rows` or `bytes` is an error;
+        `limit=100` returns the first rows.
+        """
 
     @abstractmethod
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
+
+    def register(self, name: str, data: Any) -> None:
+        """Let queries read a DataFrame, an Arrow table, a result or rows as a table of this name."""
+        raise Unavailable("Tables cannot be registered here.", hint="Use etude.connect(source).")
 
     def annotations(self) -> dict[str, Any]:
         """Return the annotations of the tables: descriptions, owners and tags."""
@@ -36,7 +54,7 @@ class Database(ABC):
         return [t.name for t in self.catalog().tables]
 
     def table(self, name: str) -> Any:
-        """Return a table as an ibis expression; `execute` runs expressions built on it."""
+        """Return a table as an ibis expression; `.execute()` on what is built from it runs it here."""
         ibis = _ibis()
         catalog = self.catalog()
         table = catalog.table(name)
@@ -48,13 +66,58 @@ class Database(ABC):
         mapper = _type_mapper(catalog.dialect)
         schema = {c.name: mapper.from_string(c.type, nullable=c.nullable) for c in table.columns}
         database, _, bare = table.name.rpartition(".")
-        return ibis.table(schema, name=bare, database=database or None)
+        operations = ibis.expr.operations
+        namespace = operations.Namespace(database=database or None)
+        source = _IbisBackend(self)
+        return operations.DatabaseTable(bare, ibis.schema(schema), source=source, namespace=namespace).to_expr()
 
     def execute(self, expression: Any, *, record: bool | None = None) -> Result:
         """Compile an ibis expression to the source's dialect and run it like any other query."""
-        ibis = _ibis()
-        sql = str(ibis.to_sql(expression, dialect=self.catalog().dialect))
-        return self.sql(sql, record=record)
+        return self.sql(self._compile(expression), record=record)
+
+    def _compile(self, expression: Any) -> str:
+        return str(_ibis().to_sql(expression.unbind(), dialect=self.catalog().dialect))
+
+
+class _IbisBackend:
+    """What ibis calls for expressions on tables of a `Database`."""
+
+    name = "etude"
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def __eq__(self, other: object) -> bool:
+        # Tables of one database can be joined: ibis compares the backends of an expression.
+        return isinstance(other, _IbisBackend) and other._db is self._db
+
+    def __hash__(self) -> int:
+        return id(self._db)
+
+    def compile(self, expression: Any, **_: Any) -> str:
+        """Return the SQL of an expression."""
+        return self._db._compile(expression)
+
+    def execute(self, expression: Any, *, limit: Any = None, params: Any = None, **_: Any) -> Any:
+        """Return a DataFrame for a table, a Series for a column, and a value for a scalar."""
+        return self._run(expression, limit, params, lambda result: result.df(), lambda frame: frame.iloc[:, 0])
+
+    to_pandas = execute
+
+    def to_pyarrow(self, expression: Any, *, limit: Any = None, params: Any = None, **_: Any) -> Any:
+        """Return an Arrow table for a table, an array for a column, and a value for a scalar."""
+        return self._run(expression, limit, params, lambda result: result.arrow(), lambda table: table.column(0))
+
+    def _run(self, expression: Any, limit: Any, params: Any, whole: Any, first: Any) -> Any:
+        types = _ibis().expr.types
+        if params:
+            raise Invalid("ibis parameters are not supported here.", hint="Write the values into the expression.")
+        if isinstance(expression, types.Table) and isinstance(limit, int):
+            expression = expression.limit(limit)
+        result = self._db.execute(expression)
+        if isinstance(expression, types.Table):
+            return whole(result)
+        return result.rows()[0][0] if isinstance(expression, types.Scalar) else first(whole(result))
 
 
 def check_file_name(name: object) -> str:

@@ -78,11 +78,15 @@ class SourceSpec(Entity):
 
 
 class Limits(Entity):
-    """The limits of one query. For rows and bytes, zero means no limit."""
+    """The limits of one query. For rows and bytes, zero means no limit. A result is complete, or an error says why."""
 
     timeout_s: float = Field(default=60.0, gt=0, le=1_000_000)
-    rows: int = Field(default=1_000_000, ge=0)
-    bytes: int = Field(default=1 << 30, ge=0)
+    rows: int = Field(default=0, ge=0)
+    """A query whose result has more rows than this fails."""
+    bytes: int = Field(default=4 << 30, ge=0)
+    """A query whose result has more bytes than this fails."""
+    limit: int = Field(default=0, ge=0)
+    """Return only the first rows. The one limit that cuts a result, and so a caller asks for it with each query."""
     scan_rows: int = Field(default=0, ge=0)
     """Refuse, before it starts, a query estimated to read more rows than this."""
     scan_bytes: int = Field(default=0, ge=0)
@@ -296,7 +300,7 @@ class RowPage(Entity):
     next: int | None = None
     """The offset of the next page."""
     truncated: bool
-    """Whether a limit cut the result when it was computed."""
+    """Whether the result was cut when it was computed, because the caller asked for its first rows."""
     elapsed_ms: float
     notes: list[str] = []
 

@@ -19,6 +19,8 @@ class EtudeError(Exception):
         self.message = message
         self.hint = hint
         self.details = details
+        if hint:
+            self.add_note(f"hint: {hint}")  # tracebacks end with it
 
 
 class Invalid(EtudeError):

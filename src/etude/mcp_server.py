@@ -282,7 +282,13 @@ def sql(
         raise
     if result.run_id is not None:
         caller.charge_run(result.run_id)
-    return first_page(result, limit)
+    page = first_page(result, limit)
+    if page.next is None or result.run_id is None:
+        return page
+    kept = caller.app.store.run(result.run_id).result_artifact
+    where = f"; all of them as Parquet: artifact://{result.run_id}/{kept.hash}" if kept else ""
+    note = f"The first {len(page.rows):,} of {result.row_count:,} rows{where}."
+    return page.model_copy(update={"notes": [*page.notes, note]})
 
 
 def ask(

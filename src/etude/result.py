@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
+import html
+import itertools
+import json
 import math
 import re
 import uuid
@@ -24,9 +28,14 @@ ROW_BYTES = 64 << 20
 PIECE_BYTES = 4 << 20
 """Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 
+SHOWN_ROWS, SHOWN_COLUMNS, SHOWN_CHARS = 10, 20, 40
+"""How much of a result its preview shows."""
+JSON_ROWS = 4096
+"""Rows that are written as JSON in one piece."""
+
 
 class Result:
-    """The result of a query. `truncated` is True if a limit cut it; `notes` hold remarks."""
+    """The result of a query. `truncated` is True if `limit` cut it, as the caller asked; `notes` hold remarks."""
 
     def __init__(
         self,
@@ -98,9 +107,58 @@ class Result:
             raise Unavailable("pandas is not installed.", hint="pip install 'etude[ibis]'") from None
         return self.arrow().to_pandas()
 
+    def to_pandas(self) -> Any:
+        """Return the whole result as a pandas DataFrame, as `df` does."""
+        return self.df()
+
+    def pl(self) -> Any:
+        """Return the whole result as a Polars DataFrame."""
+        try:
+            import polars  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            raise Unavailable("polars is not installed.", hint="pip install polars") from None
+        return polars.from_arrow(self.arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Stream the result to any library that reads Arrow's PyCapsule interface, without holding all of it."""
+        import pyarrow as pa
+
+        batches = self.batches()
+        first = next(batches)
+        reader = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
+        return reader.__arrow_c_stream__(requested_schema)
+
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows as tuples of the Python values that the engine's own client would return."""
         return list(self.iter_rows())
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows one by one, from the first."""
+        return self.iter_rows()
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.row_count
+
+    def __bool__(self) -> bool:
+        """Return True: a result without rows is a result."""
+        return True
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Return the next row that was not fetched yet, or None after the last, as a cursor of the DB-API does."""
+        return next(self._fetching, None)
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """Return up to `size` rows that were not fetched yet."""
+        return list(itertools.islice(self._fetching, size))
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Return all rows that were not fetched yet."""
+        return list(self._fetching)
+
+    @functools.cached_property
+    def _fetching(self) -> Iterator[tuple[Any, ...]]:
+        return self.iter_rows()
 
     def iter_rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows one by one."""
@@ -110,9 +168,37 @@ class Result:
             yield from zip(*columns, strict=True)
 
     def __repr__(self) -> str:
-        cut = ", truncated" if self.truncated else ""
-        names = ", ".join(f"{c.name} {c.type}" for c in self.columns)
-        return f"<Result {self.row_count} rows{cut}: {names}>"
+        """Return the first rows as a table of text, and how many there are."""
+        shown, names, size = self._preview()
+        widths = [max(map(len, column)) for column in zip(names, *shown)]
+        lines = [names, ["-" * width for width in widths], *shown]
+        table = "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths)).rstrip() for line in lines)
+        return f"{table}\n{size}"
+
+    def _repr_html_(self) -> str:
+        """Return the first rows as HTML, which notebooks show; all text is escaped."""
+        shown, names, size = self._preview()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in shown)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{html.escape(size)}</p>"
+
+    def _preview(self) -> tuple[list[list[str]], list[str], str]:
+        """Return the first cells as text, the names of their columns, and a line on the size of the result."""
+        columns = self.columns[:SHOWN_COLUMNS]
+        rows = [[_cell_text(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(), SHOWN_ROWS)]
+        size = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
+        size += f", the first {len(rows)} shown" if len(rows) < self.row_count else ""
+        if len(columns) < len(self.columns):
+            size += f"; {len(self.columns)} columns, the first {len(columns)} shown"
+        size += "; there are more: `limit` cut the result" if self.truncated else ""
+        return rows, [_cell_text(c.name) for c in columns], size
+
+
+def _cell_text(value: Any) -> str:
+    """Return a cell in one short line; control characters are escaped, because they could drive a terminal."""
+    text = "null" if value is None else str(value)
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: SHOWN_CHARS + 1])
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
 def _read_groups(source: Any, check: Callable[[int, int], None]) -> Iterator[Any]:
@@ -451,12 +537,19 @@ def first_page(result: Result, limit: int) -> RowPage:
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON, as in the API and `--format json`."""
-    return {
-        "run_id": result.run_id,
-        "columns": [{"name": c.name, "type": c.type} for c in result.columns],
-        "rows": [[json_value(v) for v in row] for row in result.iter_rows()],
-        "row_count": result.row_count,
-        "truncated": result.truncated,
-        "elapsed_ms": round(result.elapsed_ms, 3),
-    }
+    """Return a small result as JSON, as in the API."""
+    return json.loads("".join(iter_json(result)))  # type: ignore[no-any-return]
+
+
+def iter_json(result: Result) -> Iterator[str]:
+    """Yield a result as pieces of one JSON object, as `--format json` writes it, with few rows in memory at a time."""
+    columns = [{"name": c.name, "type": c.type} for c in result.columns]
+    head = json.dumps({"run_id": result.run_id, "columns": columns, "rows": []}, ensure_ascii=False)
+    yield head.removesuffix("]}")
+    rows = result.iter_rows()
+    between = ""
+    while chunk := [[json_value(v) for v in row] for row in itertools.islice(rows, JSON_ROWS)]:
+        yield between + json.dumps(chunk, ensure_ascii=False)[1:-1]
+        between = ", "
+    end = {"row_count": result.row_count, "truncated": result.truncated, "elapsed_ms": round(result.elapsed_ms, 3)}
+    yield "], " + json.dumps(end)[1:]

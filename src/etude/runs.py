@@ -257,7 +257,7 @@ class Runs:
             case "failed" if run.error and run.error["code"] == NotUnderstood.code:
                 self._add_reply(run, run.error["detail"])
             case "succeeded" if run.kind in CODE:
-                self._add_reply(run, run.answer or (f"{run.result.row_count:,} rows." if run.result else "Done."))
+                self._add_reply(run, run.answer or "Done.")
 
     def _add_reply(self, run: Run, text: str) -> None:
         if run.thread_id is None or not text:

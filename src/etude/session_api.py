@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
 from etude.db import Database
 from etude.entities import Catalog, Limits, ResultInfo
-from etude.errors import Unavailable, from_problem
+from etude.errors import Conflict, Unavailable, from_problem
 from etude.result import Result
 from etude.sessions import kernel
+from etude.sources.arrow_tables import pieces_of
+from etude.sources.parameters import Params, encode_params
 
+_REGISTERED: set[str] = set()
+"""The tables that this session registered: they may be replaced, those of the source may not."""
 PIECE = 4 << 20
 """Bytes of a file that are sent to the host in one message."""
 
@@ -20,10 +25,18 @@ PIECE = 4 << 20
 class SessionDatabase(Database):
     """The source that the session was opened on; the host guards, limits and records the queries."""
 
-    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
+    def sql(
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        record: bool | None = None,
+        limits: Limits | None = None,
+        **limit: Any,
+    ) -> Result:
         """Run a query on the host; the rows arrive in shared memory."""
         given = {} if limits is None else limits.model_dump()
-        head, first = _ask("sql", query=query, limits=given | limit)
+        head, first = _ask("sql", query=query, params=encode_params(params), limits=given | limit)
         info = ResultInfo.model_validate(head["info"])
         others = (_ask("part", result=head["result"], index=i)[1] for i in range(1, head["parts"]))
         found = [b for part in (first, *others) for b in pa.ipc.open_stream(pa.py_buffer(part))]
@@ -31,9 +44,21 @@ class SessionDatabase(Database):
         notes = tuple(head.get("notes", ()))
         return Result(info, batches, run_id=head.get("run_id"), elapsed_ms=head["elapsed_ms"], notes=notes)
 
+    def ask(self, question: str, **options: Any) -> NoReturn:
+        """Raise `Unavailable`: code in a session cannot start runs, which may cost money."""
+        raise Unavailable("A session cannot ask questions.", hint="Ask outside: `etude.connect(source).ask(...)`.")
+
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""
         return Catalog.model_validate(_ask("catalog")[0]["catalog"])
+
+    def register(self, name: str, data: Any) -> None:
+        """Let queries read a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns as a table."""
+        if self.catalog().table(name) is not None and name not in _REGISTERED:
+            raise Conflict(f"The source has a table `{name}` already.", hint="Register it under another name.")
+        for number, (piece, more) in enumerate(pieces_of(data, name, PIECE)):
+            _ask("register", name=name, data=base64.b64encode(piece).decode(), goes_on=number > 0, more=more)
+        _REGISTERED.add(name)
 
     def annotations(self) -> dict[str, Any]:
         """Return the annotations of the tables: descriptions, owners and tags."""
@@ -50,9 +75,15 @@ class SessionDatabase(Database):
         self.close()
 
 
-def connect(source: str | None = None, /, **others: str) -> SessionDatabase:
-    """Return the source of this session. A source named here, as in a standalone script, is ignored."""
-    return SessionDatabase()
+def connect(source: Any = None, /, **others: Any) -> SessionDatabase:
+    """Return the source of this session. A source named here, as in a standalone script, is ignored.
+
+    A dict registers its tables: `connect({"sales": df})`.
+    """
+    db = SessionDatabase()
+    for name, data in source.items() if isinstance(source, Mapping) else ():
+        db.register(name, data)
+    return db
 
 
 def save(name: str, data: str | bytes) -> None:
@@ -78,6 +109,4 @@ def _ask(method: str, **arguments: Any) -> tuple[dict[str, Any], Any]:
         if raised.retryable:
             # If the cell fails with it, the host can tell an outage from an error of the cell.
             vars(raised)["problem"] = error.problem
-        if raised.hint:
-            raised.add_note(f"hint: {raised.hint}")  # tracebacks show notes
         raise raised from None

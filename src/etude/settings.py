@@ -51,9 +51,10 @@ class QueryLimits(Limits):
     timeout_s: float = Field(default=Limits.model_fields["timeout_s"].default, gt=0, le=1_000_000)
     """Seconds after which a query is stopped."""
     rows: int = Field(default=Limits.model_fields["rows"].default, ge=0)
-    """The most rows of a result; a longer result is cut and marked as truncated. 0 for no limit."""
+    """The most rows of a result; a query with more fails. 0 for no limit."""
     bytes: Size = Limits.model_fields["bytes"].default
-    """The most bytes of a result; a larger result is cut and marked as truncated. 0 for no limit."""
+    """The most bytes of a result, which are kept on disk; a query with more fails. 0 for no limit."""
+    limit: int = Field(default=0, ge=0, exclude=True)
     scan_bytes: Size = 0
     """Refuse, before it starts, a query estimated to read more bytes than this; 0 for no limit."""
 
@@ -220,6 +221,13 @@ class Settings(Entity):
     telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""
+
+    @field_validator("limits")
+    @classmethod
+    def _cuts_nothing(cls, value: QueryLimits) -> QueryLimits:
+        if value.limit:
+            raise ValueError("`limit` cuts results, so it is given with a query; `rows` refuses longer ones")
+        return value
 
     @property
     def store_url(self) -> str:

@@ -266,10 +266,13 @@ def test_an_artifact_is_had_through_its_run_alone(client: TestClient, orders: st
 
 
 def test_limits_can_be_lowered_and_never_raised(client: TestClient, app: App) -> None:
-    run = ended(client, begin(client, "sql", "SELECT * FROM orders", limits={"rows": 5})["id"])
+    run = ended(client, begin(client, "sql", "SELECT * FROM orders", limits={"limit": 5})["id"])
     assert (run["result"]["row_count"], run["result"]["truncated"]) == (5, True)
-    step = ended(client, begin(client, "sql", "SELECT 1", limits={"rows": 10**9, "timeout_s": 9e5})["id"])["steps"][0]
-    assert step["limits"]["rows"] == app.settings.limits.rows
+    run = ended(client, begin(client, "sql", "SELECT * FROM orders", limits={"rows": 5})["id"])
+    assert (run["status"], run["error"]["code"], run["result"]) == ("failed", "limit_exceeded", None)
+    more = {"bytes": 1 << 50, "timeout_s": 9e5}
+    step = ended(client, begin(client, "sql", "SELECT 1", limits=more)["id"])["steps"][0]
+    assert step["limits"]["bytes"] == app.settings.limits.bytes
     assert step["limits"]["timeout_s"] == app.settings.limits.timeout_s
     asked = ended(client, begin(client, "ask", "how many orders?", budget={"steps": 1})["id"])
     assert (asked["status"], asked["error"]["code"]) == ("failed", "limit_exceeded")

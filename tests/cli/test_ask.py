@@ -96,3 +96,14 @@ def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     lines = drawn.splitlines()
     assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
     assert draw(chart, ["name", "other"], [("a", 1)]) == ""
+
+
+def test_what_python_prints_is_shown(place: Path) -> None:
+    done = etude(place, "ask", "fruit.csv", "PYTHON: print(5)")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "5")
+
+
+def test_bars_are_drawn_in_the_order_of_the_chart() -> None:
+    axes = {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal", "sort": "-x"}}
+    bars = draw({"mark": {"type": "bar"}, "encoding": axes}, ["who", "n"], [("a", 1), ("b", 3), ("c", 2)])
+    assert [line[0] for line in bars.splitlines()] == ["b", "c", "a"]

@@ -220,10 +220,11 @@ def test_the_query_may_come_from_standard_input() -> None:
 def test_limits_of_the_command_line(etude: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     done = etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "3", "--format", "json")
     assert done.json()["row_count"] == 3 and done.json()["truncated"]
-    assert done.err == "note: The result was cut after 3 rows by `limits.rows = 3`; there are more.\n"
-    assert ", cut by a limit" in etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "3").out
+    assert done.err == "note: The first 3 rows, as `limit` asked; there are more.\n"
+    assert ", cut by --limit-rows" in etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "3").out
     monkeypatch.setenv("ETUDE_LIMITS__ROWS", "5")
-    assert etude("sql", "shop.duckdb", "FROM orders", "--format", "json").json()["row_count"] == 5
+    done = etude("sql", "shop.duckdb", "FROM orders", "--format", "json")
+    assert (done.code, done.out) == (6, "") and "more than 5 rows" in done.err
     assert (
         etude("sql", "shop.duckdb", "FROM orders", "--limit-rows", "0", "--format", "json").json()["row_count"] == 100
     )

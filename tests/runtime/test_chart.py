@@ -36,6 +36,41 @@ def test_years_are_a_time_and_identifiers_no_measure():
     assert chart_of(customer_id=[1, 2], n=[5, 6])["encoding"]["y"]["field"] == "customer_id"
 
 
+@pytest.mark.parametrize("name", ["GenreId", "genre_id", "GENRE_ID", "genreID", "genreid", "product_code", "id"])
+def test_an_id_beside_a_name_is_left_out(name: str):
+    chart = chart_of(**{name: [1, 2, 3], "Name": ["Rock", "Jazz", "Metal"], "tracks": [1297, 130, 374]})
+    assert (chart["encoding"]["x"]["field"], chart["encoding"]["y"]["field"]) == ("tracks", "Name")
+
+
+@pytest.mark.parametrize("name", ["paid", "amount_paid", "bid", "years", "postpaid"])
+def test_a_number_that_only_ends_like_an_id_is_a_measure(name: str):
+    assert chart_of(who=["a", "b"], **{name: [3, 4]})["encoding"]["x"]["field"] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("OrderYear", [2024, 2025]),
+        ("fiscal_year", [1999, 2000]),
+        ("month", [1, 2]),
+        ("day", ["2024-01-31", "2024-02-01"]),
+    ],
+)
+def test_a_period_is_never_the_measure(name: str, values: list[object]):
+    chart = chart_of(**{name: values, "sold": [5, 7]})
+    assert (chart["mark"]["type"], chart["encoding"]["x"]["field"]) == ("line", name)
+    assert chart_of(who=["a", "b"], year=[2024, 2025]) is None
+
+
+def test_bars_without_an_order_begin_with_the_largest():
+    assert chart_of(country=["FR", "DE", "ES"], n=[2, 9, 5])["encoding"]["y"]["sort"] == "-x"
+    assert chart_of(country=["DE", "ES", "FR"], n=[2, 9, 5])["encoding"]["y"]["sort"] is None
+
+
+def test_points_of_one_moment_are_not_drawn_over_each_other():
+    assert chart_of(day=[date(2025, 1, 1)] * 2, n=[1, 2]) is None
+
+
 def test_two_numbers_are_points():
     assert chart_of(weight=[1.0, 2.0, 3.0], height=[1.0, 4.0, 9.0])["mark"]["type"] == "point"
 

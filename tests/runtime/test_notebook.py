@@ -17,7 +17,7 @@ import pytest
 from tests.patience import once, wait_until
 
 from etude.app import App
-from etude.entities import RunFilter, SessionLimits
+from etude.entities import Limits, RunFilter, SessionLimits
 from etude.events import RunFinished, RunQueued, RunStarted, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.runtime.notebook import HISTORY, Notebook, as_problem
@@ -137,8 +137,12 @@ def test_errors_of_the_host_can_be_caught_by_their_class(notebook: Notebook) -> 
 def test_a_call_can_lower_the_limits_but_not_raise_them(app: App, shop: Path) -> None:
     with app.open_session(str(shop)) as notebook:
         notebook.execute(CONNECT)
-        assert notebook.execute("r = db.sql('FROM orders', rows=5)\nr.row_count, r.truncated").text == "(5, True)"
-        assert notebook.execute("db.sql('FROM range(2000000)', rows=0).row_count").value == app.settings.limits.rows
+        assert notebook.execute("r = db.sql('FROM orders', limit=5)\nr.row_count, r.truncated").text == "(5, True)"
+        assert notebook.execute("db.sql('FROM range(2000000)', rows=0).row_count").value == 2_000_000
+    with app.open_session(str(shop), query_limits=Limits(rows=10)) as notebook:
+        notebook.execute(CONNECT)
+        cell = notebook.execute("db.sql('FROM orders', rows=0)")
+        assert cell.error and "more than 10 rows" in cell.error["message"]
 
 
 def test_ibis_expressions_run_on_the_host(notebook: Notebook) -> None:

@@ -17,15 +17,26 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return the chart as lines of text; empty if it does not have one label and one number."""
     label, value = _axes(chart)
-    if label not in columns or value not in columns:
+    if label not in columns or value not in columns or "color" in chart.get("encoding", {}):
         return ""
     at, of = columns.index(label), columns.index(value)
+    rows = _in_order(chart, rows, at, of)
     points = [(printable(str(row[at]))[:LABEL], float(row[of])) for row in rows if _is_number(row[of])]
     largest = max((abs(v) for _, v in points), default=0.0)
     if not largest:
         return ""
     width = max(len(name) for name, _ in points)
     return "".join(f"{name:<{width}} {_bar(abs(v) / largest)} {v:,.6g}\n" for name, v in points)
+
+
+def _in_order(chart: dict[str, Any], rows: Sequence[Sequence[Any]], at: int, of: int) -> Sequence[Sequence[Any]]:
+    """Return the rows in the order in which the chart shows them: time from left to right, bars as it sorts them."""
+    mark = chart.get("mark", {})
+    if (mark.get("type") if isinstance(mark, dict) else mark) == "line":
+        return sorted((row for row in rows if row[at] is not None), key=lambda row: row[at])
+    if chart["encoding"].get("y", {}).get("sort") == "-x":
+        return sorted((row for row in rows if _is_number(row[of])), key=lambda row: -float(row[of]))
+    return rows
 
 
 def _axes(chart: dict[str, Any]) -> tuple[str, str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that runs a query."""
     add_output_arguments(parser)
-    parser.add_argument("--limit-rows", type=int, metavar="N", help="cut the result after N rows; 0 for no limit")
+    parser.add_argument("--limit-rows", type=int, metavar="N", help="only the first N rows; 0 for all, however many")
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
 
@@ -69,10 +69,7 @@ def limits_of(app: App, options: argparse.Namespace) -> Limits:
 
     changes: dict[str, Any] = {}
     if options.limit_rows is not None:
-        changes["rows"] = options.limit_rows
-        # No limit on rows also means no limit on bytes.
-        if options.limit_rows == 0:
-            changes["bytes"] = 0
+        changes |= {"limit": options.limit_rows} if options.limit_rows else {"rows": 0, "bytes": 0}
     if options.timeout is not None:
         changes["timeout_s"] = options.timeout
     return change_limits(app.settings.limits, changes)

@@ -100,11 +100,9 @@ def _schema_and_batches(result: Result) -> tuple[Any, Iterator[Any]]:
 
 
 def _write_json(result: Result, out: IO[str]) -> None:
-    import json
+    from etude.result import iter_json
 
-    from etude.result import to_json
-
-    json.dump(to_json(result), out, ensure_ascii=False)
+    out.writelines(iter_json(result))
     out.write("\n")
 
 
@@ -201,7 +199,7 @@ def draw_result(
 
 def _footer(result: Result, shown: int, hidden: int) -> str:
     more = f", {shown:,} shown" if result.row_count > shown else ""
-    cut = ", cut by a limit" if result.truncated else ""
+    cut = ", cut by --limit-rows" if result.truncated else ""
     run = f"  {result.run_id}" if result.run_id else ""
     s = "" if result.row_count == 1 else "s"
     columns = f"{hidden} of {len(result.columns)} columns hidden: --wide or --vertical shows them\n" if hidden else ""

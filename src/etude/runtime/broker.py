@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from etude import wire
@@ -19,6 +19,7 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.events import ArtifactCreated
 from etude.ids import new_id
 from etude.limits import lower_limits
+from etude.result import Result
 from etude.runtime.query import (
     PARQUET,
     Query,
@@ -30,8 +31,11 @@ from etude.runtime.query import (
     started_step,
     truncation_note,
 )
+from etude.sources.arrow_tables import check_table_name
+from etude.sources.frames import Frames
+from etude.sources.parameters import Encoded, decode_params, encode_params
 from etude.sources.pool import ResultStream
-from etude.spool import write_parquet
+from etude.spool import Spool
 
 HELD = 256 << 20
 """How many bytes of results may wait for the end of their cell."""
@@ -59,13 +63,19 @@ class SourceAccess:
     """The only way from a session to data: how to query the source, and its catalog."""
 
     name: str
-    ask: Callable[[str, Limits], ResultStream]
+    ask: Callable[[str, Limits, Encoded | None], ResultStream]
     catalog: Callable[[], Catalog]
     limits: Limits
     annotations: Callable[[], dict[str, Any]] = dict
     """The annotations of its tables."""
     keep: bool = True
     """Whether the results of queries are kept. Without them, a session cannot be brought back."""
+    memory: int = 0
+    """The most bytes of one result: a session holds its results in memory. 0 for no limit of its own."""
+    scratch: Path | None = None
+    """The folder for results while they are stored."""
+    frames: Frames | None = None
+    """The tables that the session registers."""
 
 
 @dataclass
@@ -76,6 +86,7 @@ class CellQuery:
     info: ResultInfo | None = None
     artifact: Artifact | None = None
     problem: dict[str, Any] | None = None
+    params: Encoded | None = None
 
 
 @dataclass
@@ -113,6 +124,7 @@ class DataBroker:
         self._held = 0
         self._calls: list[CellQuery] = []
         self._saving: dict[str, bytearray] = {}
+        self._registering: dict[str, bytearray] = {}
         self._spent = _Spent()
         self._spent_again = _Spent()
         self.files: dict[str, bytes] = {}
@@ -144,9 +156,12 @@ class DataBroker:
                 sql = request.get("query")
                 if not isinstance(sql, str):
                     raise Invalid("A query is text.", hint="db.sql('SELECT ...')")
+                params = encode_params(decode_params(request.get("params")))  # a session is not trusted to encode them
                 if self.replay is not None:
-                    return self._again(sql)
-                return self._sql(self._access, sql, request.get("limits") or {}, left_s)
+                    return self._again(sql, params)
+                return self._sql(self._access, sql, params, request.get("limits") or {}, left_s)
+            case "register":
+                return self._register(self._access, request), None
             case "part":
                 return self._part(request.get("result"), request.get("index"))
             case other:
@@ -158,15 +173,28 @@ class DataBroker:
         if self._answer is not None:
             self._answer.cancel()
 
+    def _register(self, access: SourceAccess, request: dict[str, Any]) -> dict[str, Any]:
+        """Take a piece of a table as Parquet. The last piece completes it; only an engine reads it."""
+        name, data = check_table_name(request.get("name")), _piece(request, "db.register(name, table)")
+        if access.frames is None or (request.get("goes_on") and name not in self._registering):
+            raise Invalid(f"`{name}` cannot be registered here.", hint="Register the whole table again.")
+        whole = self._registering[name] = self._registering[name] if request.get("goes_on") else bytearray()
+        whole += data
+        if sum(map(len, self._registering.values())) > FILE_BYTES or len(access.frames.names | {name}) > FILES:
+            del self._registering[name]
+            raise LimitExceeded(
+                f"A session may register {FILES} tables of {FILE_BYTES:,} bytes at most; `{name}` is too much.",
+                hint="Register fewer rows, or compute with the table in Python.",
+                limit="registered",
+            )
+        if not request.get("more"):
+            access.frames.register_parquet(name, bytes(self._registering.pop(name)))
+        return {}
+
     def _save(self, request: dict[str, Any]) -> dict[str, Any]:
         """Take a piece of a file. The last piece completes it."""
-        name, piece = check_file_name(request.get("name")), request.get("data")
-        try:
-            data = base64.b64decode(piece, validate=True) if isinstance(piece, str) else None
-        except ValueError:
-            data = None
-        if data is None:
-            raise Invalid(f"The content of `{name}` is not bytes.", hint="etude.save(name, text or bytes)")
+        name = check_file_name(request.get("name"))
+        data = _piece(request, "etude.save(name, text or bytes)")
         if request.get("goes_on") and name not in self._saving:
             raise Invalid(f"The beginning of `{name}` is missing.", hint="Save the whole file again.")
         # A first piece starts the file over: the cell that sent the others may have been interrupted.
@@ -220,33 +248,35 @@ class DataBroker:
         # Shared memory cannot be empty.
         return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
 
-    def _sql(self, access: SourceAccess, sql: str, given: dict[str, Any], left_s: float) -> tuple[dict[str, Any], int]:
+    def _sql(
+        self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
+    ) -> tuple[dict[str, Any], int]:
         limits = lower_limits(access.limits, given)
         step_id, started = new_id("step"), time.perf_counter()
         if self.log is not None:
-            self.log.add(started_step(step_id, Query(access.name, sql, None, limits), self.step_id))
+            self.log.add(started_step(step_id, Query(access.name, sql, None, limits, params=params), self.step_id))
             self.log.commit()
         # No longer than the cell may run: while the host waits for the source, it does not watch the cell's time.
-        within = lower_limits(limits, {"timeout_s": max(left_s, 0.001)})
+        within = lower_limits(limits, {"timeout_s": max(left_s, 0.001), "bytes": access.memory})
         try:
-            self._answer = access.ask(sql, within)
+            self._answer = access.ask(sql, within, params)
             if self.cancelled:
                 self._answer.cancel()
             fds, schema = take_shared(self._answer)
         except BaseException as error:
-            if isinstance(error, LimitExceeded) and error.details.get("limit") == "timeout_s" and within != limits:
-                error = _out_of_time()
+            if isinstance(error, LimitExceeded):
+                error = _explain_limit(error, limits, within)
             if isinstance(error, KeyboardInterrupt):
                 error = Cancelled("The query was cancelled.")
             if self.log is not None:
                 self.log.add(failed_step(step_id, error, (time.perf_counter() - started) * 1000))
-            self._calls.append(CellQuery(sql, problem=problem(error)))
+            self._calls.append(CellQuery(sql, problem=problem(error), params=params))
             raise error from None
         finally:
             answer, self._answer = self._answer, None
         assert answer is not None  # noqa: S101 - for the type checker: it is set here
         info = describe_answer(answer, schema)
-        self._calls.append(CellQuery(sql, info))
+        self._calls.append(CellQuery(sql, info, params=params))
         number = len(self._calls)
         elapsed_ms = (time.perf_counter() - started) * 1000
         self._done[number] = _Done(step_id, self._calls[-1], answer, fds, elapsed_ms)
@@ -257,7 +287,7 @@ class DataBroker:
             "result": number,
             "elapsed_ms": answer.end["elapsed_ms"],
             "run_id": self.log.run_id if self.log else None,
-            "notes": truncation_note(info, limits),
+            "notes": truncation_note(info),
         }
         first, fd = self._part(number, 0)
         if sum(len(d.fds) for d in self._done.values()) > OPEN or self._held > HELD:
@@ -273,18 +303,18 @@ class DataBroker:
         fd = os.dup(done.fds[index])
         return {"size": os.fstat(fd).st_size}, fd
 
-    def _again(self, sql: str) -> tuple[dict[str, Any], int]:
+    def _again(self, sql: str, params: Encoded | None) -> tuple[dict[str, Any], int]:
         """Return the recorded result of a query that a cell repeats."""
         assert self.replay is not None  # noqa: S101 - for the type checker
         for position, call in enumerate(self.replay):
-            if call.sql != sql:
+            if (call.sql, call.params) != (sql, params):
                 continue  # it may still come: threads of a cell take turns in any order
             if call.problem is not None:
                 del self.replay[position]
                 raise from_problem(call.problem)
             if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
-                fd = to_shared(_read(self._storage, call.artifact))
+                fd = to_shared(_read(self._storage, call.info, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
@@ -307,7 +337,7 @@ class DataBroker:
             if log is None:
                 continue
             if keep:
-                done.call.artifact = _keep_result(log, done)
+                done.call.artifact = _keep_result(log, done, self._access.scratch if self._access else None)
             artifact, info = done.call.artifact, done.call.info
             assert info is not None  # noqa: S101 - for the type checker: it has a result
             source = self._access.name if self._access else ""
@@ -315,13 +345,24 @@ class DataBroker:
             log.add(finished_step(done.step_id, source, info, done.answer, artifact, elapsed_ms))
 
 
-def _keep_result(log: RunLog, done: _Done) -> Artifact:
-    import pyarrow as pa
+def _piece(request: dict[str, Any], hint: str) -> bytes:
+    """Return the bytes of a piece that a session sent."""
+    piece = request.get("data")
+    try:
+        if isinstance(piece, str):
+            return base64.b64decode(piece, validate=True)
+    except ValueError:
+        pass
+    raise Invalid(f"The content of `{str(request.get('name'))[:80]}` is not bytes.", hint=hint)
 
-    batches = _map(done.fds)
-    sink = pa.BufferOutputStream()
-    write_parquet(sink, batches[0].schema, batches)
-    artifact = log.objects.put(bytes(sink.getvalue()), PARQUET)
+
+def _keep_result(log: RunLog, done: _Done, scratch: Path | None) -> Artifact:
+    spool = Spool(scratch)
+    try:
+        spool.take(_map(done.fds))
+        artifact = log.objects.put(spool.parquet(), PARQUET)
+    finally:
+        spool.drop()
     log.add(ArtifactCreated(artifact=artifact, step_id=done.step_id))
     return artifact
 
@@ -376,16 +417,25 @@ def _map(fds: list[int]) -> list[Any]:
     return [batch for part in mapped for batch in pa.ipc.open_stream(part)]
 
 
-def _read(storage: RunStorage, artifact: Artifact) -> Iterator[Any]:
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(io.BytesIO(storage.objects.get(artifact.hash)))
-    return iter(table.to_batches() or table.slice(0, 0).combine_chunks().to_batches())
+def _read(storage: RunStorage, info: ResultInfo, artifact: Artifact) -> Iterator[Any]:
+    return Result(info, None, open_kept=lambda: storage.objects.open(artifact.hash)).batches()
 
 
-def _out_of_time() -> LimitExceeded:
-    return LimitExceeded(
-        "The cell ran out of time before its query had ended.",
-        hint="Filter or aggregate earlier, or give the cell more time.",
-        limit="wall_s",
-    )
+def _explain_limit(error: LimitExceeded, limits: Limits, within: Limits) -> LimitExceeded:
+    """Return the error in terms of the session, if it was the session that lowered the limit."""
+    limit = error.details.get("limit")
+    if limit == "timeout_s" and within.timeout_s != limits.timeout_s:
+        return LimitExceeded(
+            "The cell ran out of time before its query had ended.",
+            hint="Filter or aggregate earlier, or give the cell more time.",
+            limit="wall_s",
+        )
+    if limit == "bytes" and within.bytes != limits.bytes:
+        return LimitExceeded(
+            f"The result has more than {within.bytes:,} bytes, and a session holds its results in memory.",
+            hint="Aggregate or filter in the query, read it in parts, or raise `session.memory`. To export all of it: "
+            "`etude sql SOURCE QUERY --output FILE.parquet`.",
+            limit="bytes",
+            value=within.bytes,
+        )
+    return error

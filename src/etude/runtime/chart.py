@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import json
 import math
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,28 +19,41 @@ BARS = 40
 SERIES = 8
 ROWS = 5_000
 CHART_BYTES = 1 << 18
-Kind = Literal["number", "time", "label", "other"]
+Kind = Literal["number", "time", "label", "id", "other"]
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_ID_WORDS = frozenset({"id", "ids", "key", "uuid", "guid", "code", "zip", "isbn", "sku", "ean"})
+_NOT_IDS = ("paid", "bid", "grid", "void", "valid", "solid", "fluid", "rapid", "mid", "aid", "said", "laid", "covid")
+"""Endings of English words: an amount `paid` is not an id."""
+_PERIODS = {"year": (1000, 3000), "yr": (1000, 3000), "quarter": (1, 4), "month": (1, 12), "week": (0, 53)}
+_PERIODS |= {"weekday": (0, 7), "dow": (0, 7), "day": (1, 366), "hour": (0, 24)}
+_ISO = re.compile(r"\d{4}-\d{2}(-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?)?")
+"""Dates as text, as SQLite stores them."""
 
 
 def choose_chart(result: Result) -> dict[str, Any] | None:
-    """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more."""
-    rows = list(itertools.islice(result.iter_rows(), ROWS))
+    """Choose lines over time, bars over labels, or points for two numbers; None if a table shows more.
+
+    An id, a year or another number of a period is never the measure.
+    """
     if not 2 <= result.row_count <= ROWS or not 2 <= len(result.columns) <= 4:
         return None
+    rows = list(result.iter_rows())
     names = [c.name for c in result.columns]
-    kinds = [_kind(name, [row[i] for row in rows]) for i, name in enumerate(names)]
-    by_kind: dict[Kind, list[str]] = {"number": [], "time": [], "label": [], "other": []}
-    for name, kind in zip(names, kinds):
-        by_kind[kind].append(name)
-    numbers, times, labels = by_kind["number"], by_kind["time"], by_kind["label"]
+    values = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if len(values) < len(names):
+        return None
+    by_kind: dict[Kind, list[str]] = {"number": [], "time": [], "label": [], "id": [], "other": []}
+    for name in names:
+        by_kind[_kind(name, values[name])].append(name)
+    numbers, times = by_kind["number"], by_kind["time"]
+    # Beside a name, the id of the same thing says nothing more.
+    labels = by_kind["label"] or by_kind["id"]
     if by_kind["other"] or not numbers:
         return None
     if times:
-        return _lines(times[0], numbers[0], labels[:1], names, rows)
-    if len(labels) == 1 and len({row[names.index(labels[0])] for row in rows}) == len(rows) <= BARS:
-        return _bars(labels[0], numbers[0])
-    if len(labels) == 2 and len(rows) <= BARS * SERIES:
-        return _bars(labels[0], numbers[0], labels[1])
+        return _lines(times[0], numbers[0], labels, values)
+    if len(labels) in (1, 2):
+        return _bars(labels, numbers[0], values)
     if not labels and len(numbers) == 2 and len(rows) > 2:
         return _chart("point", _axis(numbers[0], "quantitative"), _axis(numbers[1], "quantitative"))
     return None
@@ -62,17 +76,41 @@ def _has_url(part: Any) -> bool:
     return isinstance(part, list) and any(map(_has_url, part))
 
 
-def _lines(time: str, number: str, labels: list[str], names: list[str], rows: list[Any]) -> dict[str, Any] | None:
-    if labels and len({row[names.index(labels[0])] for row in rows}) > SERIES:
+def _lines(time: str, number: str, labels: list[str], values: dict[str, list[Any]]) -> dict[str, Any] | None:
+    if len(labels) > 1 or (labels and len(set(values[labels[0]])) > SERIES):
+        return None
+    if not _are_unique(values, time, *labels):
         return None
     color = {"color": {"field": _field(labels[0]), "type": "nominal"}} if labels else {}
-    years = all(isinstance(row[names.index(time)], int) for row in rows)
-    return _chart("line", _axis(time, "ordinal" if years else "temporal"), _axis(number, "quantitative"), **color)
+    numbered = all(isinstance(v, int) for v in values[time])
+    return _chart("line", _axis(time, "ordinal" if numbered else "temporal"), _axis(number, "quantitative"), **color)
 
 
-def _bars(label: str, number: str, series: str | None = None) -> dict[str, Any]:
-    color = {"color": {"field": _field(series), "type": "nominal"}} if series else {}
-    return _chart("bar", _axis(number, "quantitative"), _axis(label, "nominal") | {"sort": None}, **color)
+def _bars(labels: list[str], number: str, values: dict[str, list[Any]]) -> dict[str, Any] | None:
+    label, *series = labels
+    if len(set(values[label])) > BARS or any(len(set(values[s])) > SERIES for s in series):
+        return None
+    if not _are_unique(values, *labels):
+        return None
+    color = {"color": {"field": _field(series[0]), "type": "nominal"}} if series else {}
+    # The order of the result, if the query has one; otherwise the largest first.
+    sort = None if _is_ordered(values[number]) or _is_ordered(values[label]) else "-x"
+    return _chart("bar", _axis(number, "quantitative"), _axis(label, "nominal") | {"sort": sort}, **color)
+
+
+def _are_unique(values: dict[str, list[Any]], *names: str) -> bool:
+    """Return whether no two rows agree in these columns: they would be drawn over each other."""
+    rows = list(zip(*(values[name] for name in names)))
+    return len(set(rows)) == len(rows)
+
+
+def _is_ordered(values: list[Any]) -> bool:
+    present = [v for v in values if v is not None]
+    pairs = list(itertools.pairwise(present))
+    try:
+        return all(a <= b for a, b in pairs) or all(a >= b for a, b in pairs)
+    except TypeError:  # true and false among texts
+        return False
 
 
 def _chart(mark: str, x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -94,12 +132,24 @@ def _kind(name: str, values: list[Any]) -> Kind:
         return "other"
     if all(isinstance(v, dt.date | dt.datetime) for v in present):
         return "time"
+    if all(isinstance(v, str) and _ISO.fullmatch(v) for v in present):
+        return "time"
     if all(isinstance(v, str | bool) for v in present):
-        return "label"
+        return "id" if name.lower() in ("uuid", "guid") else "label"
     if not all(isinstance(v, int | float | Decimal) and not isinstance(v, bool) for v in present):
         return "other"
     if any(isinstance(v, float) and not math.isfinite(v) for v in present):
         return "other"
-    if name.lower() in ("year", "yr") and all(isinstance(v, int) and 1000 <= v <= 3000 for v in present):
+    words = [w.lower() for w in _WORDS.findall(name)] or [""]
+    whole = all(isinstance(v, int) for v in present)
+    low, high = _PERIODS.get(words[-1], (1, 0))
+    if whole and all(low <= v <= high for v in present):
         return "time"
-    return "label" if name.lower() == "id" or name.lower().endswith("_id") else "number"
+    if words[-1] in _ID_WORDS or (whole and _is_folded_id(words[-1], present)):
+        return "id"
+    return "number"
+
+
+def _is_folded_id(word: str, values: list[Any]) -> bool:
+    """Return whether a word such as `genreid`, without a capital or an underscore, names the id of each row."""
+    return word.endswith("id") and not word.endswith(_NOT_IDS) and len(set(values)) == len(values)

@@ -35,6 +35,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.runtime.broker import CellQuery, DataBroker, SourceAccess
+from etude.runtime.code import describe_output
 from etude.runtime.query import (
     CELL,
     RunLog,
@@ -280,7 +281,7 @@ class Notebook:
 
     def _end(self, log: RunLog, cell: Cell) -> None:
         if cell.ok:
-            log.add(RunFinished(answer=cell.text or None))
+            log.add(RunFinished(answer=describe_output(cell, stored=False) or None))
         else:
             log.add(RunCancelled() if cell.outcome == "interrupted" else RunFailed(error=as_problem(cell)))
         log.commit()
@@ -378,7 +379,11 @@ def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]
         # A cell that was cut off when its process ended is run again by the worker that continues the run.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
             asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
-            calls = [CellQuery(s.code, s.result, s.artifact, s.error) for s in asked if s.result is not None or s.error]
+            calls = [
+                CellQuery(s.code, s.result, s.artifact, s.error, s.params.get("values"))
+                for s in asked
+                if s.result is not None or s.error
+            ]
             yield (
                 (cell.started_at, run.id, position),
                 _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),

@@ -32,6 +32,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.result import Result, describe
+from etude.sources.parameters import Encoded
 from etude.sources.pool import ResultStream
 from etude.spool import Spool
 from etude.store.base import Store
@@ -64,6 +65,8 @@ class Query:
     plan: dict[str, Any] | None = None
     thread_id: str | None = None
     parent: str | None = None
+    params: Encoded | None = None
+    """The values of its parameters."""
 
 
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
@@ -118,6 +121,7 @@ def started_step(step_id: str, query: Query, parent: str | None = None) -> StepS
         source=query.source,
         parent=parent,
         plan=query.plan,
+        params={"values": query.params} if query.params else {},
         versions={"etude": __version__},
         limits=query.limits,
     )
@@ -171,7 +175,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
             answer.batches.close()  # type: ignore[attr-defined]
         raise
     end, info = answer.end, describe_answer(answer, spool.schema)
-    notes = truncation_note(info, query.limits)
+    notes = truncation_note(info)
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool
@@ -188,12 +192,11 @@ def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
     )
 
 
-def truncation_note(info: ResultInfo, limits: Limits) -> tuple[str, ...]:
-    """Return the note for a result that a limit cut."""
+def truncation_note(info: ResultInfo) -> tuple[str, ...]:
+    """Return the note for a result that was cut because the caller asked for its first rows."""
     if not info.truncated:
         return ()
-    by = f"limits.rows = {limits.rows:,}" if limits.rows and info.row_count >= limits.rows else "limits.bytes"
-    return (f"The result was cut after {info.row_count:,} rows by `{by}`; there are more.",)
+    return (f"The first {info.row_count:,} rows, as `limit` asked; there are more.",)
 
 
 class RunLog:

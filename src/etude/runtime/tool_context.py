@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run
-from etude.errors import Cancelled, EtudeError, Invalid, NotFound, from_problem, is_outage
+from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, is_outage
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
-from etude.result import Result, describe
+from etude.result import Result, describe, no_rows
 from etude.runtime.query import PARQUET, Query, RunLog, run_query, run_step
 from etude.sources.pool import ResultStream
-from etude.spool import write_parquet
+from etude.spool import Spool
 
 if TYPE_CHECKING:
     from etude.offline.vocabulary import KnownTable
@@ -107,7 +107,16 @@ class RecordedToolContext:
                 stack.enter_context(self._cancel.stopping(stream.cancel))
                 return stream
 
-            result, artifact = run_step(query, start, self._log, self._resources.scratch, self._step_id)
+            try:
+                result, artifact = run_step(query, start, self._log, self._resources.scratch, self._step_id)
+            except LimitExceeded as error:
+                if error.details.get("limit") != "rows" or query.limits.rows == self._resources.limits.rows:
+                    raise
+                raise LimitExceeded(
+                    f"The query returns more than the {query.limits.rows:,} rows that the budget of this run leaves.",
+                    hint="Aggregate, or ask for fewer rows; `budget.rows` counts the rows of all results of a run.",
+                    limit="rows",
+                ) from None
         self.result, self.artifact = result.info, artifact
         return result
 
@@ -135,12 +144,18 @@ class RecordedToolContext:
                 artifact = self._log.objects.put(bytes(display.data), media)
                 self._log.add(ArtifactCreated(artifact=artifact, step_id=self._step_id))
         if isinstance(cell.value, pa.Table):
-            sink = pa.BufferOutputStream()
-            write_parquet(sink, cell.value.schema, cell.value.to_batches())
-            self.artifact = self._log.objects.put(bytes(sink.getvalue()), PARQUET)
+            self.artifact = self._store(cell.value)
             columns = describe(cell.value.schema, [])
             self.result = ResultInfo(columns=columns, row_count=cell.value.num_rows, bytes=cell.value.nbytes)
             self._log.add(ArtifactCreated(artifact=self.artifact, step_id=self._step_id))
+
+    def _store(self, table: Any) -> Artifact:
+        spool = Spool(self._resources.scratch)
+        try:
+            spool.take(table.to_batches() or no_rows(table.schema))
+            return self._log.objects.put(spool.parquet(), PARQUET)
+        finally:
+            spool.drop()
 
     def quote(self, text: str) -> str:
         """Mark a text as data, so that the model does not take it for instructions."""

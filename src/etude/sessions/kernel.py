@@ -58,6 +58,8 @@ CELL, SEED, REPLY = b"xsr"
 PIECE = 1 << 20
 DEPTH = 50
 _SCALARS = frozenset({bool, int, float, str})
+RESULTS = ("result_df", "result_rows", "result")
+"""Variables that a cell may assign instead of ending with an expression."""
 SOURCES = 1000
 """How many cells keep their source lines for tracebacks."""
 _LIBC = ctypes.CDLL(None)
@@ -310,6 +312,9 @@ class KernelSession:
                 value = self._execute(code, f"<cell {number}>")
                 if value is not None:
                     self.names["_"] = value
+                else:
+                    value = self._assigned_result(code)
+                if value is not None:
                     end["value"] = self._display(value)
                 self._show_figures(end)
             finally:
@@ -348,6 +353,16 @@ class KernelSession:
         if tree.body:
             self._evaluate(_compile(tree, name, "exec"))
         return self._evaluate(_compile(last, name, "eval")) if last is not None else None
+
+    def _assigned_result(self, code: str) -> Any:
+        """Return the variable that a cell without a last value assigned as its result; None if there is none."""
+        if "result" not in code:
+            return None
+        tree = ast.walk(ast.parse(code))
+        assigned = {n.id for n in tree if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        name = next((n for n in RESULTS if n in assigned and self.names.get(n) is not None), None)
+        value = self.names.get(name or "")
+        return _rows_to_table(value) if name == "result_rows" else value
 
     def _evaluate(self, compiled: types.CodeType) -> Any:
         if not compiled.co_flags & inspect.CO_COROUTINE:
@@ -619,6 +634,22 @@ def _to_arrow(value: Any) -> Any:
             raise  # the query itself failed: it runs only now
         return None  # Arrow has no type for a column, or the conversion failed: the text is shown
     return None
+
+
+def _rows_to_table(value: Any) -> Any:
+    """Return rows as an Arrow table, if they are a list of dicts or of tuples; otherwise the value itself."""
+    import pyarrow as pa
+
+    if not isinstance(value, list) or not value:
+        return value
+    try:
+        if all(isinstance(row, dict) for row in value):
+            return pa.Table.from_pylist(value)
+        if all(isinstance(row, list | tuple) and len(row) == len(value[0]) for row in value):
+            return pa.table({f"column{i}": list(column) for i, column in enumerate(zip(*value))})
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        pass  # Arrow has no one type for a column: the text is shown
+    return value
 
 
 def _chart(value: Any) -> dict[str, Any] | None:

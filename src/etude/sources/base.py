@@ -50,6 +50,8 @@ class Mount:
     options: dict[str, str] = field(default_factory=dict)
     files: tuple[Json, ...] = ()
     """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
+    unqualified: bool = False
+    """Whether queries on another source may name its tables without its own name."""
 
     @property
     def strict(self) -> bool:
@@ -72,6 +74,8 @@ class CheckedQuery:
     """For DuckDB: enumerations that the statement names, each with the checked query for its values."""
     written: str = ""
     """The original text, if `sql` names something that exists only while it runs."""
+    params: tuple[Any, ...] = ()
+    """The values of the statement's parameters, in their order; the engine binds them."""
 
 
 class Driver(ABC):
@@ -93,8 +97,11 @@ class Driver(ABC):
         """Return the granted tables as `{"tables": [...]}`, in the shape of `entities.Table`."""
 
     @abstractmethod
-    def check(self, sql: str) -> CheckedQuery:
-        """Return the statement as it will run; raise `Refused`, `UnknownTable` or `InvalidQuery`, with the position."""
+    def check(self, sql: str, params: int = 0) -> CheckedQuery:
+        """Return the statement as it will run; raise `Refused`, `UnknownTable` or `InvalidQuery`, with the position.
+
+        It may have `params` parameters, which `parameters.place_params` has written in the engine's own way.
+        """
 
     @abstractmethod
     def estimate(self, checked: CheckedQuery) -> Json:

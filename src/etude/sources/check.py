@@ -91,12 +91,25 @@ def _streams(source: Source) -> str:
 
 
 def _caps(source: Source) -> str:
-    rows, end = _query(source, _MILLION, rows=1000)
-    _expect((len(rows), end["row_count"], end["truncated"]), (1000, 1000, True), "the row cap")
-    rows, end = _query(source, _MILLION, bytes=100_000)
-    if not end["truncated"] or end["bytes"] > 100_000 or not rows:
-        raise Failed(f"the byte limit returned {end['bytes']:,} bytes, truncated {end['truncated']}")
-    return "results are cut at the limits of rows and bytes, and marked as truncated"
+    rows, end = _query(source, _MILLION, limit=1000)
+    _expect((len(rows), end["row_count"], end["truncated"]), (1000, 1000, True), "the first rows")
+    for limits in ({"rows": 999_999}, {"bytes": 100_000}):
+        try:
+            _, end = _query(source, _MILLION, **limits)
+        except LimitExceeded:
+            continue
+        raise Failed(f"a million rows passed the limits {limits}: {end['row_count']:,} rows, {end['bytes']:,} bytes")
+    return "a result above a limit of rows or bytes fails, and is cut only on request"
+
+
+def _parameters(source: Source) -> str:
+    hostile = "x' OR 1 = 1 --"
+    answer = source.query("SELECT 1 AS a WHERE 2 = ? AND 'x' <> ?", Limits(), params=[2, hostile])
+    _expect([b.num_rows for b in answer.batches if b.num_rows], [1], "a row by its parameters")
+    answer = source.query("SELECT 1 AS a WHERE 'x' = ?", Limits(), params=[hostile])
+    _expect([b.num_rows for b in answer.batches if b.num_rows], [], "no row by a hostile parameter")
+    _refused(source, "SELECT 1 AS a WHERE 2 = ?", Refused, InvalidQuery)
+    return "values of parameters are bound, and a parameter without a value is refused"
 
 
 def _timeout(source: Source) -> str:
@@ -163,11 +176,11 @@ def _estimate(source: Source) -> str:
 
     named = exp.select("*").from_(exp.to_table(tables[0].name, dialect=source.catalog().dialect))
     sql = named.sql(dialect=source.catalog().dialect, identify=True)
-    _, end = _query(source, sql, rows=1)
+    _, end = _query(source, sql, limit=1)
     if not end["estimate"].get("scan_rows"):
         raise Failed(f"no estimate for a scan of `{tables[0].name}`: {end['estimate']}")
     try:
-        _query(source, sql, rows=1, scan_rows=1)
+        _query(source, sql, limit=1, scan_rows=1)
     except LimitExceeded:
         return f"{end['estimate']['scan_rows']:,} rows expected; a budget of 1 refused it before it ran"
     raise Failed("a budget of 1 row did not stop a scan")
@@ -180,6 +193,7 @@ CHECKS: dict[str, Callable[[Source], str]] = {
     "tables": _every_table_reads,
     "streaming": _streams,
     "caps": _caps,
+    "parameters": _parameters,
     "timeout": _timeout,
     "cancel": _cancel,
     "read-only": _read_only,

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from socket import socket
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.lean_imports import leave_out_numpy
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
+from etude.sources.parameters import decode_params, place_params
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -76,7 +78,7 @@ class Engine:
         self._control = control
         self._isolation = isolation
         self._driver: Driver | None = None
-        self._verdicts: OrderedDict[str, CheckedQuery] = OrderedDict()
+        self._verdicts: OrderedDict[tuple[str, int], CheckedQuery] = OrderedDict()
         self._running: int | None = None
         self._cancelled = 0
         self._scratch = ""
@@ -227,14 +229,17 @@ class Engine:
             with contextlib.suppress(wire.Closed):
                 wire.send(self._control, {"progress": done})
 
-    def _check(self, sql: str) -> CheckedQuery:
-        known = self._verdicts.get(sql)
+    def _check(self, sql: str, encoded: Any) -> CheckedQuery:
+        text, values = sql, ()
+        if encoded:
+            text, values = place_params(sql, decode_params(encoded) or (), self._opened.dialect)
+        known = self._verdicts.get((text, len(values)))
         if known is None:
-            known = self._opened.check(sql)
-            self._verdicts[sql] = known
+            known = self._opened.check(text, len(values)) if values else self._opened.check(text)
+            self._verdicts[text, len(values)] = known
             if len(self._verdicts) > VERDICTS:
                 self._verdicts.popitem(last=False)
-        return known
+        return replace(known, params=values, written=sql) if values else known
 
     def _query(self, head: Json) -> None:
         started = time.perf_counter()
@@ -242,7 +247,7 @@ class Engine:
         with self._lock:
             self._running = head["id"]
         try:
-            checked = self._check(head["sql"])
+            checked = self._check(head["sql"], head.get("params"))
             if self._unwanted():
                 raise Cancelled("The query was cancelled.")
             end: Json = {"ok": True, "sql": checked.written or checked.sql, "tables": checked.tables}
@@ -266,7 +271,7 @@ class Engine:
                 self._running = None
 
     def _stream(self, batches: Iterator[Any], head: Json, end: Json, started: float) -> None:
-        capped = _Cap(head["rows"], head["bytes"])
+        capped = _Cap(head)
         chunk: list[Any] = []
         self._chunk = CHUNK
         sent, on_their_way = 0, 0
@@ -314,11 +319,12 @@ class Engine:
 
 
 class _Cap:
-    """Cuts a stream of batches at a number of rows or bytes, and remembers that it did."""
+    """Counts a stream of batches, fails above its limits, and cuts it only where the caller asked for a cut."""
 
-    def __init__(self, rows: int, size: int) -> None:
-        self._max_rows = rows
-        self._max_size = size
+    def __init__(self, limits: Json) -> None:
+        self._limit: int = limits["limit"]
+        self._max_rows: int = limits["rows"]
+        self._max_size: int = limits["bytes"]
         self.rows = 0
         self.size = 0
         self.truncated = False
@@ -336,15 +342,24 @@ class _Cap:
                 return
 
     def _fit(self, batch: Any) -> Any:
-        room = batch.num_rows
-        if self._max_rows:
-            room = min(room, self._max_rows - self.rows)
-        if self._max_size and batch.num_rows:
-            per_row = max(batch.nbytes / batch.num_rows, 1 / batch.num_rows)
-            room = min(room, int((self._max_size - self.size) / per_row))
-        if room < batch.num_rows:
+        if self._limit and self.rows + batch.num_rows > self._limit:
             self.truncated = True
-            return batch.slice(0, max(room, 0))
+            batch = batch.slice(0, self._limit - self.rows)
+        if self._max_rows and self.rows + batch.num_rows > self._max_rows:
+            raise LimitExceeded(
+                f"The result has more than {self._max_rows:,} rows, the limit of this query.",
+                hint="Aggregate or filter, ask for the first rows with `limit`, or raise `limits.rows` (0: no limit).",
+                limit="rows",
+                value=self._max_rows,
+            )
+        if self._max_size and self.size + batch.nbytes > self._max_size:
+            raise LimitExceeded(
+                f"The result has more than {self._max_size:,} bytes, the limit of this query.",
+                hint="Select fewer rows or columns, or raise `limits.bytes` (0: no limit). To export all of it: "
+                "`etude sql SOURCE QUERY --no-record --limit-rows 0 --output FILE.parquet`.",
+                limit="bytes",
+                value=self._max_size,
+            )
         return batch
 
 

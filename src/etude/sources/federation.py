@@ -16,6 +16,8 @@ from typing import Any
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
 from etude.sources.base import Json, Mount
+from etude.sources.frames import Frames
+from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
 from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
@@ -32,6 +34,22 @@ def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
 
+def uses_frames(sql: str, frames: Frames, native: bool) -> bool:
+    """Return whether a query reads a registered table. If the source is native, a guess is enough."""
+    import sqlglot
+    from sqlglot import exp
+
+    if not frames.names & set(re.findall(r"\w+", sql.lower())):
+        return False
+    if native:
+        return True
+    try:
+        tables = sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Table)
+    except sqlglot.errors.SqlglotError:
+        return False
+    return any(t.name.lower() in frames.names and t.db.lower() in ("", frames.name) for t in tables)
+
+
 def query_together(
     sources: list[Source],
     sql: str,
@@ -40,6 +58,7 @@ def query_together(
     pool: Pool,
     scratch: Path,
     on_progress: Callable[[float], None] | None = None,
+    params: Encoded | None = None,
 ) -> ResultStream:
     """Run a statement over several sources; unqualified names belong to the first. The limits hold for all of it."""
     scratch.mkdir(parents=True, exist_ok=True)
@@ -59,7 +78,7 @@ def query_together(
                 keys.append(key)
             key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
             tenant = sources[0].tenant
-            inner = stream(pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant)
+            inner = stream(pool, key, tuple(mounts), False, sql, left.limits(), describe, on_progress, tenant, params)
             yield from relay(inner, answer)
         except LimitExceeded as error:
             if error.details.get("limit") == "timeout_s":
@@ -156,18 +175,28 @@ def _copy_table(
     dialect = source.catalog(left.limits()).dialect
     where = exp.to_table(table.name, dialect=dialect)
     select = exp.select(*(exp.column(c, quoted=True) for c in columns)).from_(where).sql(dialect=dialect, identify=True)
-    copy = source.query(select, left.limits(rows=COPY_ROWS, bytes=left.copy_bytes), on_progress=on_progress)
+    # Without the caller's `limit`, which is for the result: a part of a table would give wrong results.
+    limits = left.limits(rows=COPY_ROWS, bytes=left.copy_bytes, limit=0)
+    copy = source.query(select, limits, on_progress=on_progress)
     answer.started(copy.cancel)
-    with contextlib.closing(copy.batches):  # type: ignore[type-var]
-        first = next(copy.batches)
-        write_parquet(path, first.schema, itertools.chain([first], copy.batches))
+    try:
+        with contextlib.closing(copy.batches):  # type: ignore[type-var]
+            first = next(copy.batches)
+            write_parquet(path, first.schema, itertools.chain([first], copy.batches))
+    except LimitExceeded as error:
+        if error.details.get("limit") not in ("rows", "bytes"):
+            raise
+        raise _too_large(source, table, many=error.details["limit"] == "rows") from None
     left.copy_bytes -= copy.end["bytes"]
-    if copy.end["truncated"] or left.copy_bytes <= 0:
-        many = copy.end["row_count"] >= COPY_ROWS
-        allowed = f"{COPY_ROWS:,} rows" if many else f"{COPY_BYTES:,} bytes with the tables before it"
-        raise LimitExceeded(
-            f"`{source.name}.{table.name}` has more than {allowed}; larger tables are not copied for a join.",
-            hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
-            limit="copy_rows" if many else "copy_bytes",
-            value=COPY_ROWS if many else COPY_BYTES,
-        )
+    if left.copy_bytes <= 0:
+        raise _too_large(source, table, many=False)
+
+
+def _too_large(source: Source, table: Table, many: bool) -> LimitExceeded:
+    allowed = f"{COPY_ROWS:,} rows" if many else f"{COPY_BYTES:,} bytes with the tables before it"
+    return LimitExceeded(
+        f"`{source.name}.{table.name}` has more than {allowed}; larger tables are not copied for a join.",
+        hint=f"Query `{source.name}` alone for the part you need, save it as Parquet, and join that.",
+        limit="copy_rows" if many else "copy_bytes",
+        value=COPY_ROWS if many else COPY_BYTES,
+    )

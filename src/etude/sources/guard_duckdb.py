@@ -50,8 +50,12 @@ def fold(name: str) -> str:
 class GrantedNames:
     """The tables that a query may read, found by catalog, schema and name as DuckDB finds them, ignoring case."""
 
-    def __init__(self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool) -> None:
+    def __init__(
+        self, default: str, tables: Iterable[tuple[str, str, str]], all_granted: bool, also: Iterable[str] = ()
+    ) -> None:
         self.default = fold(default)
+        # DuckDB looks for a bare name in these after the default, in this order.
+        self._searched = (self.default, *map(fold, also))
         self.all_granted = all_granted
         self._shown: dict[tuple[str, str, str], str] = {}
         for catalog, schema, table in tables:
@@ -64,7 +68,7 @@ class GrantedNames:
         """Return the display name of a granted table, or None if the path does not name one."""
         parts = [fold(p) for p in path]
         if len(parts) == 1:
-            keys = [(self.default, "main", parts[0])]
+            keys = [(catalog, "main", parts[0]) for catalog in self._searched]
         elif len(parts) == 2:
             keys = [(self.default, parts[0], parts[1]), (parts[0], "main", parts[1])]
         elif len(parts) == 3:
@@ -96,8 +100,11 @@ class Guard:
         # Listed once a query calls a function that is not on the lists: DuckDB takes long to list them.
         self._macros = cache(lambda: frozenset(m.lower() for m in macros()))
 
-    def check(self, sql: str) -> CheckedQuery:
-        """Return the statement to run and the tables it reads; raise `Refused`, `UnknownTable` or `InvalidQuery`."""
+    def check(self, sql: str, params: int = 0) -> CheckedQuery:
+        """Return the statement to run and the tables it reads; raise `Refused`, `UnknownTable` or `InvalidQuery`.
+
+        It may have `params` parameters, from `$1` on.
+        """
         if len(sql) > MAX_TEXT:
             raise Refused(
                 f"The query has {len(sql):,} characters; the limit is {MAX_TEXT:,}.",
@@ -107,9 +114,9 @@ class Guard:
             raise InvalidQuery("The query contains a NUL character.", hint="Remove the character U+0000.")
         kind = self._kind(sql)
         if kind == "SELECT":
-            return CheckedQuery(sql, self._check_select(sql, sql), select=True)
+            return CheckedQuery(sql, self._check_select(sql, sql, params), select=True)
         if found := _EXPLAIN.match(sql):
-            return self._check_explain(sql, found)
+            return self._check_explain(sql, found, params)
         if kind == "MULTI":
             return self._check_pivot(sql)
         if kind == "EXPLAIN":
@@ -149,9 +156,9 @@ class Guard:
             )
         return statements[0]
 
-    def _check_explain(self, sql: str, found: re.Match[str]) -> CheckedQuery:
+    def _check_explain(self, sql: str, found: re.Match[str], params: int) -> CheckedQuery:
         # Build the text that runs from the part that was checked, so that nothing unchecked comes before it.
-        inner = self.check(sql[found.end() :])
+        inner = self.check(sql[found.end() :], params)
         text = ("EXPLAIN ANALYZE " if found.group(1) else "EXPLAIN ") + inner.sql
         if _EXPLAIN.match(inner.sql) or self._kind(text) != "EXPLAIN":
             raise Refused(
@@ -211,11 +218,11 @@ class Guard:
             )
         return str(text)
 
-    def _check_select(self, text: str, original: str) -> tuple[str, ...]:
-        return self._walk(self._tree(text, original), original if text == original else None)
+    def _check_select(self, text: str, original: str, params: int = 0) -> tuple[str, ...]:
+        return self._walk(self._tree(text, original), original if text == original else None, params)
 
-    def _walk(self, node: Json, text: str | None) -> tuple[str, ...]:
-        walk = _Walk(self._names, self._functions, self._table_functions, self._macros, text)
+    def _walk(self, node: Json, text: str | None, params: int = 0) -> tuple[str, ...]:
+        walk = _Walk(self._names, self._functions, self._table_functions, self._macros, text, params)
         walk.node(node, frozenset())
         return tuple(sorted(walk.tables))
 
@@ -379,6 +386,7 @@ class _Walk:
         table_functions: frozenset[str],
         macros: Callable[[], frozenset[str]],
         text: str | None,
+        params: int = 0,
     ) -> None:
         self.tables: set[str] = set()
         self._names = names
@@ -386,6 +394,7 @@ class _Walk:
         self._table_functions = table_functions
         self._macros = macros
         self._text = text
+        self._params = {str(number) for number in range(1, params + 1)}
 
     def node(self, node: Json, scope: frozenset[str]) -> None:
         kind = node.get("type")
@@ -432,7 +441,10 @@ class _Walk:
 
     def _expression(self, item: Json, group: str, scope: frozenset[str]) -> None:
         if group == "PARAMETER":
-            self._refuse(item, "a parameter (`?` or `$1`)", "parameter", hint="Write the value into the query.")
+            if item.get("identifier") not in self._params:
+                hint = "Give its value beside the query: `db.sql(query, [value])`."
+                self._refuse(item, "a parameter (`?` or `$1`) without a value", "parameter", hint=hint)
+            return
         if group not in _EXPRESSIONS:
             self._refuse(item, f"the expression `{group}`", "node")
         if group in ("FUNCTION", "WINDOW"):

@@ -72,8 +72,11 @@ class Granted:
         return found
 
 
-def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
-    """Return the statement as it will run and its tables; raise `Refused`, `UnknownTable` or `InvalidQuery`."""
+def check_sql(sql: str, dialect: str, granted: Granted, params: int = 0) -> CheckedQuery:
+    """Return the statement as it will run and its tables; raise `Refused`, `UnknownTable` or `InvalidQuery`.
+
+    It may have `params` parameters: `$1` and so on for Postgres, `?` for the others.
+    """
     if dialect == "postgres" and granted.callable is None:
         raise ValueError("The guard for Postgres needs `callable`, the functions of the database.")
     if len(sql) > MAX_TEXT:
@@ -87,21 +90,21 @@ def check_sql(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
             "The query contains U+0000 or a lone surrogate, which are not text.", hint="Remove the character."
         )
     try:
-        return _check(sql, dialect, granted)
+        return _check(sql, dialect, granted, params)
     except RecursionError:
         raise _too_deep() from None
 
 
-def _check(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
+def _check(sql: str, dialect: str, granted: Granted, params: int) -> CheckedQuery:
     if shown := _SHOW_TABLES.fullmatch(sql):
         return CheckedQuery(_rows_query(dialect, ("name",), [(name,) for name in sorted(granted.tables)]), ())
     if shown := _DESCRIBE.fullmatch(sql):
         return _check_describe(sql, shown, dialect, granted)
     if shown := _EXPLAIN[dialect].match(sql):
         # Replace EXPLAIN by blanks, so that the positions in error messages are those in the caller's text.
-        inner = _check_query(_blank(sql, shown.end()), dialect, granted)
+        inner = _check_query(_blank(sql, shown.end()), dialect, granted, params)
         return CheckedQuery(" ".join(shown.group(1).upper().split()) + " " + inner.sql.lstrip(), inner.tables)
-    return _check_counts(sql, dialect, granted) or _check_query(sql, dialect, granted)
+    return _check_counts(sql, dialect, granted) or _check_query(sql, dialect, granted, params)
 
 
 def _check_counts(sql: str, dialect: str, granted: Granted) -> CheckedQuery | None:
@@ -141,8 +144,8 @@ _COUNTS = {dialect: _counts_grammar(quote) for dialect, quote in _QUOTES.items()
 _COUNTED = {d: re.compile(f" FROM {q}([A-Za-z0-9_]+){q}(?:\\.{q}([A-Za-z0-9_]+){q})?") for d, q in _QUOTES.items()}
 
 
-def _check_query(sql: str, dialect: str, granted: Granted) -> CheckedQuery:
-    statement = _Statement(sql, dialect)
+def _check_query(sql: str, dialect: str, granted: Granted, params: int) -> CheckedQuery:
+    statement = _Statement(sql, dialect, params)
     walk = _Walk(statement, granted)
     walk.tree(statement.parse())
     walk.calls()
@@ -230,6 +233,7 @@ _GAPS = {
     "sqlite": re.compile(r"(?:\s|--[^\n]*|/\*(?:(?!\*/).)*(?:\*/|$))+", re.DOTALL),
 }
 _NESTED = re.compile(r"/\*|\*/")
+_PARAMETER = re.compile(r"\$([1-9][0-9]{0,4})(?=[\s),]|$)")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _WORDLIKE = re.compile(r"""[\w$'"`]""")
 
@@ -289,11 +293,11 @@ def _skip_gap(sql: str, start: int, end: int, dialect: str) -> int:
 class _Statement:
     """One statement as tokens that are proven to be lexemes of the engine. `text` writes it without comments."""
 
-    def __init__(self, sql: str, dialect: str) -> None:
+    def __init__(self, sql: str, dialect: str, params: int = 0) -> None:
         from sqlglot.dialects.dialect import Dialect
         from sqlglot.errors import TokenError
 
-        self.sql, self.dialect = sql, dialect
+        self.sql, self.dialect, self.params = sql, dialect, params
         self._dialect = Dialect.get_or_raise(dialect)
         try:
             self.tokens = self._dialect.tokenize(sql)
@@ -352,6 +356,9 @@ class _Statement:
                 self.refuse(
                     "Optimizer hints (`/*+ ... */`) are not allowed.", "comment", token.start, "Remove the hint."
                 )
+            if raw == "$" and self._is_parameter(token.start):
+                end = token.end + 1
+                continue
             if not _LEXEMES[self.dialect].fullmatch(raw) and not _SYMBOL.fullmatch(raw):
                 self.refuse(_misread(raw), "token", token.start, "Use plain names, numbers and quoted strings.")
             if not raw.isascii() and _WORDS_ALONE.fullmatch(raw) and any(map(_looks_ascii, raw.split())):
@@ -361,6 +368,11 @@ class _Statement:
             self._check_word(token, raw)
             end = token.end + 1
         self._check_gap(end, len(self.sql))
+
+    def _is_parameter(self, offset: int) -> bool:
+        """Return whether Postgres reads `$1` here, for which there is a value."""
+        found = _PARAMETER.match(self.sql, offset)
+        return self.dialect == "postgres" and found is not None and int(found[1]) <= self.params
 
     def _check_gap(self, start: int, end: int) -> None:
         offset, last = start, end == len(self.sql)
@@ -434,6 +446,15 @@ class _Statement:
             **position,
         )
 
+    def is_bound(self, node: Any) -> bool:
+        """Return whether a node is a parameter for which there is a value."""
+        from sqlglot import exp
+
+        if self.dialect == "postgres":
+            number = node.this if isinstance(node, exp.Parameter) else None
+            return isinstance(number, exp.Literal) and number.this.isdigit() and 1 <= int(number.this) <= self.params
+        return isinstance(node, exp.Placeholder) and not node.args.get("this") and self.params > 0
+
     def type_words(self) -> Iterator[str]:
         """Return the words of the statement that the parser knows as types of any database."""
         types = self._dialect.parser_class.TYPE_TOKENS
@@ -454,7 +475,8 @@ class _Statement:
                 continue
             gap = self.sql[end : token.start]
             raw = self.raw(token)
-            glued = not gap and out and _joins(out[-1][-1:], raw[0], self.dialect)
+            # A `$` is the beginning of a parameter, whose number follows at once.
+            glued = not gap and out and out[-1] != "$" and _joins(out[-1][-1:], raw[0], self.dialect)
             if glued or not _BLANK.fullmatch(gap):
                 gap = " "
             skip, piece = edits.get(token.start, (0, raw))
@@ -717,10 +739,12 @@ class _Walk:
             if name in self._bare and name not in _BARE:
                 self._refuse_call(str(node.sql_name()).lower(), self._position_of(node))
             return
+        if self._statement.is_bound(node):
+            return
         if isinstance(node, (exp.Placeholder, exp.Parameter, exp.SessionParameter)):
             raise Refused(
-                "Parameters and variables are not allowed in a query.",
-                hint="Write the value into the query.",
+                "Variables, and parameters without a value, are not allowed in a query.",
+                hint="Give the value of a parameter beside the query: `db.sql(query, [value])`.",
                 reason="parameter",
                 **self._position_of(node),
             )

@@ -23,6 +23,7 @@ from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
 from etude.sources.base import Json, Mount, empty_batch
+from etude.sources.parameters import Encoded
 
 if TYPE_CHECKING:
     from etude.entities import Limits
@@ -193,13 +194,19 @@ class EngineClient:
         return _checked(frame.head)
 
     def query(
-        self, sql: str, limits: Limits, describe: bool, on_progress: Callable[[float], None] | None = None
+        self,
+        sql: str,
+        limits: Limits,
+        describe: bool,
+        on_progress: Callable[[float], None] | None = None,
+        params: Encoded | None = None,
     ) -> ResultStream:
         """Run one statement. With `describe`, the end holds the estimate and the fingerprints of the tables read."""
         self._query_id += 1
         query_id = self._query_id
         budget = bool(limits.scan_rows or limits.scan_bytes)
-        self._send({"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits))
+        head = {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits)
+        self._send(head | {"params": params} if params else head)
         answer = ResultStream()
         answer.info = self.info
         answer.started(lambda: self._cancel(query_id))

@@ -17,6 +17,7 @@ from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.cache import load_files
+from etude.sources.parameters import Encoded
 from etude.sources.pool import MAIN, EngineClient, Key, Pool, ResultStream
 from etude.sources.source_url import find_kind, local_path, resolve_url
 
@@ -128,10 +129,13 @@ class Source:
         limits: Limits,
         describe: bool = False,
         on_progress: Callable[[float], None] | None = None,
+        params: Encoded | None = None,
     ) -> ResultStream:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
         key, mount = self.mount()
-        answer = stream(self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant)
+        answer = stream(
+            self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
+        )
         if describe and not self.native:
             answer.batches = self._corrected(answer, answer.batches)
         return answer
@@ -207,13 +211,14 @@ def stream(
     describe: bool,
     on_progress: Callable[[float], None] | None,
     tenant: str,
+    params: Encoded | None = None,
 ) -> ResultStream:
     """Lease an engine for one query; it is returned when the answer's batches end or are closed."""
     answer = ResultStream()
 
     def batches() -> Iterator[Any]:
         with pool.lease(key, mounts, network, limits.timeout_s, tenant) as engine:
-            yield from relay(engine.query(sql, limits, describe, on_progress), answer)
+            yield from relay(engine.query(sql, limits, describe, on_progress, params), answer)
 
     answer.batches = batches()
     return answer

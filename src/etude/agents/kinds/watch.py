@@ -59,7 +59,7 @@ class WatchAgent(Kind[WatchConfig]):
         )
 
     def _ask(self, ctx: StepContext) -> Any:
-        limits = lower_limits(ctx.app.settings.limits, {"rows": MAX_ROWS})
+        limits = lower_limits(ctx.app.settings.limits, {"limit": MAX_ROWS})
         how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
@@ -72,9 +72,9 @@ class WatchAgent(Kind[WatchConfig]):
         else:
             result = ctx.app.plan(self.config.source, self.config.plan or {}, **how)
         ctx.check()
-        if result.truncated or result.row_count > limits.rows:
+        if result.truncated or result.row_count > MAX_ROWS:
             raise LimitExceeded(
-                f"The answer has more than {limits.rows:,} rows, too many to compare.", hint="Ask for a summary."
+                f"The answer has more than {MAX_ROWS:,} rows, too many to compare.", hint="Ask for a summary."
             )
         return to_json(result)["rows"]
 

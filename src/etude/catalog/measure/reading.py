@@ -11,7 +11,7 @@ from etude.catalog.measure.statements import Expression
 from etude.catalog.model import ColumnProvenance
 from etude.db import Database
 from etude.entities import Table
-from etude.errors import EtudeError
+from etude.errors import EtudeError, LimitExceeded
 from etude.result import Result
 
 
@@ -35,6 +35,16 @@ class Reader:
         """Run a statement and return its result."""
         ahead = self._ahead.pop(query, None)
         return self._read(query, limit) if ahead is None else ahead.result()
+
+    def read_small(self, query: str, *, limit: int, bytes: int) -> Result | None:
+        """Run a statement and return its result; None if it has more than `limit` rows or too many bytes."""
+        try:
+            result = self.read(query, limit=limit, bytes=bytes)
+        except LimitExceeded as error:
+            if error.details.get("limit") != "bytes":
+                raise
+            return None
+        return None if result.truncated else result
 
     def read_ahead(self, query: str, **limit: Any) -> None:
         """Start a statement that will be needed next, while the current result is processed."""

@@ -30,7 +30,7 @@ SMALL_ROWS = 20_000
 """Tables with at most this many rows are read completely, unless they are too wide."""
 SMALL_CELLS = 1_000_000
 SMALL_BYTES = 64 << 20
-WHOLE = {"rows": SMALL_ROWS * 2, "bytes": SMALL_BYTES}
+WHOLE = {"limit": SMALL_ROWS * 2, "bytes": SMALL_BYTES}
 """The limits for reading a small table, which may have grown since it was counted."""
 FEW_VALUES = 20_000
 """Columns with at most this many distinct values are measured from all their groups."""
@@ -79,8 +79,8 @@ def _is_small(draft: TableDraft, rows: int, bounds: Bounds) -> bool:
 
 def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
     """Read all rows and measure them here; False if there are too many after all."""
-    result = reader.read(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
-    if result.truncated:
+    result = reader.read_small(statements.rows_of(draft.sql, draft.expressions), **WHOLE)
+    if result is None:
         return False
     draft.take(result)
     draft.complete = True
@@ -153,8 +153,8 @@ def _look(draft: TableDraft, i: int) -> Stats:
 def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
     """Measure a column of few distinct values from its groups; False if there are too many."""
     query = statements.groups_of(reader.dialect, draft.sql, draft.expressions[i], FEW_VALUES)
-    result = reader.read(query, rows=FEW_VALUES + 1, bytes=SMALL_BYTES)
-    if result.truncated or result.row_count > FEW_VALUES:
+    result = reader.read_small(query, limit=FEW_VALUES + 1, bytes=SMALL_BYTES)
+    if result is None or result.row_count > FEW_VALUES:
         return False
     values, counts = TableDraft.columns_of(result)[:2]
     draft.stats[i] = measure(values, counts, draft.expressions[i].family, result.columns[0].type, TEXTS)

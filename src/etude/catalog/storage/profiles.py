@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from etude.app import App
     from etude.catalog.measure.profile import Progress
     from etude.result import Result
+    from etude.sources.parameters import Params
     from etude.sources.source import Source
 
 
@@ -114,9 +115,17 @@ class _HostDatabase(Database):
         self._app = app
         self._source = source
 
-    def sql(self, query: str, *, record: bool | None = None, limits: Limits | None = None, **limit: Any) -> Result:
+    def sql(
+        self,
+        query: str,
+        params: Params | None = None,
+        *,
+        record: bool | None = None,
+        limits: Limits | None = None,
+        **limit: Any,
+    ) -> Result:
         base = limits or self._app.settings.limits
-        return self._app.sql(self._source, query, limits=change_limits(base, limit), record=False)
+        return self._app.sql(self._source, query, params, limits=change_limits(base, limit), record=False)
 
     def catalog(self) -> Catalog:
         return self._app.catalog(self._source)

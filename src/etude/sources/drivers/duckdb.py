@@ -41,6 +41,9 @@ class DuckdbDriver(Driver):
         for each in self._mounts:
             self._attach(each)
         self._connection.execute(f"USE {quote_identifier(mount.name)}")
+        if also := [m.name for m in others if m.unqualified]:
+            path = ",".join(f"{quote_identifier(name)}.main" for name in (mount.name, *also))
+            self._connection.execute(f"SET search_path = {quote_literal(path)}")
         self._guard = Guard(self._connection, self._names(), self._macros)
         # Read once: the attached databases cannot change.
         reader = _CatalogReader(self._connection, self._mounts, self._hidden)
@@ -120,7 +123,8 @@ class DuckdbDriver(Driver):
             "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
         ).fetchall()
         all_granted = all(m.tables is None for m in self._mounts)
-        return GrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted)
+        also = [m.name for m in self._mounts[1:] if m.unqualified]
+        return GrantedNames(self._mounts[0].name, [r for r in rows if r[0] in ours], all_granted, also)
 
     def _macros(self) -> list[str]:
         # A macro of the file may read any of its tables, so no macro is callable if only some tables are granted.
@@ -137,13 +141,13 @@ class DuckdbDriver(Driver):
         """Return the tables and views of all mounts; outside the first mount, names begin with the mount's name."""
         return {"tables": self._tables}
 
-    def check(self, sql: str) -> CheckedQuery:
+    def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """See `Guard.check`. `SHOW TABLES` lists the tables of all schemas, by the names that a query uses."""
         if _SHOW_TABLES.fullmatch(sql) and any("." in name for name in self._own_tables):
             names = ", ".join(f"({quote_literal(name)})" for name in sorted(self._own_tables))
             listed = f"SELECT name FROM (VALUES {names}) AS tables(name) ORDER BY name"
             return CheckedQuery(listed, (), select=True, written=sql)
-        return self._guard.check(sql)
+        return self._guard.check(sql, params)
 
     def estimate(self, checked: CheckedQuery) -> Json:
         """Return the rows and bytes that DuckDB's EXPLAIN expects; a plain LIMIT bounds the scan below it."""
@@ -153,7 +157,8 @@ class DuckdbDriver(Driver):
             return {}
         try:
             with self._enumerations(checked):
-                rows = self._connection.execute(f"EXPLAIN (FORMAT JSON) {checked.sql}").fetchall()
+                explain = f"EXPLAIN (FORMAT JSON) {checked.sql}"
+                rows = self._connection.execute(explain, list(checked.params) or None).fetchall()
         except duckdb.ParserException:
             return {}  # SHOW, DESCRIBE and the like have no plan
         except duckdb.Error as error:
@@ -206,10 +211,10 @@ class DuckdbDriver(Driver):
 
     def _prepared(self, checked: CheckedQuery) -> tuple[Any, list[str]]:
         """Return the bound statement and its column types. It can be reused: the attached databases cannot change."""
-        known = self._relations.get(checked.sql)
+        known = self._relations.get(checked.sql) if not checked.params else None
         if known is not None:
             return known
-        relation = self._connection.sql(checked.sql)
+        relation = self._connection.sql(checked.sql, params=list(checked.params) or None)
         if relation is None:
             raise SourceError(
                 "The statement returned no result.", hint="Write a query that returns rows, such as a SELECT."
@@ -218,7 +223,7 @@ class DuckdbDriver(Driver):
         if any(map(_needs_cast, relation.types)):
             relation = relation.project(_cast_for_arrow(relation.columns, relation.types))
         self._check_relation(checked, relation)
-        if checked.select:
+        if checked.select and not checked.params:
             # Only a SELECT is bound without being run. Others, such as EXPLAIN, have run already and hold their result.
             self._relations[checked.sql] = relation, types
             if len(self._relations) > PREPARED:
@@ -230,7 +235,7 @@ class DuckdbDriver(Driver):
         if checked.sql.startswith("EXPLAIN "):
             return  # it has run already, as it was checked
         text = relation.sql_query()
-        if text != checked.sql and not set(self._guard.check(text).tables) <= set(checked.tables):
+        if text != checked.sql and not set(self._guard.check(text, len(checked.params)).tables) <= set(checked.tables):
             raise SourceError("The query reads tables that were not checked.", hint="Simplify the query.", fatal=True)
 
     def cancel(self) -> None:

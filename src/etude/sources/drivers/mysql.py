@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -186,8 +190,9 @@ class MysqlDriver(ServerDriver["_Schema"]):
         if checked.sql.startswith("EXPLAIN"):
             return nothing | {"scan_rows": 0, "scan_bytes": 0}
         try:
-            with self._transaction(METADATA_S):
-                ((plan,),) = self._execute(f"EXPLAIN FORMAT=JSON {checked.sql}")
+            explain = f"EXPLAIN FORMAT=JSON {checked.sql}"
+            with self._transaction(METADATA_S), self._prepared(explain, checked.params) as text:
+                ((plan,),) = self._execute(text)
         except (self._pymysql.Error, OSError) as error:
             raise self._failed(error, METADATA_S, checked) from None
         rows = sum(_scanned(json.loads(plan)))
@@ -200,15 +205,31 @@ class MysqlDriver(ServerDriver["_Schema"]):
 
         self._stopped = False
         try:
-            with self._transaction(timeout_s):
+            with self._transaction(timeout_s), self._prepared(checked.sql, checked.params) as text:
                 cursor = self._connection.cursor(SSCursor)
                 try:
-                    cursor.execute(checked.sql)
+                    cursor.execute(text)
                     yield from to_batches(self._chunks(cursor), self._columns(cursor))
                 finally:
                     self._finish(cursor)
         except (self._pymysql.Error, OSError) as error:
             raise self._failed(error, timeout_s, checked) from None
+
+    @contextmanager
+    def _prepared(self, sql: str, params: tuple[Any, ...]) -> Iterator[str]:
+        """Yield the text to execute. With parameters, the server prepares the statement and binds variables to it."""
+        if not params:
+            yield sql
+            return
+        names = [f"@etude_{position}" for position in range(len(params))]
+        values = ", ".join(f"{name} = {_variable(value)}" for name, value in zip(names, params))
+        self._execute(f"SET {values}, @etude_statement = {_variable(sql)}")
+        self._execute("PREPARE etude FROM @etude_statement")
+        try:
+            yield f"EXECUTE etude USING {', '.join(names)}"
+        finally:
+            with suppress(self._pymysql.Error, OSError):
+                self._execute("DEALLOCATE PREPARE etude")
 
     def _chunks(self, cursor: Any) -> Iterator[Sequence[Any]]:
         while chunk := cursor.fetchmany(CHUNK_ROWS):
@@ -288,6 +309,36 @@ class MysqlDriver(ServerDriver["_Schema"]):
         if self._connection is not None:
             with suppress(self._pymysql.Error, OSError):
                 self._connection.close()
+
+
+def _variable(value: Any) -> str:
+    """Return the value of a variable as SQL: digits, or bytes as hex digits, so that no text is ever quoted."""
+    match value:
+        case None:
+            return "NULL"
+        case bool() | int():
+            return str(int(value))
+        case float() if math.isfinite(value):
+            return f"{value!r}" if "e" in repr(value) else f"{value!r}e0"
+        case Decimal() if value.is_finite():
+            return f"{value:f}"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case timedelta():
+            seconds = abs(value) // timedelta(seconds=1)
+            text = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}.{abs(value).microseconds:06}"
+            return _variable(f"-{text}" if value < timedelta(0) else text)
+        case datetime() if value.tzinfo is None:
+            return _variable(value.isoformat(sep=" "))
+        case date() | time() if getattr(value, "tzinfo", None) is None:
+            return _variable(value.isoformat())
+        case str() | UUID():
+            return f"CONVERT(X'{str(value).encode().hex()}' USING utf8mb4)"
+        case _:
+            raise InvalidQuery(
+                f"The server takes no such parameter: {str(value)[:80]}.",
+                hint="Pass finite numbers, texts, bytes, or dates and times without a time zone.",
+            )
 
 
 _GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE |FUNCTION |PROCEDURE |PACKAGE )?(\S+) TO ", re.IGNORECASE)

@@ -301,7 +301,9 @@ class PostgresDriver(ServerDriver["_Schema"]):
             return {"scan_rows": 0, "scan_bytes": 0, "result_rows": None}
         try:
             with self._transaction(METADATA_S) as connection:
-                plan = connection.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {checked.sql}").fetchone()[0]
+                cursor = self._psycopg.RawCursor(connection)
+                explain = f"EXPLAIN (FORMAT JSON, VERBOSE) {checked.sql}"
+                plan = cursor.execute(explain, checked.params or None).fetchone()[0]
                 top = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
                 scans = list(_scans(top))
                 names = {(s.get("Schema", ""), s["Relation Name"]) for s in scans}
@@ -322,10 +324,11 @@ class PostgresDriver(ServerDriver["_Schema"]):
         """Yield batches as the server sends them, in a read-only transaction of their own."""
         self._stopped = False
         try:
-            with self._transaction(timeout_s) as connection, connection.cursor() as cursor:
+            # A raw cursor: parameters are `$1`, as the server itself writes them, and the server binds them.
+            with self._transaction(timeout_s) as connection, self._psycopg.RawCursor(connection) as cursor:
                 self._prefer_text(cursor)
                 size = FETCH_ROWS if self._psycopg.capabilities.has_stream_chunked() else 1
-                rows = cursor.stream(checked.sql, size=size)
+                rows = cursor.stream(checked.sql, checked.params or None, size=size)
                 try:
                     first = list(islice(rows, CHUNK_ROWS))
                     result = cursor.pgresult if first else self._describe(checked.sql)

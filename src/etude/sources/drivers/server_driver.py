@@ -44,14 +44,14 @@ class ServerDriver(Driver, Generic[S]):
             self._schema = self._load()
         return self._schema
 
-    def check(self, sql: str) -> CheckedQuery:
+    def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement without comments; it reads granted tables only."""
         try:
-            return check_sql(sql, self.dialect, self._known().granted)
+            return check_sql(sql, self.dialect, self._known().granted, params)
         except UnknownTable:
             # The table may have been created after the schema was read.
             self._schema = self._load()
-            return check_sql(sql, self.dialect, self._schema.granted)
+            return check_sql(sql, self.dialect, self._schema.granted, params)
 
     def _hide_password(self, text: str) -> str:
         password = self._where.get("password")

@@ -9,8 +9,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import date, datetime, timedelta
+from datetime import time as dt_time
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from etude.errors import (
     Cancelled,
@@ -204,14 +208,14 @@ class SqliteDriver(Driver):
                         counts |= _count(connection, what, [name])
         return counts, exact
 
-    def check(self, sql: str) -> CheckedQuery:
+    def check(self, sql: str, params: int = 0) -> CheckedQuery:
         """Return the statement as SQLite will run it; SQLite has compiled it and found its names."""
         schema = self._known()
-        checked = check_sql(sql, self.dialect, schema.granted)
+        checked = check_sql(sql, self.dialect, schema.granted, params)
         with self._guarded(schema, checked.sql) as connection:
             try:
                 if not checked.sql.upper().startswith("EXPLAIN"):
-                    connection.execute(f"EXPLAIN {checked.sql}").close()
+                    connection.execute(f"EXPLAIN {checked.sql}", (None,) * params).close()
             except sqlite3.Error as error:
                 raise self._failed(error, schema, checked) from None
         return checked
@@ -247,7 +251,7 @@ class SqliteDriver(Driver):
         with self._guarded(schema, checked.sql) as connection:
             cursor = None
             try:
-                cursor = connection.execute(checked.sql)
+                cursor = connection.execute(checked.sql, [_bindable(v) for v in checked.params])
                 names = [d[0] for d in cursor.description]
                 declared = schema.declared(checked.tables)
                 columns = [RowColumn(n, Dynamic(declared.get(n.lower(), ""))) for n in names]
@@ -256,6 +260,8 @@ class SqliteDriver(Driver):
                         declared.get(n.lower()) or _TYPES.get(str(f.type), "TEXT") for n, f in zip(names, batch.schema)
                     ]
                     yield batch
+            except OverflowError:
+                raise InvalidQuery("A parameter is an integer of more than 64 bits.", hint="Pass a float.") from None
             except sqlite3.Error as error:
                 raise self._failed(error, schema, checked, timeout_s) from None
             finally:
@@ -337,6 +343,24 @@ class SqliteDriver(Driver):
 
 _BROKEN = ("SQLITE_INTERNAL", "SQLITE_NOMEM", "SQLITE_MISUSE", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB")
 _TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
+
+
+def _bindable(value: Any) -> Any:
+    """Return the value as SQLite stores it: dates as ISO text, decimals as the nearest number."""
+    match value:
+        case datetime():
+            return value.isoformat(sep=" ")
+        case date() | dt_time():
+            return value.isoformat()
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case UUID():
+            return str(value)
+        case list() | timedelta():
+            kind = "list" if isinstance(value, list) else "timedelta"
+            raise InvalidQuery(f"SQLite takes no {kind} as a parameter.", hint="Pass numbers, texts, dates or bytes.")
+        case _:
+            return value
 
 
 def _count(connection: sqlite3.Connection, what: str, tables: Sequence[str]) -> dict[str, int]:

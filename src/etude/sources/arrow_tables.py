@@ -1,0 +1,65 @@
+"""Tables of other libraries as Arrow: DataFrames, Arrow tables, results, rows and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from etude.errors import Invalid
+from etude.spool import write_parquet
+
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def check_table_name(name: object) -> str:
+    """Return the name of a table to register; raise `Invalid` if a query would have to quote it."""
+    if not isinstance(name, str) or not _TABLE.fullmatch(name):
+        raise Invalid(f"`{str(name)[:80]}` cannot name a table.", hint="Use letters, digits and `_`, no digit first.")
+    return name
+
+
+def to_batches(data: Any, name: str) -> tuple[Any, Iterable[Any]]:
+    """Return a table of another library as an Arrow schema and batches."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(data, pa.RecordBatchReader):
+            return data.schema, data
+        table = _to_table(data)
+        return table.schema, table.to_batches()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise Invalid(
+            f"`{name}` cannot be registered: {' '.join(str(error).split())[:300]}",
+            hint="Register a DataFrame, an Arrow table, a result, a list of dicts or a dict of columns.",
+        ) from None
+
+
+def _to_table(data: Any) -> Any:
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "index"):
+        frame = data if hasattr(data, "columns") else data.to_frame()
+        return pa.Table.from_pandas(frame, preserve_index=type(frame.index).__name__ != "RangeIndex")
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data).read_all()
+    if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
+        return pa.Table.from_pylist(data)
+    if isinstance(data, Mapping):
+        return pa.table(dict(data))
+    raise TypeError(f"it is a {type(data).__name__}")
+
+
+def pieces_of(data: Any, name: str, size: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield a table as pieces of a Parquet file, each with whether more follow."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    write_parquet(sink, *to_batches(data, name))
+    content = memoryview(sink.getvalue())
+    for start in range(0, len(content), size):
+        yield bytes(content[start : start + size]), start + size < len(content)

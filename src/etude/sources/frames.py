@@ -1,0 +1,77 @@
+"""Tables that a program registers: DataFrames, Arrow tables, results or rows, as a source of Parquet files."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+import weakref
+from pathlib import Path
+from typing import Any
+
+from etude.entities import Catalog, SourceSpec
+from etude.sources.arrow_tables import check_table_name, to_batches
+from etude.sources.base import Json, Mount
+from etude.sources.pool import MAIN, Key, Pool
+from etude.sources.source import Source
+from etude.spool import write_parquet
+
+NAME = "frames"
+"""The name of the source; queries may leave it out."""
+
+
+class Frames(Source):
+    """The registered tables of one connection or session. Their files go away with it."""
+
+    def __init__(self, pool: Pool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
+        # It is created with the first table: most connections register none.
+        self._folder = scratch.resolve() / f"etude-frames-{uuid.uuid4().hex}"
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        super().__init__(NAME, SourceSpec(url=str(self._folder), kind="files"), pool, cache, tenant=tenant)
+        self._files: dict[str, Json] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the tables in lower case."""
+        return frozenset(name.lower() for name in self._files)
+
+    def mount(self) -> tuple[Key, Mount]:
+        """Return a key that changes with the tables, and how an engine opens them."""
+        files = tuple(self._files.values())
+        mount = Mount(NAME, "files", str(self._folder), None, {}, files, unqualified=True)
+        return (NAME, str(self._folder), tuple(f["fingerprint"] for f in files)), mount
+
+    def register(self, name: str, data: Any) -> None:
+        """Add a table, or replace the one of that name."""
+        check_table_name(name)
+        schema, batches = to_batches(data, name)
+        path = self._new_path()
+        write_parquet(path, schema, batches)
+        self._add(name, path)
+
+    def register_parquet(self, name: str, data: bytes) -> None:
+        """Add a table from the bytes of a Parquet file; only an engine reads them."""
+        check_table_name(name)
+        path = self._new_path()
+        path.write_bytes(data)
+        self._add(name, path)
+
+    def _new_path(self) -> Path:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A new file each time: an engine may still read the one before.
+        return self._folder / f"{uuid.uuid4().hex}.parquet"
+
+    def _add(self, name: str, path: Path) -> None:
+        same = next((n for n in self._files if n.lower() == name.lower()), name)
+        self._files.pop(same, None)
+        self._files[name] = {"table": name, "paths": [str(path)], "fingerprint": path.stem, "notes": ()}
+
+    def close(self) -> None:
+        """Delete the files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def add_tables(catalog: Catalog, frames: Frames) -> Catalog:
+    """Return the catalog of a source together with the tables that were registered beside it."""
+    if not frames.names:
+        return catalog
+    return catalog.model_copy(update={"tables": (*catalog.tables, *frames.catalog().tables)})
