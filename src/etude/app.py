@@ -18,10 +18,10 @@ from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together, uses_frames
-from etude.sources.frames import NAME as FRAMES
-from etude.sources.frames import Frames, add_tables
 from etude.sources.parameters import Encoded, Params, decode_params, encode_params
 from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
+from etude.sources.registered_tables import NAME as FRAMES
+from etude.sources.registered_tables import RegisteredTables, add_tables
 from etude.sources.source import Source, StartedQuery
 from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
 
@@ -371,10 +371,10 @@ class App:
         return query_together([source, *joined], sql, limits, describe, self.pool, self.scratch, on_progress, params)
 
     def _joined(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
-        frames = [s for s in others.values() if isinstance(s, Frames) and uses_frames(sql, s, source.native)]
+        frames = [s for s in others.values() if isinstance(s, RegisteredTables) and uses_frames(sql, s, source.native)]
         if "." not in sql:
             return list(frames)
-        others = {n: u for n, u in others.items() if not isinstance(u, Frames)}
+        others = {n: u for n, u in others.items() if not isinstance(u, RegisteredTables)}
         return [*self._joined_by_name(source, sql, others), *frames]
 
     def _joined_by_name(self, source: Source, sql: str, others: Mapping[str, str | Source]) -> list[Source]:
@@ -383,9 +383,9 @@ class App:
         found = set(find_others(sql, source.name, [*others, *names]))
         return [s for s in named if s.name in found] + [self.source(n) for n in names if n in found]
 
-    def new_frames(self) -> Frames:
+    def new_frames(self) -> RegisteredTables:
         """Return a source for tables that a program registers."""
-        return Frames(self.pool, self.settings.home / "cache", self.scratch, self._engine_tenant)
+        return RegisteredTables(self.pool, self.settings.home / "cache", self.scratch, self._engine_tenant)
 
     def others(self, primary: str, urls: Mapping[str, str | Source]) -> list[Source]:
         """Return the sources to join with the primary one, each under its given name."""

@@ -13,7 +13,7 @@ from etude.entities import Catalog, Limits
 from etude.errors import Conflict, Invalid, NotFound
 from etude.limits import change_limits
 from etude.result import Result
-from etude.sources.frames import add_tables
+from etude.sources.registered_tables import add_tables
 
 if TYPE_CHECKING:
     from etude.runtime.answer import Answer

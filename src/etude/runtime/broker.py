@@ -32,9 +32,9 @@ from etude.runtime.query import (
     truncation_note,
 )
 from etude.sources.arrow_tables import check_table_name
-from etude.sources.frames import Frames
 from etude.sources.parameters import Encoded, decode_params, encode_params
 from etude.sources.pool import ResultStream
+from etude.sources.registered_tables import RegisteredTables
 from etude.spool import Spool
 
 HELD = 256 << 20
@@ -74,7 +74,7 @@ class SourceAccess:
     """The most bytes of one result: a session holds its results in memory. 0 for no limit of its own."""
     scratch: Path | None = None
     """The folder for results while they are stored."""
-    frames: Frames | None = None
+    frames: RegisteredTables | None = None
     """The tables that the session registers."""
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
 from etude.sources.base import Json, Mount
-from etude.sources.frames import Frames
 from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
+from etude.sources.registered_tables import RegisteredTables
 from etude.sources.source import Source, relay, stream
 from etude.spool import write_parquet
 
@@ -34,7 +34,7 @@ def find_others(sql: str, primary: str, names: Iterable[str]) -> list[str]:
     return [n for n in names if n != primary and re.search(rf'(?<![\w."])"?{re.escape(n)}"?\s*\.\s*["\w]', lowered)]
 
 
-def uses_frames(sql: str, frames: Frames, native: bool) -> bool:
+def uses_frames(sql: str, frames: RegisteredTables, native: bool) -> bool:
     """Return whether a query reads a registered table. If the source is native, a guess is enough."""
     import sqlglot
     from sqlglot import exp

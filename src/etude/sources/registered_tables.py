@@ -19,7 +19,7 @@ NAME = "frames"
 """The name of the source; queries may leave it out."""
 
 
-class Frames(Source):
+class RegisteredTables(Source):
     """The registered tables of one connection or session. Their files go away with it."""
 
     def __init__(self, pool: Pool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
@@ -70,7 +70,7 @@ class Frames(Source):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def add_tables(catalog: Catalog, frames: Frames) -> Catalog:
+def add_tables(catalog: Catalog, frames: RegisteredTables) -> Catalog:
     """Return the catalog of a source together with the tables that were registered beside it."""
     if not frames.names:
         return catalog
