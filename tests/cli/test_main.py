@@ -481,7 +481,7 @@ def test_demo(etude: Any, tmp_path: Path) -> None:
     assert "Refused: the table function `read_csv` is not allowed" in done.out and "Traceback" not in done.out
     # The agent hears of the bad import, and the second catalog of what is wrong with it.
     assert "3,704 became 4,004" in done.out
-    assert "orders.amount: Unusually large values" in done.out and "orders.channel: Nulls" in done.out
+    assert "orders.amount:outliers: Unusually large" in done.out and "orders.channel:nulls: Nulls" in done.out
     assert (tmp_path / "demo" / "customers.csv").exists()
     # The README shows a part of it. Of an agent, the id is another each time.
     shown = README.read_text(encoding="utf-8").split("```text\n")[1].split("```")[0].splitlines()

@@ -17,17 +17,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import islice
 from secrets import token_hex
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import TypeAdapter, ValidationError, model_validator
 
-from etude.catalog.drift.change import Acknowledgement, Change
-from etude.catalog.drift.open_changes import FollowedChanges
 from etude.entities import Entity
 from etude.errors import Damaged, EtudeError, Invalid, NotFound, Unavailable
 from etude.store.objects import Objects, check_place
+
+if TYPE_CHECKING:
+    # A question reads profiles from here, and loads nothing that compares them.
+    from etude.catalog.drift.change import Acknowledgement, Change
+    from etude.catalog.drift.open_changes import FollowedChanges
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -51,7 +55,6 @@ WAIT_S = 0.25
 PAGE = 1000
 """The number of names in one response of a server."""
 _RUN = re.compile(r"\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{8}")
-_ACKNOWLEDGED: TypeAdapter[dict[str, Acknowledgement]] = TypeAdapter(dict[str, Acknowledgement])
 _END = "~"
 """Sorts after every file name."""
 
@@ -245,6 +248,8 @@ class CatalogStore:
 
     def changes_of(self, run: StoredCatalog) -> FollowedChanges | None:
         """Return the changes of a run; None if it was made by a version that did not store them."""
+        from etude.catalog.drift.open_changes import FollowedChanges
+
         try:
             return FollowedChanges.model_validate_json(self.read(run, CHANGES))
         except NotFound:
@@ -256,7 +261,7 @@ class CatalogStore:
     def acknowledgements(self) -> dict[str, Acknowledgement]:
         """Return the acknowledged changes, by name."""
         try:
-            return _ACKNOWLEDGED.validate_json(self._retry(lambda: self._objects.read(self._acknowledged)))
+            return _acknowledged_adapter().validate_json(self._retry(lambda: self._objects.read(self._acknowledged)))
         except NotFound:
             return {}
         except ValidationError:
@@ -274,7 +279,10 @@ class CatalogStore:
         listed = [_with_status(c, known) for c in followed.changes] if followed else []
         # A change without a baseline is shown once and needs no acknowledgement.
         listed = [c for c in listed if followed and c.name in followed.baselines]
-        now, chosen = datetime.now(UTC), dict[str, Change]()
+        from etude.catalog.drift.change import Acknowledgement
+
+        now = datetime.now(UTC)
+        chosen: dict[str, Change] = {}
         for name in wanted:
             found = [c for c in listed if name in (c.name, c.table, f"{c.table}.{c.column}")]
             if not found:
@@ -289,11 +297,11 @@ class CatalogStore:
 
         def change(data: bytes | None) -> bytes:
             try:
-                before = _ACKNOWLEDGED.validate_json(data) if data else {}
+                before = _acknowledged_adapter().validate_json(data) if data else {}
             except ValidationError:
                 before = {}
             kept = {n: a for n, a in before.items() if n in current and a.since == current[n]}
-            return _ACKNOWLEDGED.dump_json(kept | added, indent=1)
+            return _acknowledged_adapter().dump_json(kept | added, indent=1)
 
         self._retry(lambda: self._objects.update(self._acknowledged, change, JSON))
         return [c.model_copy(update={"status": "known", "acknowledged": added[c.name]}) for c in chosen.values()]
@@ -364,6 +372,13 @@ class CatalogStore:
                 self._report(f"{error.message} Trying again in {wait:g} s.")
                 time.sleep(wait)
         return ask()
+
+
+@cache
+def _acknowledged_adapter() -> TypeAdapter[dict[str, Acknowledgement]]:
+    from etude.catalog.drift.change import Acknowledgement
+
+    return TypeAdapter(dict[str, Acknowledgement])
 
 
 def with_acknowledgements(changes: Sequence[Change], acknowledged: Mapping[str, Acknowledgement]) -> tuple[Change, ...]:
