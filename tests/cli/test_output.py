@@ -96,3 +96,12 @@ def test_a_slow_query_says_that_it_runs(place: Path) -> None:
     assert code != 0 and "running the query ... 1 s" in seen
     _, seen = run_in_terminal([*SQL, ENDLESS, "--timeout", "4"], cwd=place)
     assert "running the query" not in seen and "exceeded its" in seen
+
+
+def test_show_tables_lists_the_tables_of_every_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    with duckdb.connect("schemas.duckdb") as db:
+        db.execute(
+            "CREATE SCHEMA sales; CREATE TABLE sales.orders AS SELECT 1 AS id; CREATE TABLE plain AS SELECT 1 AS x"
+        )
+    assert run(["sql", "schemas.duckdb", "SHOW TABLES", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["name", "plain", "sales.orders"]
