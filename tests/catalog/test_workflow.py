@@ -34,6 +34,7 @@ NAMES = (
     "recent_summary.html",
     "summary_script.py",
     "catalog.json",
+    "changes.json",
     "metrics.json",
 )
 SHOP = (

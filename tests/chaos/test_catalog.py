@@ -30,7 +30,14 @@ from etude.entities import RunFilter
 from etude.store.objects import Objects
 
 LONG = os.environ.get("CHAOS") == "long"
-FILES = {"catalog.html", "catalog.json", "catalog_script.py", "recent_summary.html", "summary_script.py"}
+FILES = {
+    "catalog.html",
+    "catalog.json",
+    "catalog_script.py",
+    "changes.json",
+    "recent_summary.html",
+    "summary_script.py",
+}
 
 PUBLISHER = """
 import json, sys

@@ -1,4 +1,4 @@
-"""Groups of tables for a catalog of many: by schema, or else by the first word of their names."""
+"""Groups of tables for a catalog of many: by schema, or else by the first word of their names, or else in parts."""
 
 from __future__ import annotations
 
@@ -14,27 +14,32 @@ MANY = 30
 SMALLEST = 3
 """A word that fewer tables share does not make a group."""
 OTHERS = "other tables"
+PART = 50
+"""Tables of a group if their names have nothing in common."""
 
 
 def group_tables(tables: Sequence[TableProfile]) -> list[tuple[str, list[TableProfile]]]:
     """Return the tables in named groups, in alphabetical order; one unnamed group if there are few tables."""
     if len(tables) <= MANY:
         return [("", list(tables))]
-    schemas = Counter(t.name.rpartition(".")[0] for t in tables)
-    by_schema = len(schemas) > 1
-    words = Counter(_first_word(t.name) for t in tables)
+    by_schema = len({t.name.rpartition(".")[0] for t in tables}) > 1
+    # A word that all names start with does not tell them apart.
+    first, last = (pick(t.name.rpartition(".")[2] for t in tables) for pick in (min, max))
+    same = next((i for i, (a, b) in enumerate(zip(first, last)) if a != b), len(first))
+    start = first.rfind("_", 0, same) + 1
+    words = {t.name: _first_word(t.name.rpartition(".")[2][start:]) for t in tables}
+    counts = Counter(words.values())
     groups: dict[str, list[TableProfile]] = {}
     for table in tables:
-        word = _first_word(table.name)
+        word = words[table.name]
         if by_schema:
             label = table.name.rpartition(".")[0] or OTHERS
         else:
-            label = word if word and SMALLEST <= words[word] < len(tables) else OTHERS
+            label = word if word and counts[word] >= SMALLEST else OTHERS
         groups.setdefault(label, []).append(table)
-    if len(groups) == 1:  # no schema and no common words: by the first letter
-        groups = {}
-        for table in tables:
-            groups.setdefault(table.name[:1].upper(), []).append(table)
+    if len(groups) == 1:  # neither schemas nor common words
+        parts = [list(tables[i : i + PART]) for i in range(0, len(tables), PART)]
+        return [(f"{part[0].name} to {part[-1].name}", part) for part in parts]
     return sorted(groups.items(), key=lambda g: (g[0] == OTHERS, g[0].lower()))
 
 
@@ -44,6 +49,5 @@ def group_anchors(groups: Sequence[tuple[str, list[TableProfile]]]) -> dict[str,
 
 
 def _first_word(name: str) -> str:
-    bare = name.rpartition(".")[2]
-    found = re.match(r"[A-Za-z0-9]+?(?=_|-|(?<=[a-z])(?=[A-Z]))", bare)
+    found = re.match(r"[A-Za-z0-9]+?(?=_|-|(?<=[a-z])(?=[A-Z]))", name)
     return found[0].lower() if found else ""
