@@ -49,7 +49,7 @@ class Mount:
     """Only these tables are granted; None grants all."""
     options: dict[str, str] = field(default_factory=dict)
     files: tuple[Json, ...] = ()
-    """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
+    """For `files`: `{"table", "paths", "fingerprint", "notes", "in_place"}` for each table, all Parquet."""
 
     @property
     def strict(self) -> bool:

@@ -369,7 +369,8 @@ def _load_file(job: Json, config: dict[str, str]) -> list[Json]:
 
     file = FileTable(**job["file"] | {"paths": tuple(job["file"]["paths"])})
     loaded = load(file, Path(job["out_dir"]), config)
-    return [{"table": t.table, "paths": t.paths, "notes": t.report.summary()} for t in loaded]
+    in_place = file.format == "parquet"
+    return [{"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": in_place} for t in loaded]
 
 
 def _tuples(mount: Json) -> Json:

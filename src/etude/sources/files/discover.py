@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 import re
 import unicodedata
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etude.errors import Invalid, NotFound
+from etude.sources.file_fingerprint import paths_fingerprint
 
 FORMATS = {
     ".csv": "csv",
@@ -50,7 +50,7 @@ class FileTable:
     paths: tuple[str, ...]
     format: str
     fingerprint: str
-    """Changes when a path, a size or a modification time does."""
+    """Changes with every path and with every write."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,6 @@ class _Seen(NamedTuple):
     root: str
     """The requested folder."""
     format: str
-    size: int
-    mtime_ns: int
 
 
 class _Root(NamedTuple):
@@ -175,7 +173,7 @@ def _walk(root: _Root, folder: str, above: tuple[str, ...], count: list[int]) ->
         entries = list(os.scandir(folder))
     except PermissionError:
         # Listed among the ignored files, to explain the missing table.
-        yield _Seen(folder, (*above, "(permission denied)"), root.asked, "", 0, 0)
+        yield _Seen(folder, (*above, "(permission denied)"), root.asked, "")
         return
     count[0] += len(entries)
     if count[0] > MOST_FILES:
@@ -203,9 +201,8 @@ def _match(pattern: str, follow_links: bool) -> Iterator[_Seen]:
 def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
     real = root.resolve(path)
     if real is None:
-        return _Seen("", parts, root.asked, "", 0, 0)
-    stat = os.stat(real)
-    return _Seen(real, parts, root.asked, format_of(parts[-1]), stat.st_size, stat.st_mtime_ns)
+        return _Seen("", parts, root.asked, "")
+    return _Seen(real, parts, root.asked, format_of(parts[-1]))
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
@@ -234,10 +231,8 @@ def _folder(file: _Seen) -> str:
 
 
 def _table(name: str, files: list[_Seen]) -> FileTable:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    return FileTable(name, tuple(f.path for f in files), files[0].format, digest.hexdigest())
+    paths = tuple(f.path for f in files)
+    return FileTable(name, paths, files[0].format, paths_fingerprint(paths))
 
 
 def _missing(path: str, url: str) -> NotFound:

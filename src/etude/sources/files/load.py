@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.errors import Cancelled, Invalid, LimitExceeded, NotFound, SourceError
+from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import delimited, excel, parquet, records
 from etude.sources.files.discover import FileTable, clean_name, discover, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
@@ -42,8 +43,12 @@ def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None
     """
     for path in file.paths:
         _check(path)
-    if file.format == "parquet":
-        return _in_place(file)
+    tables = _in_place(file) if file.format == "parquet" else _converted(file, out_dir, config)
+    _check_unchanged(file)
+    return tables
+
+
+def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None) -> list[LoadedTable]:
     out_dir.mkdir(parents=True, exist_ok=True)
     with _scratch(out_dir) as scratch:
         if file.format == "excel":
@@ -66,6 +71,18 @@ def _check(path: str) -> None:
         path.encode()
     except UnicodeEncodeError as error:
         raise Invalid(f"The name {path!r} is not UTF-8.", hint="Rename the file or its folder.") from error
+
+
+def _check_unchanged(file: FileTable) -> None:
+    try:
+        same = paths_fingerprint(file.paths) == file.fingerprint
+    except OSError:
+        same = False
+    if not same:
+        raise SourceError(
+            f"`{file.paths[0]}` was written while it was read.",
+            hint="Run the query again, or copy the file if it is written all the time.",
+        )
 
 
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
