@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 import unicodedata
@@ -31,6 +32,8 @@ FORMATS = {
 }
 ZIPPED = ("csv", "json")
 MOST_FILES = 100_000
+LOADER = 2
+"""Raised when loading the same file gives another table, so that converted files are made again."""
 # Words that need quotes after FROM.
 WORDS = """
     all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
@@ -40,6 +43,7 @@ WORDS = """
     trailing true union unique unpivot using variadic when where window with
 """
 RESERVED = frozenset(WORDS.split())
+Options = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,13 @@ class FileTable:
     format: str
     fingerprint: str
     """Changes with every path and with every write."""
+    options: Options = ()
+    """How to read ambiguous values; see `column_types.Reading`."""
+
+    @property
+    def key(self) -> str:
+        """Changes with everything that the loaded table depends on."""
+        return hashlib.sha256(f"{LOADER}|{self.fingerprint}|{self.options}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -86,12 +97,12 @@ class _Root(NamedTuple):
         return real if inside else None
 
 
-def discover(url: str, *, follow_links: bool = False) -> list[FileTable]:
+def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[FileTable]:
     """Return the tables behind a file, a folder or a glob; only names and sizes are read."""
-    return list(scan(url, follow_links=follow_links).tables)
+    return list(scan(url, follow_links=follow_links, options=options).tables)
 
 
-def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
+def scan(url: str, *, follow_links: bool = False, options: Options = ()) -> FoundFiles:
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
@@ -110,7 +121,7 @@ def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
     names = unique_names(name for name, _ in groups)
-    return FoundFiles(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored, links)
+    return FoundFiles(tuple(_table(n, files, options) for n, (_, files) in zip(names, groups)), ignored, links)
 
 
 def format_of(path: str) -> str:
@@ -230,9 +241,9 @@ def _folder(file: _Seen) -> str:
     return os.path.basename(file.root)
 
 
-def _table(name: str, files: list[_Seen]) -> FileTable:
+def _table(name: str, files: list[_Seen], options: Options) -> FileTable:
     paths = tuple(f.path for f in files)
-    return FileTable(name, paths, files[0].format, paths_fingerprint(paths))
+    return FileTable(name, paths, files[0].format, paths_fingerprint(paths), options)
 
 
 def _missing(path: str, url: str) -> NotFound:

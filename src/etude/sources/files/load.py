@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from etude.errors import Cancelled, Invalid, LimitExceeded, NotFound, SourceError
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import delimited, excel, parquet, records
+from etude.sources.files.column_types import reading_of
 from etude.sources.files.discover import FileTable, clean_name, discover, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
 
@@ -35,26 +36,32 @@ class LoadedTable:
         return self.paths[0]
 
 
-def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None) -> list[LoadedTable]:
+Watch = Callable[[Any], None]
+
+
+def load(
+    file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None, watch: Watch = lambda _: None
+) -> list[LoadedTable]:
     """Convert the files to Parquet in `out_dir` and report what was found; Parquet itself is read in place.
 
     Each file needs its own `out_dir`, for example named by its fingerprint: the tables of a workbook or of a folder
-    are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
+    are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`. `watch` is called with the
+    connection while it works, which knows its progress, and with None afterwards.
     """
     for path in file.paths:
         _check(path)
-    tables = _in_place(file) if file.format == "parquet" else _converted(file, out_dir, config)
+    tables = _in_place(file) if file.format == "parquet" else _converted(file, out_dir, config, watch)
     _check_unchanged(file)
     return tables
 
 
-def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None) -> list[LoadedTable]:
+def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
     out_dir.mkdir(parents=True, exist_ok=True)
     with _scratch(out_dir) as scratch:
         if file.format == "excel":
             staged = excel.load(file.table, file.paths[0], scratch)
         else:
-            with _connect(scratch, config) as con:
+            with _connect(scratch, config, watch) as con:
                 staged = _delimited(con, file, scratch) if file.format == "csv" else _records(con, file, scratch)
         return [_publish(table, path, rows, report, out_dir) for table, path, rows, report in staged]
 
@@ -86,13 +93,14 @@ def _check_unchanged(file: FileTable) -> None:
 
 
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+    reading = reading_of(dict(file.options))
     parts = delimited.prepare(con, file.paths, scratch)
     groups = parquet.group_by_columns([(p.source, delimited.names_of(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
         target = scratch / f"{len(staged)}.table.parquet"
-        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch)
+        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch, reading)
         staged.append((table, target, rows, report))
     return staged
 
@@ -140,7 +148,7 @@ def _scratch(out_dir: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
+def _connect(scratch: Path, config: Mapping[str, str] | None, watch: Watch) -> Iterator[Any]:
     import duckdb
 
     settings = {
@@ -151,6 +159,7 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
     with duckdb.connect(config=settings | dict(config or {})) as con:
         # A time without a zone must not depend on where the file is loaded.
         con.execute("SET TimeZone = 'UTC'")
+        watch(con)
         try:
             yield con
         except (duckdb.OutOfMemoryException, MemoryError) as error:
@@ -162,3 +171,5 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
                 f"DuckDB could not load the file: {str(error).splitlines()[0]}",
                 hint="Check the free space of the cache folder, or convert the file to Parquet yourself.",
             ) from error
+        finally:
+            watch(None)

@@ -37,8 +37,6 @@ class Survey:
     """Lines with any kind of line end, including a last line without one."""
     lone_cr: bool
     """Some carriage returns have no line feed after them."""
-    blank: bool
-    """There are consecutive line ends, so there may be blank lines."""
     quotes: bool
     longest: int
     """Bytes of the longest line, or of a chunk if that is longer."""
@@ -57,20 +55,19 @@ def survey(path: str) -> Survey:
         encoding, bom = _from_head(head)
         decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
         size = nuls = feeds = returns = pairs = carry = longest = 0
-        valid, latin, blank, quotes, last = True, False, head[:1] in (b"\n", b"\r"), False, b""
+        valid, latin, quotes, last = True, False, False, b""
         chunk = head
         while chunk:
             size += len(chunk)
             if valid:
                 valid = _decodes(decoder, chunk)
             latin = latin or (not chunk.isascii() and NOT_IN_CP1252.search(chunk) is not None)
-            nuls += chunk.count(b"\0")
+            nuls += chunk.count(b"\0") if b"\0" in chunk else 0
             feeds += chunk.count(b"\n")
             has_cr = b"\r" in chunk or last == b"\r"
             if has_cr:
                 returns += chunk.count(b"\r")
                 pairs += chunk.count(b"\r\n") + (last == b"\r" and chunk[:1] == b"\n")
-            blank = blank or _has_blank(last + chunk, has_cr)
             quotes = quotes or b'"' in chunk
             first = chunk.find(b"\n")
             longest = max(longest, carry + (first if first >= 0 else len(chunk)))
@@ -88,7 +85,6 @@ def survey(path: str) -> Survey:
         nul_bytes=0 if encoding.startswith(("utf-16", "utf-32")) else nuls,
         lines=feeds + returns - pairs + (last not in (b"", b"\n", b"\r")),
         lone_cr=returns > pairs,
-        blank=blank,
         quotes=quotes,
         longest=max(longest, CHUNK),
         undecodable=not valid,
@@ -132,7 +128,3 @@ def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, final: bool = Fal
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _has_blank(chunk: bytes, has_cr: bool) -> bool:
-    return b"\n\n" in chunk or (has_cr and (b"\n\r" in chunk or b"\r\r" in chunk))
