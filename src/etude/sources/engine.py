@@ -379,8 +379,10 @@ def _load_file(job: Json, config: dict[str, str], watch: Callable[[Any], None]) 
     options = tuple((key, value) for key, value in given["options"])
     file = FileTable(**given | {"paths": tuple(given["paths"]), "options": options})
     loaded = load(file, Path(job["out_dir"]), config, watch)
-    in_place = file.format == "parquet"
-    return [{"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": in_place} for t in loaded]
+    return [
+        {"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": set(t.paths) <= set(file.paths)}
+        for t in loaded
+    ]
 
 
 def _tuples(mount: Json) -> Json:

@@ -13,6 +13,7 @@ from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, NotFound
+from etude.settings import RemoteSettings
 from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
@@ -24,6 +25,8 @@ _NETWORK = frozenset({"postgres", "mysql"})
 FILE_OPTIONS = ("dates", "decimal", "follow_links", "strict")
 SIZES_S = 60.0
 """How long the sizes of tables are cached; they serve only estimates."""
+REMOTE_S = 10.0
+"""How long the copy of a remote file is used before its server is asked again."""
 FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
@@ -46,6 +49,7 @@ class Source:
         cache: Path,
         find_sizes: FindSizes | None = None,
         tenant: str = MAIN,
+        remote: RemoteSettings | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -58,6 +62,8 @@ class Source:
         self._pool = pool
         self._cache = cache
         self._find_sizes = find_sizes
+        self._remote = remote or RemoteSettings()
+        self._fetched: tuple[float, Path] | None = None
         self._sizes: tuple[float, str, Mapping[str, Size]] | None = None
         self._lock = threading.Lock()
         self._loaded: tuple[str, Mount] | None = None
@@ -98,7 +104,7 @@ class Source:
                 raise Invalid(f"`{name}` is not an option of files.", hint=f"Use one of {', '.join(FILE_OPTIONS)}.")
         reading_of(options)
         reading = tuple((name, options[name]) for name in READING if name in options)
-        found = scan(self.url, follow_links=_is_set(self.spec, "follow_links"), options=reading)
+        found = scan(self._local(), follow_links=_is_set(self.spec, "follow_links"), options=reading)
         mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
@@ -118,6 +124,18 @@ class Source:
                 self._notes = tuple(notes)
                 self._untold = {e["table"]: e["notes"] for e in entries if e["notes"]} if read else {}
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
+
+    def _local(self) -> str:
+        """Return the path of the files: the URL itself, or that of their copy if they are on another machine."""
+        from etude.sources.files.remote import fetch, is_remote
+
+        if not is_remote(self.url):
+            return self.url
+        with self._lock:
+            if self._fetched is None or time.monotonic() - self._fetched[0] > REMOTE_S:
+                copy = fetch(self.url, self._cache / "remote", self._remote)
+                self._fetched = (time.monotonic(), copy)
+            return str(self._fetched[1])
 
     def catalog(self, limits: Limits | None = None) -> Catalog:
         """Tables, columns, types, keys, comments and row counts; read again if the source's files changed."""

@@ -85,7 +85,7 @@ def test_a_clean_csv_is_what_duckdb_reads(load_text: Loader, tmp_path: Path, nam
     assert rows(loaded) == own.fetchall()
     assert types(loaded) == dict(zip(own.columns, map(str, own.types)))
     assert loaded.row_count == len(rows(loaded))
-    if name != "late text":
+    if name not in ("late text", "day first"):
         assert loaded.report.summary() == []
 
 
@@ -144,9 +144,15 @@ def test_null_markers_are_null_only_where_the_rest_is_typed(load_text: Loader) -
 
 
 def test_decimal_commas_are_numbers_where_they_are_certain(load_text: Loader) -> None:
-    loaded = load_text("sum;maybe\n1.234,56;1,234\n-2,7;2,700\n3;9,999\n")
-    assert rows(loaded) == [(1234.56, "1,234"), (-2.7, "2,700"), (3.0, "9,999")]
-    assert loaded.report.types[0].note == "its decimal commas were read as such"
+    loaded = load_text("sum;like\n1.234,56;1,234\n-2,7;2,700\n3;9,999\n")
+    assert rows(loaded) == [(1234.56, 1.234), (-2.7, 2.7), (3.0, 9.999)]
+    assert loaded.report.summary() == [
+        "Column `sum` is DOUBLE: dots between its digits were left out, and its decimal commas were read as such.",
+        "Column `like` is DOUBLE: '1,234' was read like column `sum`, and its decimal commas were read as such.",
+    ]
+    alone = load_text("id;maybe\n1;1,234\n2;2,700\n")
+    assert rows(alone) == [(1, "1,234"), (2, "2,700")]
+    assert "may be thousands or decimals, kept as text" in alone.report.summary()[0]
 
 
 def test_a_short_row_is_padded_and_a_long_one_kept(load_text: Loader) -> None:

@@ -23,11 +23,12 @@ DECIMALS = (".", ",")
 READING = ("dates", "decimal")
 """The options of a source that say how to read ambiguous values."""
 
-# Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account), not a number.
+# Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account) and a plus
+# sign a phone number, not a number.
 MARKER = f"lower({{t}}) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
 NUMBER = r"regexp_full_match({t}, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
 WHOLE = r"regexp_full_match({t}, '[+-]?\d{1,18}')"
-CODE = r"regexp_matches({t}, '^[+-]?0\d')"
+CODE = r"regexp_matches({t}, '^[+-]?0\d|^[+]\d{6}')"
 ISO = (
     r"(regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{4}\.\d{1,2}\.\d{1,2}') "
     r"AND try_cast(replace(replace({t}, '/', '-'), '.', '-') AS DATE) IS NOT NULL)"
@@ -70,6 +71,7 @@ TESTS = {
     "number": NUMBER,
     "whole": WHOLE,
     "code": CODE,
+    "long": r"regexp_full_match({t}, '[+-]?\d{19,}')",
     "iso": ISO,
     "moment": MOMENT,
     "year_last": f"regexp_full_match({{t}}, '{YEAR_LAST}|{SHORT_YEAR}')",
@@ -148,6 +150,14 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class _Others:
+    """What the other columns of the file tell: a value and the column that decides it, or empty texts."""
+
+    order: tuple[str, str]
+    decimal: tuple[str, str]
+
+
+@dataclass(frozen=True)
 class _Decision:
     """The type of a column: SQL that makes it from the trimmed text `{t}`, and what the report says."""
 
@@ -168,9 +178,9 @@ def refine(
     notes += missing
     counted = _candidates(con, staged, texts, rows)
     wanted = reading or Reading()
-    like = _decided_order(counted)
+    others = _Others(_decided_order(counted), _decided_decimal(counted))
     for column, counts in counted.items():
-        cast, note = _decide(con, staged, column, counts, wanted, like)
+        cast, note = _decide(con, staged, column, counts, wanted, others)
         if cast:
             casts[column] = cast
         if note:
@@ -260,21 +270,31 @@ def _decided_order(counted: dict[str, Counts]) -> tuple[str, str]:
     return next(iter(orders.items())) if len(orders) == 1 else ("", "")
 
 
+def _decided_decimal(counted: dict[str, Counts]) -> tuple[str, str]:
+    """Return the decimal separator, and the column whose values decide it, if all such columns agree."""
+    marks: dict[str, str] = {}
+    for column, n in counted.items():
+        if n.decorated == n.rest and not n.body_code and bool(n.sure_english) != bool(n.sure_european):
+            marks.setdefault("." if n.sure_english else ",", column)
+    return next(iter(marks.items())) if len(marks) == 1 else ("", "")
+
+
 def _decide(
-    con: Any, staged: Path, column: str, n: Counts, reading: Reading, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: Counts, reading: Reading, others: _Others
 ) -> tuple[str, TypeNote | None]:
     """Return the SQL that types the column (empty to leave it), and a note for the report."""
     if not n.rest:
         return "", None
     decision: _Decision | str = ""
-    if n.code == 0 and n.number == n.rest:
+    # Without null markers, DuckDB has read the column as text for another reason.
+    if n.code == 0 and n.number == n.rest and n.marker and not n.long:
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.iso == n.rest:
         decision = _Decision("DATE", "replace(replace({t}, '/', '-'), '.', '-')")
     elif n.moment == n.rest:
         decision = _Decision("TIMESTAMP", "{t}")
     elif n.year_last == n.rest:
-        decision = _decide_order(con, staged, column, n, reading, like)
+        decision = _decide_order(con, staged, column, n, reading, others.order)
     elif n.named == n.rest:
         formats = NAMED.partition("try_strptime({t}, ")[2].partition(")")[0]
         decision = _Decision("DATE", f"strptime({{t}}, {formats})", "its dates were read by the names of the months")
@@ -283,8 +303,8 @@ def _decide(
         decision = f"dates in several styles ({shown}), kept as text"
         if n.dashed_year == n.rest:
             decision = f"it is not certain which part is the year ({shown}), kept as text"
-    elif n.decorated == n.rest and not n.body_code:
-        decision = _decide_number(con, staged, column, n, reading)
+    elif n.decorated == n.rest and not (n.body_code or n.code or n.long):
+        decision = _decide_number(con, staged, column, n, reading, others.decimal)
     if isinstance(decision, str):
         return "", TypeNote(column, "text", decision) if decision else _mixed(con, staged, column, n)
     said = [decision.said] if decision.said else []
@@ -347,7 +367,9 @@ def _date_sql(order: str) -> str:
     )
 
 
-def _decide_number(con: Any, staged: Path, column: str, n: Counts, reading: Reading) -> _Decision | str:
+def _decide_number(
+    con: Any, staged: Path, column: str, n: Counts, reading: Reading, like: tuple[str, str]
+) -> _Decision | str:
     """Return the type of a column of numbers with signs or separators, or why it stays text."""
     if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
         return ""  # addresses, versions and the like
@@ -366,13 +388,15 @@ def _decide_number(con: Any, staged: Path, column: str, n: Counts, reading: Read
             return f"{shown} may be read in two ways, kept as text (the option `decimal` of the source settles it)"
         said = ["spaces between its digits were left out"]
     else:
-        comma = _has_decimal_comma(n, reading)
+        comma = _has_decimal_comma(n, reading.decimal or like[0])
         if comma is None:
             return f"{shown} may be thousands or decimals, kept as text (the option `decimal` of the source settles it)"
         if (n.european if comma else n.english) < n.rest:
             return f"numbers in several styles ({shown}), kept as text"
         bare = f"replace(replace({BODY}, '.', ''), ',', '.')" if comma else f"replace({BODY}, ',', '')"
         said = []
+        if like[0] and not (reading.decimal or n.sure_english or n.sure_european) and n.separated:
+            said.append(f"{_examples(con, staged, column, TESTS['separated'], 1)} was read like column `{like[1]}`")
         if comma and n.dots:
             said.append("dots between its digits were left out")
         if n.commas:
@@ -388,12 +412,12 @@ def _decide_number(con: Any, staged: Path, column: str, n: Counts, reading: Read
     return _Decision("DOUBLE" if fractions else "BIGINT", sql, ", and ".join(said))
 
 
-def _has_decimal_comma(n: Counts, reading: Reading) -> bool | None:
+def _has_decimal_comma(n: Counts, wanted: str) -> bool | None:
     """Return whether a comma starts the decimals, or None if nothing decides it."""
     if n.sure_english or n.sure_european:
         return not n.sure_english
-    if reading.decimal:
-        return reading.decimal == ","
+    if wanted:
+        return wanted == ","
     return None if n.separated else False
 
 

@@ -29,8 +29,10 @@ FORMATS = {
     ".xls": "excel",
     ".xlsb": "excel",
     ".ods": "excel",
+    ".zip": "zip",
 }
-ZIPPED = ("csv", "json")
+PACKED = (".gz", ".zst", ".zstd")
+PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
 LOADER = 2
 """Raised when loading the same file gives another table, so that converted files are made again."""
@@ -125,12 +127,12 @@ def scan(url: str, *, follow_links: bool = False, options: Options = ()) -> Foun
 
 
 def format_of(path: str) -> str:
-    """`csv`, `json`, `parquet`, `excel`, or empty if the name has no known ending."""
+    """`csv`, `json`, `parquet`, `excel`, `zip`, or empty if the name has no known ending."""
     stem, suffix = os.path.splitext(path.lower())
-    if suffix != ".gz":
+    if suffix not in PACKED:
         return FORMATS.get(suffix, "")
     inner = FORMATS.get(os.path.splitext(stem)[1], "")
-    return inner if inner in ZIPPED else ""
+    return inner if inner in PACKABLE else ""
 
 
 def clean_name(text: str) -> str:
@@ -161,8 +163,8 @@ def unique_names(names: Iterable[str]) -> list[str]:
 def stem_of(path: str) -> str:
     """Return the file's name without folder and endings."""
     name = os.path.basename(path)
-    if name.lower().endswith(".gz"):
-        name = name[:-3]
+    if name.lower().endswith(PACKED):
+        name = os.path.splitext(name)[0]
     return os.path.splitext(name)[0]
 
 
@@ -172,7 +174,9 @@ def _seen(url: str, follow_links: bool) -> Iterator[_Seen]:
         yield from _walk(_Root(path, os.path.realpath(path), follow_links), path, (), [0])
     elif os.path.exists(path):
         folder = os.path.dirname(path)
-        yield _stat(_Root(folder, os.path.realpath(folder), True), path, (os.path.basename(path),))
+        seen = _stat(_Root(folder, os.path.realpath(folder), True), path, (os.path.basename(path),))
+        # A file that is named itself is read whatever its ending; its content decides when it is loaded.
+        yield seen._replace(format=seen.format or "csv")
     elif has_magic(url):
         yield from _match(path, follow_links)
     else:
@@ -206,7 +210,8 @@ def _match(pattern: str, follow_links: bool) -> Iterator[_Seen]:
     root = _Root(str(base), os.path.realpath(base), follow_links)
     for path in glob(pattern, recursive=True):
         if os.path.isfile(path):
-            yield _stat(root, path, Path(path).relative_to(base).parts)
+            seen = _stat(root, path, Path(path).relative_to(base).parts)
+            yield seen._replace(format=seen.format or ("csv" if seen.path else ""))
 
 
 def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
@@ -227,7 +232,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
         formats = {p.format for p in parts}
-        if len(formats) == 1 and formats != {"excel"}:
+        if len(formats) == 1 and not formats & {"excel", "zip"}:
             groups.append((clean_name(folder), parts))
         else:
             groups += [(clean_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
@@ -262,4 +267,4 @@ def _listing(names: tuple[str, ...]) -> str:
 
 
 def _kinds() -> str:
-    return ", ".join(FORMATS) + ", and .gz of the text ones"
+    return ", ".join(FORMATS) + ", and .gz or .zst of the text ones"

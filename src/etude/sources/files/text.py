@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TextIO, cast
+from typing import TextIO
 
-from etude.errors import Invalid
+from etude.sources.files.content import open_bytes
 
 CHUNK = 1 << 20
 BOMS = (
@@ -52,7 +50,7 @@ def survey(path: str) -> Survey:
     """Read the file once, in chunks, and describe its bytes."""
     with open_bytes(path) as file:
         head = file.read(CHUNK)
-        encoding, bom = _from_head(head)
+        encoding, bom = encoding_of(head)
         decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
         size = nuls = feeds = returns = pairs = carry = longest = 0
         valid, latin, quotes, last = True, False, False, b""
@@ -92,16 +90,6 @@ def survey(path: str) -> Survey:
 
 
 @contextmanager
-def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open the file's bytes, decompressed if its name ends in .gz."""
-    try:
-        with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
-            yield cast(IO[bytes], file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Invalid(f"`{path}` is not a whole gzip file: {error}.", hint="Download or pack it again.") from error
-
-
-@contextmanager
 def open_text(path: str, found: Survey) -> Iterator[TextIO]:
     """Open the file's text; line ends are kept, and bytes that are not text become U+FFFD."""
     with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, "replace", newline="") as text:
@@ -110,7 +98,8 @@ def open_text(path: str, found: Survey) -> Iterator[TextIO]:
         yield text
 
 
-def _from_head(head: bytes) -> tuple[str, bool]:
+def encoding_of(head: bytes) -> tuple[str, bool]:
+    """Return the encoding that the first bytes tell, or an empty text, and whether there is a byte order mark."""
     for mark, encoding in BOMS:
         if head.startswith(mark):
             return encoding, True
