@@ -66,6 +66,7 @@ def _convert(
             os.makedirs(str(job["out_dir"]), exist_ok=True)
         done = 0
         with pool.borrow(network=False, wait_s=60, tenant=tenant) as engine:
+            pool.warm()  # the engine that will query the files starts while this one reads them
             for file, outcome in zip(left, engine.load(jobs, LOAD_S, on_progress), strict=False):
                 done += 1
                 if isinstance(outcome, EtudeError):

@@ -101,7 +101,7 @@ CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How a user wants ambiguous values to be read: the options `dates` and `decimal` of a source."""
 
     dates: str = ""
@@ -110,14 +110,14 @@ class Reading:
     """`.` or `,`; empty if the values must decide."""
 
 
-def reading_of(options: Mapping[str, str]) -> Reading:
+def reading_of(options: Mapping[str, str]) -> ReadingOptions:
     """Return the reading that the options of a source ask for; raise `Invalid` for an unknown value."""
     dates, decimal = options.get("dates", ""), options.get("decimal", "")
     if dates and dates not in DATE_ORDERS:
         raise Invalid(f"The option `dates` cannot be `{dates}`.", hint="Use `dmy` (day first) or `mdy` (month first).")
     if decimal and decimal not in DECIMALS:
         raise Invalid(f"The option `decimal` cannot be `{decimal}`.", hint="Use `.` or `,`.")
-    return Reading(dates, decimal)
+    return ReadingOptions(dates, decimal)
 
 
 class Counts:
@@ -167,7 +167,7 @@ class _Decision:
 
 
 def refine(
-    con: Any, staged: Path, target: Path, leave: str = "", reading: Reading | None = None
+    con: Any, staged: Path, target: Path, leave: str = "", reading: ReadingOptions | None = None
 ) -> tuple[int, tuple[TypeNote, ...]]:
     """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
@@ -177,7 +177,7 @@ def refine(
     casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
     notes += missing
     counted = _candidates(con, staged, texts, rows)
-    wanted = reading or Reading()
+    wanted = reading or ReadingOptions()
     others = _Others(_decided_order(counted), _decided_decimal(counted))
     for column, counts in counted.items():
         cast, note = _decide(con, staged, column, counts, wanted, others)
@@ -280,7 +280,7 @@ def _decided_decimal(counted: dict[str, Counts]) -> tuple[str, str]:
 
 
 def _decide(
-    con: Any, staged: Path, column: str, n: Counts, reading: Reading, others: _Others
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, others: _Others
 ) -> tuple[str, TypeNote | None]:
     """Return the SQL that types the column (empty to leave it), and a note for the report."""
     if not n.rest:
@@ -318,7 +318,7 @@ def _decide(
 
 
 def _decide_order(
-    con: Any, staged: Path, column: str, n: Counts, reading: Reading, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of dates such as `03/04/2024`, or why it stays text."""
     first = _examples(con, staged, column, f"NOT ({MARKER})", 1)
@@ -368,7 +368,7 @@ def _date_sql(order: str) -> str:
 
 
 def _decide_number(
-    con: Any, staged: Path, column: str, n: Counts, reading: Reading, like: tuple[str, str]
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
 ) -> _Decision | str:
     """Return the type of a column of numbers with signs or separators, or why it stays text."""
     if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources.files.column_types import Reading, refine
+from etude.sources.files.column_types import ReadingOptions, refine
 from etude.sources.files.content import unpack
 from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
 from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
@@ -90,7 +90,7 @@ def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
 
 
 def join_csv_parts(
-    con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: Reading
+    con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
 ) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge([p.report for p in parts])

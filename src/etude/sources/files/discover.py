@@ -58,7 +58,7 @@ class FileTable:
     fingerprint: str
     """Changes with every path and with every write."""
     options: Options = ()
-    """How to read ambiguous values; see `column_types.Reading`."""
+    """How to read ambiguous values; see `column_types.ReadingOptions`."""
 
     @property
     def key(self) -> str:
