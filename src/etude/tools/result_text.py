@@ -70,7 +70,7 @@ def show_cell(cell: Cell, context: ToolContext) -> str:
 
 
 def show_table(table: Table) -> str:
-    """Return a table of a catalog as text: name, columns with types and keys, comments, what was assumed of its file."""
+    """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: f"{fk.to_table}.{fk.to_columns[0]}" for fk in table.foreign_keys if len(fk.columns) == 1}
     columns = []
