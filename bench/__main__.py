@@ -11,6 +11,7 @@ from bench.figure import print_json, print_table
 
 NAMES = (
     "startup",
+    "first_contact",
     "latency",
     "memory",
     "exports",

@@ -195,8 +195,8 @@ class App:
         with self._lock:
             key = (name, spec.model_dump_json())
             if key not in self._sources:
-                cache = self.settings.home / "cache"
-                self._sources[key] = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant)
+                cache, remote = self.settings.home / "cache", self.settings.remote
+                self._sources[key] = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant, remote)
             return self._sources[key]
 
     def source_name(self, name: str | None) -> str:

@@ -155,28 +155,54 @@ class CatalogSettings(Entity):
     """Seconds after which a cell of a catalog's script is stopped."""
 
 
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _check_reach(value: tuple[str, ...]) -> tuple[str, ...]:
+    from etude.addresses import parse_reach
+
+    for entry in value:
+        try:
+            parse_reach(entry)
+        except Invalid as error:
+            raise ValueError(f"{error} {error.hint}") from None
+    return value
+
+
+class RemoteSettings(Entity):
+    """Files on other machines that sources may read; none unless they are listed."""
+
+    allow: tuple[str, ...] = ()
+    """Where files may be read from, such as `https://data.example.com/exports/` or `s3://bucket/`."""
+    reach: tuple[str, ...] = ()
+    """Private hosts and networks that these may be at, such as `files.internal` or `10.1.0.0/16`."""
+    bytes: Size = 4 << 30
+    """The largest file, or S3 folder, that is downloaded."""
+    s3: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Options for S3, such as `endpoint`, `region` and keys; others come from the environment (`AWS_*`)."""
+
+    _split_lists = field_validator("allow", "reach", mode="before")(_split)
+    _are_networks = field_validator("reach")(_check_reach)
+
+    @field_validator("allow")
+    @classmethod
+    def _are_places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            scheme, separator, rest = entry.partition("://")
+            if not separator or scheme not in ("https", "http", "s3") or not rest.strip("/") or "*" in entry:
+                raise ValueError(f"`{entry}` is not a place. Write https://host/folder/ or s3://bucket/folder/.")
+        return value
+
+
 class AgentSettings(Entity):
     """Settings of durable agents."""
 
     reach: tuple[str, ...] = ()
     """Private hosts and networks that agents may send events to, such as `hooks.internal` or `10.1.0.0/16`."""
 
-    @field_validator("reach", mode="before")
-    @classmethod
-    def _split(cls, value: Any) -> Any:
-        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-    @field_validator("reach")
-    @classmethod
-    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from etude.addresses import parse_reach
-
-        for entry in value:
-            try:
-                parse_reach(entry)
-            except Invalid as error:
-                raise ValueError(f"{error} {error.hint}") from None
-        return value
+    _split_lists = field_validator("reach", mode="before")(_split)
+    _are_networks = field_validator("reach")(_check_reach)
 
 
 class TelemetrySettings(Entity):
@@ -218,6 +244,7 @@ class Settings(Entity):
     catalog: CatalogSettings = CatalogSettings()
     server: ServerSettings = ServerSettings()
     agents: AgentSettings = AgentSettings()
+    remote: RemoteSettings = RemoteSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""

@@ -10,6 +10,8 @@ from typing import IO, Self
 from etude.cli.table import printable
 
 PATIENCE_S = 1.0
+READING_S = 0.3
+"""Files that must be read first take longer than most queries, so that is shown earlier."""
 EVERY_S = 0.2
 
 
@@ -21,6 +23,7 @@ class Progress:
         self._out = sys.stderr if out is None else out
         self._started = time.monotonic()
         self._share: float | None = None
+        self._reading = ""
         self._drawn = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -39,8 +42,9 @@ class Progress:
         self.clear()
 
     def __call__(self, share: float) -> None:
-        """Set the share of the work that is done, from 0 to 1."""
-        self._share = share
+        """Set the share of the work that is done, from 0 to 1; a `LoadProgress` says which file is read."""
+        file = getattr(share, "file", "")
+        self._share, self._reading = share, f"reading {printable(file)}" if file else ""
 
     def clear(self) -> None:
         """Remove the line, so that something else can be printed; it comes back if the work goes on."""
@@ -53,15 +57,15 @@ class Progress:
     def restart(self, label: str) -> None:
         """Begin another part of the work: wait again before the line is shown."""
         self.clear()
-        self.label, self._started, self._share = label, time.monotonic(), None
+        self.label, self._started, self._share, self._reading = label, time.monotonic(), None, ""
 
     def _tick(self) -> None:
         while not self._ended.wait(EVERY_S):
             seconds = time.monotonic() - self._started
-            if seconds < PATIENCE_S:
+            if seconds < (READING_S if self._reading else PATIENCE_S):
                 continue
             share = "" if self._share is None else f"  {self._share:.0%}"
             with self._lock:
-                self._out.write(f"\r\x1b[K{printable(self.label)} ... {seconds:.0f} s{share}")
+                self._out.write(f"\r\x1b[K{printable(self._reading or self.label)} ... {seconds:.0f} s{share}")
                 self._out.flush()
                 self._drawn = True

@@ -8,7 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.output import print_table
+from etude.cli.progress import Progress
 from etude.cli.table import printable
+from etude.errors import Invalid
 from etude.redaction import redact
 
 if TYPE_CHECKING:
@@ -32,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("url", help="a path, a glob or a URL; or env:NAME or file:PATH, to keep a secret elsewhere")
     add.add_argument("--tables", help="grant only these tables, separated by commas")
     add.add_argument("--strict", action="store_true", help="refuse a server's role that may do more than read them")
+    add.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the source, such as dates=mdy or decimal=, for files; may be given several times",
+    )
     show = verbs.add_parser("show", help="show the tables and columns of a source")
     show.add_argument("name", help="a name, a path or a URL")
     remove = verbs.add_parser("remove", help="remove a source; its data stays")
@@ -46,8 +55,9 @@ def run(options: argparse.Namespace) -> None:
     """Run the verb."""
     from etude.app import App
 
-    with App() as opened:
+    with App() as opened, Progress("opening") as show:
         app = opened.scoped(options.tenant)
+        app.pool.on_load = show
         match options.verb:
             case "add":
                 _add(app, options)
@@ -65,9 +75,16 @@ def _add(app: App, options: argparse.Namespace) -> None:
 
     app.pool.warm()
     tables = tuple(t.strip() for t in options.tables.split(",")) if options.tables else None
-    given = {"strict": "true"} if options.strict else {}
+    given = dict(_option(text) for text in options.option) | ({"strict": "true"} if options.strict else {})
     catalog = app.add_source(options.name, SourceSpec(url=options.url, tables=tables, options=given))
     show_catalog(catalog, options.json)
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise Invalid(f"`{text}` is not an option.", hint="Write it as NAME=VALUE, such as --option dates=mdy.")
+    return name, value
 
 
 def _list(app: App, options: argparse.Namespace) -> None:

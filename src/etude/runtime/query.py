@@ -176,6 +176,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
         raise
     end, info = answer.end, describe_answer(answer, spool.schema)
     notes = truncation_note(info)
+    notes += tuple(f"{table}: {note}" for table in end["tables"] for note in answer.notes.get(table, ()))
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool

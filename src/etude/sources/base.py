@@ -38,6 +38,19 @@ def out_of_time(timeout_s: float) -> LimitExceeded:
     )
 
 
+class LoadProgress(float):
+    """How much of the files of a source is read, from 0 to 1; given to the callback of a query that waits for it."""
+
+    file: str
+    """The name of the file that is read now."""
+
+    def __new__(cls, done: float, file: str) -> LoadProgress:
+        """Create one from the share and the file's name."""
+        made = super().__new__(cls, done)
+        made.file = file
+        return made
+
+
 @dataclass(frozen=True)
 class Mount:
     """One source as an engine opens it: the name queries may qualify tables with, and how to reach it."""
@@ -49,7 +62,7 @@ class Mount:
     """Only these tables are granted; None grants all."""
     options: dict[str, str] = field(default_factory=dict)
     files: tuple[Json, ...] = ()
-    """For `files`: `{"table", "paths", "fingerprint", "notes"}` for each table, all Parquet."""
+    """For `files`: `{"table", "paths", "fingerprint", "notes", "in_place"}` for each table, all Parquet."""
     unqualified: bool = False
     """Whether queries on another source may name its tables without its own name."""
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from socket import socket
@@ -81,6 +81,7 @@ class Engine:
         self._verdicts: OrderedDict[tuple[str, int], CheckedQuery] = OrderedDict()
         self._running: int | None = None
         self._cancelled = 0
+        self._loading: Any = None
         self._scratch = ""
         self._lock = threading.Lock()
 
@@ -190,11 +191,16 @@ class Engine:
         config = {"memory_limit": f"{head['engine_memory'] >> 20}MiB", "threads": str(head["threads"])}
         for job in head["files"]:
             try:
-                wire.send(self._data, {"ok": True, "tables": _load_file(job, config)})
+                wire.send(self._data, {"ok": True, "tables": _load_file(job, config, self._watch)})
             except MemoryError:
                 self._fail(LimitExceeded("The file needs more memory than an engine has.", limit="memory"))
             except EtudeError as error:
                 self._fail(error)
+
+    def _watch(self, connection: Any) -> None:
+        """Report the progress of the connection that reads a file; None if it has read it."""
+        with self._lock:
+            self._loading = connection
 
     def _listen(self) -> None:
         """Stop the running query on request; end the process when the host is gone, whatever runs."""
@@ -225,6 +231,8 @@ class Engine:
     def _report_progress(self) -> None:
         with self._lock:
             done = self._driver.progress() if self._driver is not None and self._running is not None else None
+            if self._loading is not None:
+                done = max(self._loading.query_progress(), 0) / 100
         if done is not None:
             with contextlib.suppress(wire.Closed):
                 wire.send(self._control, {"progress": done})
@@ -377,14 +385,19 @@ def _check_budget(estimate: Json, head: Json) -> None:
             )
 
 
-def _load_file(job: Json, config: dict[str, str]) -> list[Json]:
+def _load_file(job: Json, config: dict[str, str], watch: Callable[[Any], None]) -> list[Json]:
     from pathlib import Path
 
     from etude.sources.files.load import FileTable, load
 
-    file = FileTable(**job["file"] | {"paths": tuple(job["file"]["paths"])})
-    loaded = load(file, Path(job["out_dir"]), config)
-    return [{"table": t.table, "paths": t.paths, "notes": t.report.summary()} for t in loaded]
+    given = job["file"]
+    options = tuple((key, value) for key, value in given["options"])
+    file = FileTable(**given | {"paths": tuple(given["paths"]), "options": options})
+    loaded = load(file, Path(job["out_dir"]), config, watch)
+    return [
+        {"table": t.table, "paths": t.paths, "notes": t.report.summary(), "in_place": set(t.paths) <= set(file.paths)}
+        for t in loaded
+    ]
 
 
 def _tuples(mount: Json) -> Json:

@@ -22,7 +22,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
-from etude.sources.base import Json, Mount, empty_batch
+from etude.sources.base import Json, LoadProgress, Mount, empty_batch
 from etude.sources.parameters import Encoded
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ START_S = 60.0
 IDLE_S = 30.0
 PART = 32 << 20
 SCRATCH = "etude-engine-"
+OnProgress = Callable[[float], None]
 _START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
 
 
@@ -59,6 +60,8 @@ class ResultStream:
         self.parts: list[int | bytes] | None = None
         """Set to a list before the batches are read, it collects them as received: each part is an Arrow stream, a
         descriptor of sealed shared memory (which the reader closes) or, if it is small, its bytes."""
+        self.notes: dict[str, list[str]] = {}
+        """What was found in files that were read for this query, by table."""
         self._stop: Callable[[], None] | None = None
         self._cancelled = False
         self._lock = threading.Lock()
@@ -136,7 +139,9 @@ class EngineClient:
         }
         self.info = self._ask(head, START_S)
 
-    def load(self, jobs: list[Json], timeout_s: float) -> Iterator[list[Json] | EtudeError]:
+    def load(
+        self, jobs: list[Json], timeout_s: float, on_progress: OnProgress | None = None
+    ) -> Iterator[list[Json] | EtudeError]:
         """Convert files to Parquet in this process, which then serves nothing else; yield tables or an error for each.
 
         A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early.
@@ -144,9 +149,10 @@ class EngineClient:
         files = [p for job in jobs for p in job["file"]["paths"]]
         head = self._confinement([], files, [job["out_dir"] for job in jobs])
         self._send(head | {"op": "load", "files": jobs})
-        for _ in jobs:
+        for at, job in enumerate(jobs):
+            tell = None if on_progress is None else _tell_loading(on_progress, at, len(jobs), job["file"]["paths"][0])
             try:
-                yield self._answered("load", timeout_s)["tables"]
+                yield self._answered("load", timeout_s, tell)["tables"]
             except EtudeError as error:
                 yield error
                 if not self.alive:
@@ -182,8 +188,8 @@ class EngineClient:
         self._send(head)
         return self._answered(head["op"], timeout_s)
 
-    def _answered(self, asked: str, timeout_s: float) -> Json:
-        frame = self._receive(time.monotonic() + timeout_s, None)
+    def _answered(self, asked: str, timeout_s: float, on_progress: OnProgress | None = None) -> Json:
+        frame = self._receive(time.monotonic() + timeout_s, on_progress)
         if frame is None:
             self.kill()
             raise LimitExceeded(
@@ -349,6 +355,17 @@ class EngineClient:
             self._scratch_lock = None
 
 
+def _tell_loading(on_progress: OnProgress, at: int, jobs: int, path: str) -> OnProgress:
+    """Return a callback that reports a file's progress as that of all files, and report its start."""
+    name = os.path.basename(path)
+
+    def tell(done: float) -> None:
+        on_progress(LoadProgress((at + done) / jobs, name))
+
+    tell(0.0)
+    return tell
+
+
 def _new_scratch() -> tuple[tempfile.TemporaryDirectory[str], int | None]:
     """Return a folder for one engine, and a lock on it that this process holds; see `remove_orphans`."""
     while True:
@@ -425,6 +442,8 @@ class Pool:
         self._closed = False
         self._tidied = False
         self._sweeper: threading.Thread | None = None
+        self.on_load: OnProgress | None = None
+        """Called with `LoadProgress` while files are read for anything but a query with a callback of its own."""
 
     def warm(self) -> None:
         """Start an engine before the first query; return at once while the process loads its libraries."""

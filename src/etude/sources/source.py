@@ -13,17 +13,21 @@ from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, SourceMissing
+from etude.settings import RemoteSettings
 from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
 from etude.sources.files.cache import load_files
 from etude.sources.parameters import Encoded
-from etude.sources.pool import MAIN, EngineClient, Key, Pool, ResultStream
+from etude.sources.pool import MAIN, EngineClient, Key, OnProgress, Pool, ResultStream
 from etude.sources.source_url import find_kind, local_path, resolve_url
 
 _NETWORK = frozenset({"postgres", "mysql"})
+FILE_OPTIONS = ("dates", "decimal", "follow_links", "strict")
 SIZES_S = 60.0
 """How long the sizes of tables are cached; they serve only estimates."""
+REMOTE_S = 10.0
+"""How long the copy of a remote file is used before its server is asked again."""
 FindSizes = Callable[["Source"], Mapping[str, Size]]
 
 
@@ -46,6 +50,7 @@ class Source:
         cache: Path,
         find_sizes: FindSizes | None = None,
         tenant: str = MAIN,
+        remote: RemoteSettings | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
@@ -58,10 +63,13 @@ class Source:
         self._pool = pool
         self._cache = cache
         self._find_sizes = find_sizes
+        self._remote = remote or RemoteSettings()
+        self._fetched: tuple[float, Path] | None = None
         self._sizes: tuple[float, str, Mapping[str, Size]] | None = None
         self._lock = threading.Lock()
         self._loaded: tuple[str, Mount] | None = None
         self._notes: tuple[str, ...] = ()
+        self._untold: dict[str, list[str]] = {}
         self._catalog: tuple[tuple[Key, str], Catalog] | None = None
 
     @property
@@ -74,10 +82,10 @@ class Source:
         """Whether DuckDB reads it in place, so that it can be joined without copying."""
         return self.kind in ("duckdb", "files")
 
-    def mount(self) -> tuple[Key, Mount]:
+    def mount(self, on_progress: OnProgress | None = None) -> tuple[Key, Mount]:
         """Return a key that changes with the files behind the source, and how an engine opens it now."""
         if self.kind == "files":
-            return self._mount_files()
+            return self._mount_files(on_progress)
         mark = ""
         if self.kind == "duckdb":
             mark = file_fingerprint(self.url)
@@ -87,15 +95,23 @@ class Source:
         mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
         return (self.name, self.url, tables, mark), mount
 
-    def _mount_files(self) -> tuple[Key, Mount]:
+    def _mount_files(self, on_progress: OnProgress | None) -> tuple[Key, Mount]:
+        from etude.sources.files.column_types import READING, reading_of
         from etude.sources.files.discover import scan
 
-        found = scan(self.url, follow_links=_is_set(self.spec, "follow_links"))
-        mark = hashlib.sha256("|".join(f.fingerprint for f in found.tables).encode()).hexdigest()
+        options = self.spec.options
+        for name in options:
+            if name not in FILE_OPTIONS:
+                raise Invalid(f"`{name}` is not an option of files.", hint=f"Use one of {', '.join(FILE_OPTIONS)}.")
+        reading_of(options)
+        reading = tuple((name, options[name]) for name in READING if name in options)
+        found = scan(self._local(), follow_links=_is_set(self.spec, "follow_links"), options=reading)
+        mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
         with self._lock:
             if self._loaded is None or self._loaded[0] != mark:
                 # Resolved like the paths of the files, because an engine follows no symbolic links to them.
-                entries, notes = load_files(found.tables, (self._cache / "files").resolve(), self._pool, self.tenant)
+                folder = (self._cache / "files").resolve()
+                entries, notes, read = load_files(found.tables, folder, self._pool, self.tenant, on_progress)
                 if found.ignored:
                     notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
                 if found.links:
@@ -107,7 +123,20 @@ class Source:
                     entries = [e for e in entries if e["table"].lower() in wanted]
                 self._loaded = (mark, Mount(self.name, "files", self.url, granted, {}, tuple(entries)))
                 self._notes = tuple(notes)
+                self._untold = {e["table"]: e["notes"] for e in entries if e["notes"]} if read else {}
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
+
+    def _local(self) -> str:
+        """Return the path of the files: the URL itself, or that of their copy if they are on another machine."""
+        from etude.sources.files.remote import fetch, is_remote
+
+        if not is_remote(self.url):
+            return self.url
+        with self._lock:
+            if self._fetched is None or time.monotonic() - self._fetched[0] > REMOTE_S:
+                copy = fetch(self.url, self._cache / "remote", self._remote)
+                self._fetched = (time.monotonic(), copy)
+            return str(self._fetched[1])
 
     def catalog(self, limits: Limits | None = None) -> Catalog:
         """Tables, columns, types, keys, comments and row counts; read again if the source's files changed."""
@@ -132,10 +161,12 @@ class Source:
         params: Encoded | None = None,
     ) -> ResultStream:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
-        key, mount = self.mount()
+        key, mount = self.mount(on_progress)
         answer = stream(
             self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
         )
+        # The first query on files that were just read tells what was assumed; later ones need not repeat it.
+        answer.notes, self._untold = self._untold, {}
         if describe and not self.native:
             answer.batches = self._corrected(answer, answer.batches)
         return answer

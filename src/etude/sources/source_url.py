@@ -26,6 +26,8 @@ def find_kind(url: str) -> str:
         return _SCHEMES[scheme]
     if separator and scheme in _PATH_SCHEMES and scheme != "file":
         return scheme
+    if separator and scheme in ("https", "http", "s3"):
+        return "files"
     if separator and scheme != "file":
         from etude import plugins
 
@@ -33,7 +35,7 @@ def find_kind(url: str) -> str:
             return scheme
         raise Invalid(
             f"`{scheme}://` is not a kind of source.",
-            hint="Give a path, a glob, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
+            hint="Give a path, a glob, https://, s3://, postgresql://, mysql://, mariadb://, sqlite:/// or duckdb:///.",
         )
     path = local_path(url)
     if os.path.isfile(path):
@@ -47,8 +49,10 @@ def find_kind(url: str) -> str:
 
 
 def local_path(url: str) -> str:
-    """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL."""
+    """Return the absolute path of a path, `file://`, `sqlite:///` or `duckdb:///` URL; other URLs stay as they are."""
     scheme, separator, rest = url.partition("://")
+    if separator and scheme in ("https", "http", "s3"):
+        return url
     path = rest if separator and scheme in _PATH_SCHEMES else url
     if separator and scheme in ("sqlite", "duckdb") and path.startswith("/"):
         path = path[1:]

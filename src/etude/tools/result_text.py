@@ -70,7 +70,7 @@ def show_cell(cell: Cell, context: ToolContext) -> str:
 
 
 def show_table(table: Table) -> str:
-    """Return a table of a catalog as text: name, columns with types and keys, comments."""
+    """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
     keys = {c for c in table.primary_key}
     to = {fk.columns[0]: f"{fk.to_table}.{fk.to_columns[0]}" for fk in table.foreign_keys if len(fk.columns) == 1}
     columns = []
@@ -81,7 +81,7 @@ def show_table(table: Table) -> str:
         columns.append(f"  {column.name} {column.type}{marks}")
     rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
     comment = f" -- {table.comment}" if table.comment else ""
-    return "\n".join([f"{table.name}{rows}{comment}", *columns])
+    return "\n".join([f"{table.name}{rows}{comment}", *columns, *(f"  note: {note}" for note in table.notes)])
 
 
 def _short(value: Any) -> Any:

@@ -9,7 +9,6 @@ import io
 import json
 import multiprocessing
 import os
-import zipfile
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,6 +25,7 @@ from hypothesis import strategies as st
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, Unavailable
 from etude.sources.files.discover import RESERVED, clean_name
 from etude.sources.files.load import LoadedTable, discover, load, scan, unique_names
+from workbook import Sheet, write_workbook
 
 Loader = Callable[..., LoadedTable]
 
@@ -85,7 +85,7 @@ def test_a_clean_csv_is_what_duckdb_reads(load_text: Loader, tmp_path: Path, nam
     assert rows(loaded) == own.fetchall()
     assert types(loaded) == dict(zip(own.columns, map(str, own.types)))
     assert loaded.row_count == len(rows(loaded))
-    if name != "late text":
+    if name not in ("late text", "day first"):
         assert loaded.report.summary() == []
 
 
@@ -144,9 +144,15 @@ def test_null_markers_are_null_only_where_the_rest_is_typed(load_text: Loader) -
 
 
 def test_decimal_commas_are_numbers_where_they_are_certain(load_text: Loader) -> None:
-    loaded = load_text("sum;maybe\n1.234,56;1,234\n-2,7;2,700\n3;9,999\n")
-    assert rows(loaded) == [(1234.56, "1,234"), (-2.7, "2,700"), (3.0, "9,999")]
-    assert loaded.report.types[0].note == "its decimal commas were read as such"
+    loaded = load_text("sum;like\n1.234,56;1,234\n-2,7;2,700\n3;9,999\n")
+    assert rows(loaded) == [(1234.56, 1.234), (-2.7, 2.7), (3.0, 9.999)]
+    assert loaded.report.summary() == [
+        "Column `sum` is DOUBLE: dots between its digits were left out, and its decimal commas were read as such.",
+        "Column `like` is DOUBLE: '1,234' was read like column `sum`, and its decimal commas were read as such.",
+    ]
+    alone = load_text("id;maybe\n1;1,234\n2;2,700\n")
+    assert rows(alone) == [(1, "1,234"), (2, "2,700")]
+    assert "may be thousands or decimals, kept as text" in alone.report.summary()[0]
 
 
 def test_a_short_row_is_padded_and_a_long_one_kept(load_text: Loader) -> None:
@@ -486,70 +492,6 @@ def test_the_report_is_json(load_text: Loader) -> None:
 
 # --- workbooks ----------------------------------------------------------------------------------------------
 
-Sheet = list[list[Any]]
-
-
-def workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
-    """A workbook as small as the format allows; dates are numbers with style 1, moments with style 2."""
-    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    rel = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    pack = "http://schemas.openxmlformats.org/package/2006"
-    with zipfile.ZipFile(path, "w") as book:
-        parts = "".join(
-            f'<Override PartName="/xl/worksheets/s{i}.xml" ContentType="application/vnd.openxmlformats-'
-            f'officedocument.spreadsheetml.worksheet+xml"/>'
-            for i in range(len(sheets))
-        )
-        book.writestr(
-            "[Content_Types].xml",
-            f'<Types xmlns="{pack}/content-types"><Default Extension="rels" ContentType="application/vnd.'
-            'openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" ContentType='
-            '"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/>' + parts + "</Types>",
-        )
-        book.writestr(
-            "_rels/.rels",
-            f'<Relationships xmlns="{pack}/relationships"><Relationship Id="r" Type="{rel}/officeDocument" '
-            'Target="xl/workbook.xml"/></Relationships>',
-        )
-        names = "".join(f'<sheet name="{n}" sheetId="{i + 1}" r:id="r{i}"/>' for i, n in enumerate(sheets))
-        book.writestr(
-            "xl/workbook.xml", f'<workbook xmlns="{main}" xmlns:r="{rel}"><sheets>{names}</sheets></workbook>'
-        )
-        links = "".join(
-            f'<Relationship Id="r{i}" Type="{rel}/worksheet" Target="worksheets/s{i}.xml"/>' for i in range(len(sheets))
-        )
-        book.writestr(
-            "xl/_rels/workbook.xml.rels",
-            f'<Relationships xmlns="{pack}/relationships">{links}<Relationship Id="st" Type="{rel}/styles" '
-            'Target="styles.xml"/></Relationships>',
-        )
-        formats = "".join(f'<xf numFmtId="{n}" applyNumberFormat="1"/>' for n in (0, 14, 22))
-        book.writestr(
-            "xl/styles.xml", f'<styleSheet xmlns="{main}"><cellXfs count="3">{formats}</cellXfs></styleSheet>'
-        )
-        for i, sheet in enumerate(sheets.values()):
-            data = "".join(f'<row r="{r + 1}">{_cells(row, r + 1)}</row>' for r, row in enumerate(sheet))
-            book.writestr(
-                f"xl/worksheets/s{i}.xml", f'<worksheet xmlns="{main}"><sheetData>{data}</sheetData></worksheet>'
-            )
-    return path
-
-
-def _cells(row: list[Any], number: int) -> str:
-    return "".join(_cell(value, f"{chr(65 + at)}{number}") for at, value in enumerate(row) if value is not None)
-
-
-def _cell(value: Any, place: str) -> str:
-    if isinstance(value, bool):
-        return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
-    if isinstance(value, str):
-        return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
-    if isinstance(value, datetime):
-        return f'<c r="{place}" s="2"><v>{(value - datetime(1899, 12, 30)).total_seconds() / 86400}</v></c>'
-    if isinstance(value, date):
-        return f'<c r="{place}" s="1"><v>{(value - date(1899, 12, 30)).days}</v></c>'
-    return f'<c r="{place}"><v>{value}</v></c>'
-
 
 def test_a_sheet_has_types_a_header_and_a_title(tmp_path: Path) -> None:
     sheet: Sheet = [
@@ -561,7 +503,7 @@ def test_a_sheet_has_types_a_header_and_a_title(tmp_path: Path) -> None:
         [],
         [3, None, None, None, None, 3.5, 8, None, None],
     ]
-    (found,) = discover(str(workbook(tmp_path / "Sales Report.xlsx", {"Only": sheet})))
+    (found,) = discover(str(write_workbook(tmp_path / "Sales Report.xlsx", {"Only": sheet})))
     (loaded,) = load(found, tmp_path / "out")
     assert loaded.table == "sales_report"
     assert list(types(loaded).items()) == [
@@ -579,7 +521,7 @@ def test_a_sheet_has_types_a_header_and_a_title(tmp_path: Path) -> None:
 
 
 def test_each_filled_sheet_is_a_table(tmp_path: Path) -> None:
-    path = workbook(tmp_path / "shop.xlsx", {"Orders": [["a"], [1]], "Empty": [], "2024": [[1, 2], [3, 4]]})
+    path = write_workbook(tmp_path / "shop.xlsx", {"Orders": [["a"], [1]], "Empty": [], "2024": [[1, 2], [3, 4]]})
     loaded = load(discover(str(path))[0], tmp_path / "out")
     assert [t.table for t in loaded] == ["shop_orders", "shop_2024"]
     assert rows(loaded[1]) == [(1, 2), (3, 4)]

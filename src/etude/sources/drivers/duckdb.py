@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from etude.errors import EtudeError, LimitExceeded, SourceError, SourceLocked, SourceUnavailable
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, empty_batch
 from etude.sources.duckdb_errors import broken, invalid_query, is_fatal
-from etude.sources.file_fingerprint import file_fingerprint
+from etude.sources.file_fingerprint import file_fingerprint, paths_fingerprint
 from etude.sources.guard_duckdb import GrantedNames, Guard, fold
 from etude.sources.quoting import quote_identifier, quote_literal
 
@@ -172,6 +172,7 @@ class DuckdbDriver(Driver):
         """Yield batches as DuckDB produces them; the whole result is never in memory."""
         import duckdb
 
+        before = self._marks()
         try:
             with self._enumerations(checked):
                 try:
@@ -186,6 +187,19 @@ class DuckdbDriver(Driver):
         except OSError as error:
             # Arrow's reader raises OSError for errors of DuckDB in the middle of a stream.
             raise self._translate(error, checked.sql) from None
+        self._check_unchanged(before)
+
+    def _marks(self) -> dict[str, str]:
+        """Return the fingerprint of each file that is read in place; converted files never change."""
+        found = {m.url: file_fingerprint(m.url) for m in self._mounts if m.kind == "duckdb"}
+        in_place = [p for m in self._mounts for f in m.files if f.get("in_place") for p in f["paths"]]
+        return found | {p: paths_fingerprint((p,)) for p in in_place if os.path.exists(p)}
+
+    def _check_unchanged(self, before: dict[str, str]) -> None:
+        now = self._marks()
+        for path, mark in before.items():
+            if now.get(path) != mark:
+                raise SourceError(f"`{path}` was written while it was read.", hint="Run the query again.")
 
     @contextlib.contextmanager
     def _enumerations(self, checked: CheckedQuery) -> Iterator[None]:

@@ -27,6 +27,7 @@ from etude.errors import (
     SourceUnavailable,
 )
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, out_of_time
+from etude.sources.file_fingerprint import sqlite_fingerprint, stamp
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import Described, Granted, check_sql, column_hint, is_granted
 from etude.sources.quoting import quote_identifier, quote_literal
@@ -75,7 +76,8 @@ class SqliteDriver(Driver):
         self._mount = mount
         self._path = os.path.abspath(mount.url.removeprefix("sqlite://"))
         self._connection: sqlite3.Connection | None = None
-        self._stamp: tuple[int, ...] = ()
+        self._state: tuple[int, ...] = ()
+        self._opened_mark = ""
         self._immutable = False
         self._schema: _Schema | None = None
         self._stopped = False
@@ -83,25 +85,37 @@ class SqliteDriver(Driver):
         self._connected()
 
     def _connected(self) -> sqlite3.Connection:
-        """Return the connection; reopen it if the file was replaced, or changed while it was open as immutable."""
-        stamp = self._stat()
-        stale = stamp != self._stamp if self._immutable else stamp[:2] != self._stamp[:2]
-        if self._connection is None or stale:
+        """Return the connection; reopen it if the file was replaced or written to.
+
+        SQLite alone compares only the change counter, which is the same in a file that was copied over this one.
+        """
+        state, mark = self._stat(), self._mark()
+        if self._connection is None or mark != self._opened_mark or (self._immutable and state != self._state):
             self.close()
             self._immutable = self._must_be_immutable()
-            self._connection, self._stamp = self._open(), stamp
+            self._connection, self._state, self._opened_mark = self._open(), state, mark
             self._schema = None
         return self._connection
+
+    def _mark(self) -> str:
+        """Return identity, size, times and header of the file, without its WAL, which SQLite follows by itself."""
+        try:
+            return stamp(self._path) + self._header().hex()
+        except OSError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: OSError) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"The SQLite file `{self._path}` cannot be opened: {error.strerror}.",
+            hint="Check the path and its permissions; etude never creates a database.",
+        )
 
     def _stat(self) -> tuple[int, ...]:
         """Return identity, size and modification time of the file, then size and modification time of its WAL."""
         try:
             main = os.stat(self._path)
         except OSError as error:
-            raise SourceUnavailable(
-                f"The SQLite file `{self._path}` cannot be opened: {error.strerror}.",
-                hint="Check the path and its permissions; etude never creates a database.",
-            ) from None
+            raise self._unreachable(error) from None
         log: tuple[int, ...] = (0, 0)
         with suppress(OSError):
             wal = os.stat(self._path + "-wal")
@@ -170,7 +184,7 @@ class SqliteDriver(Driver):
         with self._opened() as connection:
             keys, unique = _foreign_keys(connection), _unique(connection)
             counts, exact = self._counts(connection, schema)
-            sizes = _sizes(connection) if self._stamp[2] <= SMALL_FILE else {}
+            sizes = _sizes(connection) if self._state[2] <= SMALL_FILE else {}
         return {
             "tables": [
                 {
@@ -193,7 +207,7 @@ class SqliteDriver(Driver):
         }
 
     def _counts(self, connection: sqlite3.Connection, schema: _Schema) -> tuple[dict[str, int], bool]:
-        exact = self._stamp[2] <= SMALL_FILE
+        exact = self._state[2] <= SMALL_FILE
         tables = [n for n, kind in schema.kinds.items() if kind == "table"]
         what = "count(*)" if exact else "coalesce(max(rowid), 0)"
         counts: dict[str, int] = {}
@@ -240,7 +254,7 @@ class SqliteDriver(Driver):
         if any(t not in counts for t in tables):
             return {"scan_rows": None, "scan_bytes": None, "result_rows": None}
         rows, total = sum(counts[t] for t in tables), sum(counts.values())
-        size = self._stamp[2] * rows // total if total else 0
+        size = self._state[2] * rows // total if total else 0
         return {"scan_rows": rows, "scan_bytes": size, "result_rows": None}
 
     def run(self, checked: CheckedQuery, timeout_s: float) -> Iterator[Any]:
@@ -325,10 +339,7 @@ class SqliteDriver(Driver):
         return {table: fingerprint for table in tables}
 
     def _fingerprint(self) -> str:
-        # Bytes 24 to 28 of the header count changes to the file, bytes 40 to 44 changes to its schema.
-        header = self._header()
-        state = (*self._stat()[2:], header[24:28].hex(), header[40:44].hex())
-        return hashlib.sha256(repr(state).encode()).hexdigest()[:32]
+        return hashlib.sha256(sqlite_fingerprint(self._path).encode()).hexdigest()[:32]
 
     def versions(self) -> dict[str, str]:
         """Return the version of the SQLite library."""

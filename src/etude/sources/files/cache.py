@@ -1,4 +1,4 @@
-"""Files converted to Parquet once, in a folder named by the file's fingerprint."""
+"""Files converted to Parquet once, in a folder named by the file's key."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ from pathlib import Path
 from etude.errors import EtudeError
 from etude.sources.base import Json
 from etude.sources.files.discover import FileTable, unique_names
-from etude.sources.pool import MAIN, Pool
+from etude.sources.pool import MAIN, OnProgress, Pool
 
 LOAD_S = 3600.0
 INDEX = "tables.json"
 
 
 def load_files(
-    files: Iterable[FileTable], folder: Path, pool: Pool, tenant: str = MAIN
-) -> tuple[list[Json], list[str]]:
-    """Return the tables of all files in the form of `Mount.files`, and notes on files that could not be loaded.
+    files: Iterable[FileTable],
+    folder: Path,
+    pool: Pool,
+    tenant: str = MAIN,
+    on_progress: OnProgress | None = None,
+) -> tuple[list[Json], list[str], bool]:
+    """Return the tables of all files in the form of `Mount.files`, notes on files that could not be loaded, and whether
+    a file had to be read for that.
 
     A file that fails is noted and the others are loaded; if none could be loaded, the first error is raised.
     """
-    known = {f: _read_index(folder / f.fingerprint) for f in files}
+    known = {f: _read_index(folder / f.key) for f in files}
     missing = [f for f, tables in known.items() if tables is None]
-    failed = _convert(missing, folder, pool, tenant) if missing else {}
+    failed = _convert(missing, folder, pool, tenant, on_progress or pool.on_load) if missing else {}
     if failed and len(failed) == len(known):
         raise next(iter(failed.values()))
     entries = []
     for file, tables in known.items():
         if tables is None:
-            tables = _read_index(folder / file.fingerprint) or []  # noqa: PLW2901 - what was missing is there now
-        entries += [dict(t, fingerprint=file.fingerprint) for t in tables]
+            tables = _read_index(folder / file.key) or []  # noqa: PLW2901 - what was missing is there now
+        entries += [dict(t, fingerprint=file.key) for t in tables]
     for entry, name in zip(entries, unique_names(e["table"] for e in entries), strict=True):
         entry["table"] = name
     notes = [f"`{Path(f.paths[0]).name}` was not loaded: {e.message}" for f, e in failed.items()]
-    return entries, notes
+    return entries, notes, bool(missing)
 
 
 def _read_index(folder: Path) -> list[Json] | None:
@@ -50,21 +55,24 @@ def _read_index(folder: Path) -> list[Json] | None:
     return tables if all(os.path.exists(p) for t in tables for p in t["paths"]) else None
 
 
-def _convert(files: list[FileTable], folder: Path, pool: Pool, tenant: str) -> dict[FileTable, EtudeError]:
+def _convert(
+    files: list[FileTable], folder: Path, pool: Pool, tenant: str, on_progress: OnProgress | None
+) -> dict[FileTable, EtudeError]:
     failed: dict[FileTable, EtudeError] = {}
     left = list(files)
     while left:
-        jobs = [{"file": asdict(f), "out_dir": str(folder / f.fingerprint)} for f in left]
+        jobs = [{"file": asdict(f), "out_dir": str(folder / f.key)} for f in left]
         for job in jobs:
             os.makedirs(str(job["out_dir"]), exist_ok=True)
         done = 0
         with pool.borrow(network=False, wait_s=60, tenant=tenant) as engine:
-            for file, outcome in zip(left, engine.load(jobs, LOAD_S), strict=False):
+            pool.warm()  # the engine that will query the files starts while this one reads them
+            for file, outcome in zip(left, engine.load(jobs, LOAD_S, on_progress), strict=False):
                 done += 1
                 if isinstance(outcome, EtudeError):
                     failed[file] = outcome
                 else:
-                    _write_index(folder / file.fingerprint, outcome)
+                    _write_index(folder / file.key, outcome)
         # A file that ended its engine gets the error; a new engine loads the next ones.
         left = left[done:] if done else []
     return failed

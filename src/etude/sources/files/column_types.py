@@ -1,67 +1,186 @@
-"""Text columns that are nearly numbers or dates: typed if only null markers are in the way, else reported."""
+"""Text columns that hold numbers or dates: typed if the whole column agrees, else reported."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from etude.errors import Invalid
 from etude.sources.files.parquet import read_parquet, write
 from etude.sources.files.report import TypeNote
 from etude.sources.quoting import quote_identifier, quote_literal
 
-NULL_MARKERS = ("na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", ".")
+NULL_MARKERS = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?", ".")
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
 MIXED_SHARE = 0.8
+DATE_ORDERS = {"dmy": "day/month/year", "mdy": "month/day/year"}
+DECIMALS = (".", ",")
+READING = ("dates", "decimal")
+"""The options of a source that say how to read ambiguous values."""
 
-# Each test is SQL over the trimmed text `t`. A leading zero marks a code (a post code, an account), not a number.
-MARKER = f"lower(t) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
-NUMBER = r"regexp_full_match(t, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
-WHOLE = r"regexp_full_match(t, '[+-]?\d{1,18}')"
-CODE = r"regexp_matches(t, '^[+-]?0\d')"
-DATE = r"(regexp_full_match(t, '\d{4}-\d{1,2}-\d{1,2}') AND try_cast(t AS DATE) IS NOT NULL)"
-MOMENT = r"(regexp_matches(t, '^\d{4}-\d{1,2}-\d{1,2}') AND try_cast(t AS TIMESTAMP) IS NOT NULL)"
-COMMA = r"regexp_full_match(t, '[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?')"
-# `1,234` may be an English thousand; only another number of digits after it makes a decimal comma certain.
-SURE_COMMA = rf"({COMMA} AND regexp_matches(t, ',\d+$') AND NOT regexp_matches(t, ',\d{{3}}$'))"
+# Each test is SQL over the trimmed text `{t}`. A leading zero marks a code (a post code, an account) and a plus
+# sign a phone number, not a number.
+MARKER = f"lower({{t}}) IN ({', '.join(map(quote_literal, NULL_MARKERS))})"
+NUMBER = r"regexp_full_match({t}, '[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')"
+WHOLE = r"regexp_full_match({t}, '[+-]?\d{1,18}')"
+CODE = r"regexp_matches({t}, '^[+-]?0\d|^[+]\d{6}')"
+ISO = (
+    r"(regexp_full_match({t}, '\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{4}\.\d{1,2}\.\d{1,2}') "
+    r"AND try_cast(replace(replace({t}, '/', '-'), '.', '-') AS DATE) IS NOT NULL)"
+)
+MOMENT = r"(regexp_matches({t}, '^\d{4}-\d{1,2}-\d{1,2}') AND try_cast({t} AS TIMESTAMP) IS NOT NULL)"
+
+# Dates of three numbers. A time may follow; a year of two digits after dashes could as well come first.
+CLOCK = r"( +\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?( ?[AaPp][Mm])?)?"
+YEAR_LAST = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{1,2}}-\d{{1,2}}-|\d{{1,2}}\.\d{{1,2}}\.)\d{{4}}{CLOCK}"
+SHORT_YEAR = rf"(\d{{1,2}}/\d{{1,2}}/|\d{{2}}\.\d{{2}}\.)\d{{2}}{CLOCK}"
+DASHED_YEAR = r"\d{2}-\d{2}-\d{2}"
+PARTS = r"regexp_matches({t}, '^\d{1,2}[/.-]\d{1,2}[/.-]\d')"
+ONE = r"try_cast(regexp_extract({t}, '^(\d{1,2})[/.-]', 1) AS TINYINT)"
+TWO = r"try_cast(regexp_extract({t}, '^\d{1,2}[/.-](\d{1,2})[/.-]', 1) AS TINYINT)"
+NAMED = (
+    r"(regexp_full_match({t}, '\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{4}|[A-Za-z]{3,9} \d{1,2}, ?\d{4}') "
+    r"AND try_strptime({t}, ['%d %b %Y', '%d %B %Y', '%d-%b-%Y', '%d-%B-%Y', '%b %d, %Y', '%B %d, %Y']) IS NOT NULL)"
+)
+
+# Numbers with a currency, a percent sign, grouped digits or a decimal comma around or in their `body`.
+CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK|PLN|CZK|BRL|MXN|ZAR)"
+SPACES = "'\u2019 \u00a0\u202f"
+DECORATED = (
+    rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
+    rf"[ \x{{a0}}\x{{202f}}]?(?:{CURRENCY}|%)?\)?"
+)
+BODY = f"regexp_extract({{t}}, '^{DECORATED}$', 1)"
+GROUPED = SPACES.replace("'", "''")
+ENGLISH = rf"regexp_full_match({BODY}, '(\d{{1,3}}(,\d{{3}})+|\d+)(\.\d+)?|\.\d+')"
+EUROPEAN = rf"regexp_full_match({BODY}, '(\d{{1,3}}(\.\d{{3}})+|\d+)(,\d+)?|,\d+')"
+SPACED = rf"regexp_full_match({BODY}, '(\d{{1,3}}([{GROUPED}]\d{{3}})+|\d+)([.,]\d+)?')"
+SURE_ENGLISH = (
+    rf"(regexp_matches({BODY}, ',\d{{3}}[,.]|\.(\d{{1,2}}|\d{{4,}})$') "
+    rf"OR (regexp_matches({BODY}, '[,.]') AND regexp_matches({{t}}, '[$£]|USD|GBP')))"
+)
+SURE_EUROPEAN = rf"regexp_matches({BODY}, '\.\d{{3}}[.,]|,(\d{{1,2}}|\d{{4,}})$')"
+
 TESTS = {
     "marker": MARKER,
     "number": NUMBER,
     "whole": WHOLE,
     "code": CODE,
-    "date": DATE,
+    "long": r"regexp_full_match({t}, '[+-]?\d{19,}')",
+    "iso": ISO,
     "moment": MOMENT,
-    "comma": COMMA,
-    "sure_comma": SURE_COMMA,
+    "year_last": f"regexp_full_match({{t}}, '{YEAR_LAST}|{SHORT_YEAR}')",
+    "short_year": f"regexp_full_match({{t}}, '{SHORT_YEAR}')",
+    "dashed_year": f"regexp_full_match({{t}}, '{DASHED_YEAR}')",
+    "clock": "contains({t}, ':')",
+    "day_first": f"({PARTS} AND {ONE} > 12)",
+    "month_first": f"({PARTS} AND {TWO} > 12)",
+    "named": NAMED,
+    "decorated": f"{BODY} <> ''",
+    "body_code": rf"regexp_matches({BODY}, '^0\d')",
+    "percent": "suffix({t}, '%')",
+    "priced": f"regexp_matches({{t}}, '{CURRENCY}')",
+    "separated": f"regexp_matches({BODY}, '[.,]')",
+    "commas": f"contains({BODY}, ',')",
+    "dots": f"contains({BODY}, '.')",
+    "english": ENGLISH,
+    "european": EUROPEAN,
+    "spaced": SPACED,
+    "gaps": f"regexp_matches({BODY}, '[{GROUPED}]')",
+    "typeset": f"regexp_matches({BODY}, '[{GROUPED.replace(' ', '')}]')",
+    "sure_english": SURE_ENGLISH,
+    "sure_european": SURE_EUROPEAN,
 }
+LIKELY = rf"^[(]?[+-]? ?({CURRENCY})?[ +-]*[.,]?\d|^[A-Za-z]{{3,9}} \d{{1,2}}, ?\d{{4}}$"
+CURRENCIES = f"count(DISTINCT nullif(regexp_extract({{t}}, '{CURRENCY}'), ''))"
 
 
-class Counts(NamedTuple):
-    """How many values of a column pass each test."""
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How a user wants ambiguous values to be read: the options `dates` and `decimal` of a source."""
 
-    values: int
-    marker: int
-    number: int
-    whole: int
-    code: int
-    date: int
-    moment: int
-    comma: int
-    sure_comma: int
+    dates: str = ""
+    """`dmy` or `mdy`; empty for the default, which is `dmy`."""
+    decimal: str = ""
+    """`.` or `,`; empty if the values must decide."""
 
 
-def refine(con: Any, staged: Path, target: Path, leave: str = "") -> tuple[int, tuple[TypeNote, ...]]:
+def reading_of(options: Mapping[str, str]) -> ReadingOptions:
+    """Return the reading that the options of a source ask for; raise `Invalid` for an unknown value."""
+    dates, decimal = options.get("dates", ""), options.get("decimal", "")
+    if dates and dates not in DATE_ORDERS:
+        raise Invalid(f"The option `dates` cannot be `{dates}`.", hint="Use `dmy` (day first) or `mdy` (month first).")
+    if decimal and decimal not in DECIMALS:
+        raise Invalid(f"The option `decimal` cannot be `{decimal}`.", hint="Use `.` or `,`.")
+    return ReadingOptions(dates, decimal)
+
+
+class Counts:
+    """How many values of a column pass each test; `values` counts all that are not null."""
+
+    def __init__(self, found: tuple[int, ...]) -> None:
+        self.values, self.currencies, *passed = found
+        self._passed = dict(zip(TESTS, passed))
+
+    def __getattr__(self, test: str) -> int:
+        try:
+            return self._passed[test]
+        except KeyError:
+            raise AttributeError(test) from None
+
+    @property
+    def rest(self) -> int:
+        """Values that are not null markers."""
+        return self.values - self.marker
+
+    @property
+    def typed(self) -> int:
+        """The largest number of values that one kind of number or date covers."""
+        return max(self.number, self.moment, self.dates, self.decorated)
+
+    @property
+    def dates(self) -> int:
+        """Values that are dates in some style."""
+        return self.iso + self.year_last + self.named + self.dashed_year
+
+
+@dataclass(frozen=True)
+class _Others:
+    """What the other columns of the file tell: a value and the column that decides it, or empty texts."""
+
+    order: tuple[str, str]
+    decimal: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """The type of a column: SQL that makes it from the trimmed text `{t}`, and what the report says."""
+
+    type: str
+    sql: str
+    said: str = ""
+
+
+def refine(
+    con: Any, staged: Path, target: Path, leave: str = "", reading: ReadingOptions | None = None
+) -> tuple[int, tuple[TypeNote, ...]]:
     """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
     texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
-    casts: dict[str, str] = {}
     notes = [_wide(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
-    for column, counts in _candidates(con, staged, texts, rows).items():
-        cast, note = _decide(con, staged, column, counts)
+    casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
+    notes += missing
+    counted = _candidates(con, staged, texts, rows)
+    wanted = reading or ReadingOptions()
+    others = _Others(_decided_order(counted), _decided_decimal(counted))
+    for column, counts in counted.items():
+        cast, note = _decide(con, staged, column, counts, wanted, others)
         if cast:
             casts[column] = cast
         if note:
@@ -80,12 +199,32 @@ def _wide(column: str) -> TypeNote:
     return TypeNote(column, "DECIMAL(38,0)", "its whole numbers need more than 64 bits")
 
 
+def _without_nans(con: Any, staged: Path, doubles: list[str]) -> tuple[dict[str, str], list[TypeNote]]:
+    """Make NaN null: in a file it stands for a missing value, and a sum with one NaN is NaN."""
+    casts, notes = {}, []
+    for start in range(0, len(doubles), COLUMNS_AT_ONCE):
+        chunk = doubles[start : start + COLUMNS_AT_ONCE]
+        counts = ", ".join(f"count(*) FILTER (isnan({quote_identifier(c)}))" for c in chunk)
+        found = con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()
+        for column, nans in zip(chunk, found):
+            if nans:
+                name = quote_identifier(column)
+                casts[column] = f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END"
+                verb = "was a null marker" if nans == 1 else "were null markers"
+                notes.append(TypeNote(column, "DOUBLE", f"{nans:,} of its values {verb} ('NaN')"))
+    return casts, notes
+
+
 def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str, Counts]:
     """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
     step = rows // SAMPLE_ROWS + 1
     seen = _aggregate(con, staged, texts, _outline, step)
     likely = [c for c, (values, markers, digits) in seen.items() if 0 < MIXED_SHARE * (values - markers) <= digits]
-    return {c: Counts(*found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
+    sampled = {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, step).items()}
+    if step == 1:
+        return sampled
+    likely = [c for c, n in sampled.items() if n.typed >= MIXED_SHARE / 2 * n.rest]
+    return {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
 
 
 def _aggregate(
@@ -109,46 +248,189 @@ def _aggregate(
 
 def _outline(text: str) -> list[str]:
     """Return SQL that counts values, null markers and number-like values; cheap, for files of many columns."""
-    digits = f"left(ltrim({text}, '+-.'), 1) BETWEEN '0' AND '9'"
+    digits = f"regexp_matches({text}, '{LIKELY}')"
     return [f"count({text})", f"count(*) FILTER ({_on(MARKER, text)})", f"count(*) FILTER ({digits})"]
 
 
 def _counts(text: str) -> list[str]:
-    return [f"count({text})", *(f"count(*) FILTER ({_on(test, text)})" for test in TESTS.values())]
+    tests = (f"count(*) FILTER ({_on(test, text)})" for test in TESTS.values())
+    return [f"count({text})", _on(CURRENCIES, text), *tests]
 
 
 def _on(test: str, text: str) -> str:
-    return test.replace("(t,", f"({text},").replace("(t)", f"({text})").replace("(t AS", f"({text} AS")
+    return test.replace("{t}", text)
 
 
-def _decide(con: Any, staged: Path, column: str, n: Counts) -> tuple[str, TypeNote | None]:
+def _decided_order(counted: dict[str, Counts]) -> tuple[str, str]:
+    """Return the order of day and month, and the column whose values decide it, if all such columns agree."""
+    orders: dict[str, str] = {}
+    for column, n in counted.items():
+        if n.year_last == n.rest and bool(n.day_first) != bool(n.month_first):
+            orders.setdefault("dmy" if n.day_first else "mdy", column)
+    return next(iter(orders.items())) if len(orders) == 1 else ("", "")
+
+
+def _decided_decimal(counted: dict[str, Counts]) -> tuple[str, str]:
+    """Return the decimal separator, and the column whose values decide it, if all such columns agree."""
+    marks: dict[str, str] = {}
+    for column, n in counted.items():
+        if n.decorated == n.rest and not n.body_code and bool(n.sure_english) != bool(n.sure_european):
+            marks.setdefault("." if n.sure_english else ",", column)
+    return next(iter(marks.items())) if len(marks) == 1 else ("", "")
+
+
+def _decide(
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, others: _Others
+) -> tuple[str, TypeNote | None]:
     """Return the SQL that types the column (empty to leave it), and a note for the report."""
-    rest = n.values - n.marker
-    text, typed = f"trim({quote_identifier(column)})", ""
-    value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {text} END"
-    if n.code == 0 and n.number == rest and n.marker:
-        typed = "BIGINT" if n.whole == rest else "DOUBLE"
-    elif n.code == 0 and n.comma == rest and n.sure_comma:
-        typed, value = "DOUBLE", f"replace(replace({value}, '.', ''), ',', '.')"
-    elif n.date == rest and n.marker:
-        typed = "DATE"
-    elif n.moment == rest and n.marker:
-        typed = "TIMESTAMP"
-    if typed:
-        said = ["its decimal commas were read as such"] if value.startswith("replace") else []
-        if n.marker:
-            shown = _examples(con, staged, column, MARKER)
-            verb = "was a null marker" if n.marker == 1 else "were null markers"
-            said.append(f"{n.marker:,} of {n.values:,} values {verb} ({shown})")
-        return f"CAST({value} AS {typed})", TypeNote(column, typed, ", and ".join(said))
-    return "", _mixed(con, staged, column, n)
+    if not n.rest:
+        return "", None
+    decision: _Decision | str = ""
+    # Without null markers, DuckDB has read the column as text for another reason.
+    if n.code == 0 and n.number == n.rest and n.marker and not n.long:
+        decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
+    elif n.iso == n.rest:
+        decision = _Decision("DATE", "replace(replace({t}, '/', '-'), '.', '-')")
+    elif n.moment == n.rest:
+        decision = _Decision("TIMESTAMP", "{t}")
+    elif n.year_last == n.rest:
+        decision = _decide_order(con, staged, column, n, reading, others.order)
+    elif n.named == n.rest:
+        formats = NAMED.partition("try_strptime({t}, ")[2].partition(")")[0]
+        decision = _Decision("DATE", f"strptime({{t}}, {formats})", "its dates were read by the names of the months")
+    elif n.dates >= MIXED_SHARE * n.rest:
+        shown = _examples(con, staged, column, f"NOT ({MARKER})")
+        decision = f"dates in several styles ({shown}), kept as text"
+        if n.dashed_year == n.rest:
+            decision = f"it is not certain which part is the year ({shown}), kept as text"
+    elif n.decorated == n.rest and not (n.body_code or n.code or n.long):
+        decision = _decide_number(con, staged, column, n, reading, others.decimal)
+    if isinstance(decision, str):
+        return "", TypeNote(column, "text", decision) if decision else _mixed(con, staged, column, n)
+    said = [decision.said] if decision.said else []
+    if n.marker:
+        verb = "was a null marker" if n.marker == 1 else "were null markers"
+        said.append(f"{n.marker:,} of {n.values:,} values {verb} ({_examples(con, staged, column, MARKER)})")
+    text = f"trim({quote_identifier(column)})"
+    value = f"CASE WHEN {_on(MARKER, text)} THEN NULL ELSE {_on(decision.sql, text)} END"
+    note = TypeNote(column, decision.type, ", and ".join(said)) if said else None
+    return f"CAST({value} AS {decision.type})", note
+
+
+def _decide_order(
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
+) -> _Decision | str:
+    """Return the type of a column of dates such as `03/04/2024`, or why it stays text."""
+    first = _examples(con, staged, column, f"NOT ({MARKER})", 1)
+    if n.day_first and n.month_first:
+        both = f"{_examples(con, staged, column, TESTS['day_first'], 1)} and "
+        both += _examples(con, staged, column, TESTS["month_first"], 1)
+        return f"dates with the day first and with the month first ({both}), kept as text"
+    if n.day_first or n.month_first:
+        order = "dmy" if n.day_first else "mdy"
+        sure = _examples(con, staged, column, TESTS["day_first" if n.day_first else "month_first"], 1)
+        said = f"its dates were read as {DATE_ORDERS[order]}, because {sure} can be nothing else"
+    elif like[0] and not reading.dates:
+        order = like[0]
+        said = f"{first} may be read in two ways; its dates were read as {DATE_ORDERS[order]}, like column `{like[1]}`"
+    elif reading.dates:
+        order = reading.dates
+        said = f"its dates were read as {DATE_ORDERS[order]}, as the option `dates` says"
+    else:
+        order = "dmy"
+        said = (
+            f"{first} may be read in two ways; its dates were read as {DATE_ORDERS[order]}, the default "
+            "(the option `dates=mdy` of the source changes that)"
+        )
+    if n.short_year:
+        said += "; years of two digits are 1969 to 2068"
+    kind = "TIMESTAMP" if n.clock else "DATE"
+    sql = _date_sql(order)
+    wrong = f"{TESTS['year_last']} AND {sql} IS NULL"
+    if odd := _examples(con, staged, column, wrong, 1):
+        return f"{odd} is not a date, so all are kept as text"
+    return _Decision(kind, sql, said)
+
+
+def _date_sql(order: str) -> str:
+    text = r"replace(replace({t}, '.', '/'), '-', '/')"
+    # A fraction of a second has a dot of its own.
+    day = rf"regexp_extract({text}, '^\S+')"
+    clock = r"regexp_extract({t}, ' (.*)$', 1)"
+    days = {"dmy": ["%d/%m/%Y", "%d/%m/%y"], "mdy": ["%m/%d/%Y", "%m/%d/%y"]}[order]
+    clocks = ["", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", " %I:%M%p", " %I:%M:%S%p"]
+    long, short = ([quote_literal(d + c) for c in clocks] for d in days)
+    whole = f"rtrim({day} || ' ' || trim({clock}))"
+    return (
+        f"CASE WHEN regexp_matches({day}, '/\\d{{4}}$') THEN try_strptime({whole}, [{', '.join(long)}]) "
+        f"ELSE try_strptime({whole}, [{', '.join(short)}]) END"
+    )
+
+
+def _decide_number(
+    con: Any, staged: Path, column: str, n: Counts, reading: ReadingOptions, like: tuple[str, str]
+) -> _Decision | str:
+    """Return the type of a column of numbers with signs or separators, or why it stays text."""
+    if max(n.english, n.european, n.spaced) < MIXED_SHARE * n.rest:
+        return ""  # addresses, versions and the like
+    shown = _examples(con, staged, column, f"NOT ({MARKER})")
+    if n.currencies > 1:
+        return f"numbers in several currencies ({shown}), kept as text"
+    if 0 < n.percent < n.rest:
+        return f"only some numbers have a percent sign ({shown}), kept as text"
+    bare = BODY
+    if n.gaps:
+        if n.spaced < n.rest or not (n.separated or n.priced or n.typeset):
+            return ""  # plain spaces group the digits of phone numbers, too
+        sure = n.sure_european or n.sure_english or reading.decimal
+        bare = f"replace(translate({BODY}, '{GROUPED}', ''), ',', '.')"
+        if n.separated and not sure:
+            return f"{shown} may be read in two ways, kept as text (the option `decimal` of the source settles it)"
+        said = ["spaces between its digits were left out"]
+    else:
+        comma = _has_decimal_comma(n, reading.decimal or like[0])
+        if comma is None:
+            return f"{shown} may be thousands or decimals, kept as text (the option `decimal` of the source settles it)"
+        if (n.european if comma else n.english) < n.rest:
+            return f"numbers in several styles ({shown}), kept as text"
+        bare = f"replace(replace({BODY}, '.', ''), ',', '.')" if comma else f"replace({BODY}, ',', '')"
+        said = []
+        if like[0] and not (reading.decimal or n.sure_english or n.sure_european) and n.separated:
+            said.append(f"{_examples(con, staged, column, TESTS['separated'], 1)} was read like column `{like[1]}`")
+        if comma and n.dots:
+            said.append("dots between its digits were left out")
+        if n.commas:
+            said.append("its decimal commas were read as such" if comma else "commas between its digits were left out")
+    if n.percent:
+        said.append("percent signs were left out, so 60 means 60%")
+    if n.priced:
+        sign = _examples(con, staged, column, TESTS["priced"], 1)
+        said.append(f"the currency was left out ({sign})")
+    negative = r"(regexp_matches({t}, '^[^\d.,]*-') OR (prefix({t}, '(') AND suffix({t}, ')')))"
+    sql = f"(CASE WHEN {negative} THEN '-' ELSE '' END) || {bare}"
+    fractions = _examples(con, staged, column, f"NOT ({MARKER}) AND NOT regexp_full_match({bare}, '\\d{{1,18}}')", 1)
+    return _Decision("DOUBLE" if fractions else "BIGINT", sql, ", and ".join(said))
+
+
+def _has_decimal_comma(n: Counts, wanted: str) -> bool | None:
+    """Return whether a comma starts the decimals, or None if nothing decides it."""
+    if n.sure_english or n.sure_european:
+        return not n.sure_english
+    if wanted:
+        return wanted == ","
+    return None if n.separated else False
 
 
 def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
     """Return a note if most values, but not all, are numbers or dates."""
-    tests = ((NUMBER, n.number, "number"), (MOMENT, n.moment, "date"), (COMMA, n.comma, "number"))
+    tests = (
+        (NUMBER, n.number, "number"),
+        (MOMENT, n.moment, "date"),
+        (TESTS["year_last"], n.year_last, "date"),
+        (TESTS["decorated"], n.decorated, "number"),
+    )
     for test, passed, noun in tests:
-        if n.values > passed >= MIXED_SHARE * (n.values - n.marker) and passed and not n.code:
+        if n.values > passed >= MIXED_SHARE * n.rest and passed and not n.code and not n.body_code:
             shown = _examples(con, staged, column, f"NOT coalesce({test}, false)")
             odd = n.values - passed
             said = f"is not a {noun}" if odd == 1 else f"are not {noun}s"
@@ -157,13 +439,13 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
     return None
 
 
-def _examples(con: Any, staged: Path, column: str, test: str) -> str:
+def _examples(con: Any, staged: Path, column: str, test: str, most: int = 3) -> str:
     """Return the first few distinct values that pass the test, as written in the file."""
     text = f"trim({quote_identifier(column)})"
     found = con.execute(
         f"SELECT v FROM (SELECT left({quote_identifier(column)}, 40) AS v, row_number() OVER () AS place "
         f"FROM {read_parquet(str(staged))} WHERE {quote_identifier(column)} IS NOT NULL AND {_on(test, text)}) "
-        "GROUP BY v ORDER BY min(place) LIMIT 4"
+        f"GROUP BY v ORDER BY min(place) LIMIT {most + 1}"
     ).fetchall()
-    shown = ", ".join(repr(row[0]) for row in found[:3])
-    return f"{shown}, ..." if len(found) > 3 else shown
+    shown = ", ".join(repr(row[0]) for row in found[:most])
+    return f"{shown}, ..." if len(found) > most > 1 else shown

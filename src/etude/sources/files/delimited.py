@@ -7,22 +7,26 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources.files.column_types import refine
+from etude.sources.files.column_types import ReadingOptions, refine
+from etude.sources.files.content import unpack
 from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
 from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
-from etude.sources.files.report import LoadReport, Rename, RowFaults, merge
+from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge
 from etude.sources.files.text import CHUNK, Survey, open_text, survey
 from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
+SNIFFED_ROWS = 20_480
 HUGE_FIELD = CHUNK
 TITLE_ROWS = 20
+COMMENT_LINES = 1000
+SEPARATOR_LINE = re.compile('"?sep=."?')
 EXTRA = "_extra"
 # The name of the column for extra fields if no row has any: it is written, and not read.
 UNNAMED = "\x01unnamed"
@@ -31,6 +35,20 @@ LONG_RECORD = 400_000
 REGULAR = "delim=',', quote='\"', escape='\"', new_line='\\r\\n'"
 """The dialect that the repair writes."""
 # Parquet has no integers beyond 64 bits: a decimal keeps each digit, and text keeps longer ones.
+# Values that the type does not show as they are written.
+READ_AS = (
+    ("BOOLEAN", re.compile(r"(?!true$|false$).+", re.IGNORECASE), "its values were read as true or false"),
+    ("BIGINT", re.compile(r"[+-]?0[xXbB].+"), "its values were read as hexadecimal or binary numbers"),
+    ("DOUBLE", re.compile(r"[+-]?(?=(?:\.?\d){18})\d*\.?\d*"), "it keeps 15 to 17 digits of its values"),
+    ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        re.compile(r".*\d\d:\d\d(:\d\d(\.\d+)?)?"),
+        "its values without a zone were read as UTC",
+    ),
+)
+DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
+DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -71,7 +89,9 @@ def prepare(con: Any, paths: tuple[str, ...], scratch: Path) -> list[CsvPart]:
     return [_part(con, path, scratch, str(i) if len(paths) > 1 else "") for i, path in enumerate(paths)]
 
 
-def join_csv_parts(con: Any, parts: list[CsvPart], target: Path, scratch: Path) -> tuple[int, LoadReport]:
+def join_csv_parts(
+    con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
+) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
     report = merge([p.report for p in parts])
     joined = Path(parts[0].staged)
@@ -82,7 +102,7 @@ def join_csv_parts(con: Any, parts: list[CsvPart], target: Path, scratch: Path) 
         report = replace(
             report, notes=report.notes + describe_differing_columns([(p.source, names_of(p)) for p in parts])
         )
-    count, notes = refine(con, joined, target, leave=EXTRA)
+    count, notes = refine(con, joined, target, leave=EXTRA, reading=reading)
     return count, replace(report, types=report.types + notes)
 
 
@@ -99,44 +119,151 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
         sample = text.read(SAMPLE_CHARS)
     if not sample.strip("\r\n \0"):
         raise Invalid(f"`{path}` is empty.", hint="Remove the file, or write a header and rows into it.")
-    dialect = detect(sample.replace("\0", ""), whole=len(sample) < SAMPLE_CHARS)
+    sample = sample.replace("\0", "")
+    comments = _count_comments(sample)
+    body = sample.splitlines(keepends=True)[comments:] if comments else [sample]
+    dialect = detect("".join(body), whole=len(sample) < SAMPLE_CHARS)
+    if dialect.width == 1:
+        _refuse_fixed_width(path, body)
     staged = scratch / f"part{index}.parquet"
-    if found.plain and not (found.lone_cr and "\n" in sample):
-        try:
-            part = _as_is(con, path, found, dialect, staged)
-        except duckdb.Error as error:
-            reraise_limit(error)
-            part = None
-        if part:
-            return part
-    return _repaired(con, path, found, dialect, scratch, index)
+    if not comments and found.plain and not (found.lone_cr and "\n" in sample):
+        # Types that a sample suggests and all values have are those that the whole file suggests, and found faster.
+        for sample_rows in (SNIFFED_ROWS, -1):
+            try:
+                part = _as_is(con, path, unpack(path, scratch, index), found, dialect, staged, sample_rows)
+            except duckdb.Error as error:
+                reraise_limit(error)
+                part = None
+            if part:
+                return part
+    return _repaired(con, path, found, dialect, scratch, index, comments)
 
 
-def _as_is(con: Any, path: str, found: Survey, dialect: CsvDialect, staged: Path) -> CsvPart | None:
+def _count_comments(sample: str) -> int:
+    """Return how many lines at the top are comments: they start with `#`, or tell Excel the delimiter."""
+    lines = sample.splitlines()[:COMMENT_LINES]
+    if lines and SEPARATOR_LINE.fullmatch(lines[0]):
+        return 1
+    count = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
+    # `#id,name` without a space in front of a name is a header in the style of some programs.
+    last = lines[count - 1] if count else ""
+    is_header = re.fullmatch(r"#\w[\w.]*([,;\t|]\w[\w.]*)+", last) is not None
+    return count - is_header
+
+
+def _refuse_fixed_width(path: str, body: list[str]) -> None:
+    """Raise if the lines have columns at fixed places: nothing but spaces separates them."""
+    lines = [line.rstrip() for line in "".join(body).splitlines()[:100] if line.strip()]
+    if len(lines) < 3 or not all(re.search(r"\S {2,}\S", line) for line in lines[:-1]):
+        return
+    width = max(map(len, lines))
+    padded = [line.ljust(width) for line in lines]
+    blank = "".join(" " if all(line[at] == " " for line in padded) else "x" for at in range(width))
+    if re.search(r"x +x", blank):
+        raise Invalid(
+            f"`{path}` has columns of fixed width, separated by spaces alone.",
+            hint="Save it as CSV; where each column starts cannot be told from the file.",
+        )
+
+
+def _sample_notes(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header: bool) -> tuple[TypeNote, ...]:
+    """Return notes on values that DuckDB reads as something else than what is written, from the first rows."""
+    notes = []
+    rows = [r.fields for r in head[header:] if not r.blank and len(r.fields) >= len(columns)]
+    for at, column in enumerate(columns):
+        for kind, test, said in READ_AS:
+            cells = (row[at].strip() for row in rows) if kind == column.type else ()
+            odd = list(dict.fromkeys(cell for cell in cells if test.fullmatch(cell)))
+            if odd:
+                notes.append(TypeNote(column.name, kind, f"{said} ({', '.join(map(repr, odd[:3]))})"))
+    return tuple(notes)
+
+
+def _dotted_thousands(head: list[CsvRecord], columns: tuple[CsvColumn, ...], header: bool) -> set[str]:
+    """Return columns like `1.000` beside others like `7,50`: these dots group digits, and DuckDB reads decimals."""
+    rows = [r.fields for r in head[header:] if len(r.fields) >= len(columns)]
+    cells = {c: [row[at].strip() for row in rows if row[at].strip()] for at, c in enumerate(columns)}
+    if not any(found and all(map(DECIMAL_COMMA.fullmatch, found)) for found in cells.values()):
+        return set()
+    return {
+        c.name
+        for c, found in cells.items()
+        if c.type == "DOUBLE" and any("." in cell for cell in found) and all(map(DOTTED.fullmatch, found))
+    }
+
+
+def _is_year_header(cells: list[str]) -> bool:
+    """Return whether a row is a header such as `country,2019,2020`: names, and years in order."""
+    years = [int(cell) for cell in cells if re.fullmatch(r"(19|20)\d\d", cell.strip())]
+    names = [cell for cell in cells if re.search(r"[^\W\d_]", cell)]
+    steps = {b - a for a, b in pairwise(years)}
+    return len(years) + len(names) == len(cells) and bool(names) and len(steps) == 1 and steps <= {1, -1, 5, 10}
+
+
+def _has_title_row(head: list[CsvRecord], width: int) -> bool:
+    """Return whether the first row has one cell or none of several, and a later one has all."""
+    if width < 3 or sum(bool(f.strip()) for f in head[0].fields) > 1:
+        return False
+    return any(all(f.strip() for f in row.fields) for row in head[1:TITLE_ROWS])
+
+
+def _as_is(
+    con: Any, source: str, path: str, found: Survey, dialect: CsvDialect, staged: Path, sample_rows: int
+) -> CsvPart | None:
     """Read the file with DuckDB alone; return None if DuckDB would drop or misread something."""
     line = _line_size(found.longest) if found.longest > CHUNK else ""
-    sniffed = _sniff(con, path, line.lstrip(", "))
+    sniffed = _sniff(con, path, line.lstrip(", "), sample_rows)
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
+    with open_text(path, found) as text:
+        head = list(islice((r for r in records(text, dialect) if not r.blank), 1000))
+    if _has_title_row(head, dialect.width):
+        return None
+    notes: tuple[str, ...] = ()
+    if not sniffed.header and _is_year_header(head[0].fields):
+        sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=true", sample_rows)
+        if sniffed is None or not _agree(sniffed, dialect, found):
+            return None
+        notes = ("The first row was read as the header, because its numbers are years in order.",)
+    grouped = _dotted_thousands(head, sniffed.columns, sniffed.header)
+    if grouped:
+        columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
+        sniffed = sniffed._replace(columns=columns)
     options = (
         f"delim={quote_literal(sniffed.delimiter)}, quote={quote_literal(sniffed.quote)}, "
         f"escape={quote_literal(sniffed.escape)}, new_line={quote_literal(sniffed.new_line)}, "
         f"header={sniffed.header}{line}{sniffed.formats}"
     )
     write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
-    with open_text(path, found) as text:
-        first = next(r for r in records(text, dialect) if not r.blank)
+    if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
+        return None
     report = LoadReport(
         encoding="utf-8",
         bom=found.bom,
         delimiter=dialect.delimiter if dialect.width > 1 else "",
         quote=sniffed.quote,
         header="present" if sniffed.header else "invented",
-        renamed=_renames(first.fields, sniffed.columns) if sniffed.header else (),
-        blank_lines=_blank_lines(con, found, sniffed, staged) if found.blank and dialect.width > 1 else 0,
+        renamed=_renames(head[0].fields, sniffed.columns) if sniffed.header else (),
+        types=_sample_notes(head, sniffed.columns, sniffed.header),
+        blank_lines=_blank_lines(con, found, sniffed, staged) if dialect.width > 1 else 0,
         huge_fields=_huge_fields(con, sniffed.columns, staged) if found.longest > HUGE_FIELD else 0,
+        notes=notes,
     )
-    return CsvPart(path, path, options, sniffed.columns, _constants(path), str(staged), report)
+    return CsvPart(source, path, options, sniffed.columns, _constants(source), str(staged), report)
+
+
+def _has_late_values(con: Any, columns: tuple[CsvColumn, ...], staged: Path, sample_rows: int) -> bool:
+    """Return whether a column of text has no value in the sample, so that nothing there suggested its type."""
+    texts = [quote_identifier(c.name) for c in columns if c.type == "VARCHAR"]
+    if not texts:
+        return False
+    rows = f"read_parquet({quote_literal(str(staged))}, hive_partitioning=false, file_row_number=true)"
+    early = ", ".join(f"count({t})" for t in texts)
+    found = con.execute(f"SELECT {early} FROM {rows} WHERE file_row_number < {sample_rows - 1000}").fetchone()
+    empty = [f"count({t})" for t, values in zip(texts, found) if not values]
+    if not empty:
+        return False
+    return any(con.execute(f"SELECT {', '.join(empty)} FROM {read_parquet(str(staged))}").fetchone())
 
 
 class Sniffed(NamedTuple):
@@ -152,20 +279,30 @@ class Sniffed(NamedTuple):
     formats: str
 
 
-def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
-    """Return the dialect that DuckDB detects from the whole file, or None if it detects none."""
+def _sniff(con: Any, path: str, options: str, sample_rows: int = -1) -> Sniffed | None:
+    """Return the dialect that DuckDB detects from the sample, by default the whole file; None if it detects none.
+
+    Dates whose year is not first stay text here: DuckDB would guess the order of day and month from one column of the
+    file, and `refine` decides it for each column.
+    """
     import duckdb
 
     extra = f", {options}" if options else ""
     try:
-        row = con.execute(f"SELECT * FROM sniff_csv({quote_literal(path)}, sample_size=-1{extra})").fetchone()
+        row = con.execute(
+            f"SELECT * FROM sniff_csv({quote_literal(path)}, sample_size={sample_rows}{extra})"
+        ).fetchone()
     except duckdb.Error as error:
         reraise_limit(error)
         return None
     delimiter, quote, escape, new_line, comment, skip, header, columns, dates, times = row[:10]
-    formats = "".join(
-        f", {key}={quote_literal(value)}" for key, value in (("dateformat", dates), ("timestampformat", times)) if value
-    )
+    sure = [
+        (key, value)
+        for key, value in (("dateformat", dates), ("timestampformat", times))
+        if value and value.startswith("%Y")
+    ]
+    formats = "".join(f", {key}={quote_literal(value)}" for key, value in sure)
+    unsure = {"DATE", "TIMESTAMP"} if len(sure) < bool(dates) + bool(times) else set()
     return Sniffed(
         delimiter=_given(delimiter),
         quote=_given(quote),
@@ -173,7 +310,10 @@ def _sniff(con: Any, path: str, options: str) -> Sniffed | None:
         new_line=new_line,
         skipped=bool(skip or _given(comment)),
         header=header,
-        columns=tuple(CsvColumn(c["name"], STORED.get(c["type"], c["type"])) for c in columns),
+        columns=tuple(
+            CsvColumn(c["name"], "VARCHAR" if c["type"] in unsure else STORED.get(c["type"], c["type"]))
+            for c in columns
+        ),
         formats=formats,
     )
 
@@ -210,16 +350,13 @@ def _line_size(longest: int) -> str:
 
 def _blank_lines(con: Any, found: Survey, sniffed: Sniffed, staged: Path) -> int:
     """Compute how many lines are neither rows nor inside a field: DuckDB skips them silently."""
-    texts = [c.name for c in sniffed.columns if c.type == "VARCHAR"]
-    breaks = "0"
-    if found.quotes and texts:
-        breaks = " + ".join(
-            f"coalesce(sum(length({quote_identifier(t)}) - length(replace({quote_identifier(t)}, chr(10), ''))), 0)"
-            for t in texts
-        )
-    rows, inside = con.execute(f"SELECT count(*), {breaks} FROM {read_parquet(str(staged))}").fetchone()
-    inside += sum(c.name.count("\n") for c in sniffed.columns)
-    return max(0, found.lines - int(inside) - int(rows) - int(sniffed.header))
+    rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
+    left = found.lines - int(rows) - int(sniffed.header) - sum(c.name.count("\n") for c in sniffed.columns)
+    texts = [quote_identifier(c.name) for c in sniffed.columns if c.type == "VARCHAR"]
+    if left > 0 and found.quotes and texts:
+        breaks = " + ".join(f"coalesce(sum(length({t}) - length(replace({t}, chr(10), ''))), 0)" for t in texts)
+        left -= int(con.execute(f"SELECT {breaks} FROM {read_parquet(str(staged))}").fetchone()[0])
+    return max(0, left)
 
 
 def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
@@ -228,13 +365,17 @@ def _huge_fields(con: Any, columns: tuple[CsvColumn, ...], staged: Path) -> int:
     return int(con.execute(f"SELECT {counts} FROM {read_parquet(str(staged))}").fetchone()[0])
 
 
-def _repaired(con: Any, path: str, found: Survey, dialect: CsvDialect, scratch: Path, index: str) -> CsvPart:
+def _repaired(
+    con: Any, path: str, found: Survey, dialect: CsvDialect, scratch: Path, index: str, comments: int
+) -> CsvPart:
     """Repair the file in a copy that DuckDB can read; every change is counted."""
     faults = RowFaults(os.path.basename(path) if index else "")
     copy = scratch / f"repaired{index}.csv"
     with open_text(path, found) as text:
         lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
-        wrote = _rewrite(con, records(lines, dialect), dialect, copy, scratch, faults)
+        wrote = _rewrite(
+            con, _below_comments(records(lines, dialect), comments, faults), dialect, copy, scratch, faults
+        )
     columns = tuple(CsvColumn(n, "VARCHAR") for n in wrote.names)
     columns += (CsvColumn(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)
     options = f"{REGULAR}, header=false{_line_size(wrote.longest)}"
@@ -260,6 +401,14 @@ def _repaired(con: Any, path: str, found: Survey, dialect: CsvDialect, scratch: 
         ),
     )
     return _typed(con, part)
+
+
+def _below_comments(found: Iterator[CsvRecord], comments: int, faults: RowFaults) -> Iterator[CsvRecord]:
+    for record in found:
+        if record.line <= comments:
+            faults.add("a comment", "skipped", record.line)
+        else:
+            yield record
 
 
 class Rewritten(NamedTuple):

@@ -237,5 +237,16 @@ def _score(found: list[CsvRecord]) -> tuple[float, int]:
     # One cell over two columns reads as a sentence with a comma under a one-word header; more columns, as a title.
     if rows[0].fields[0].startswith("#"):
         return regular, width
+    if _stands_on_titles(rows, width):
+        return 0.8, width
     titled = width > 2 or any(r.blank for r in found[:3])
     return (regular - 0.2 if titled else 0.25), width
+
+
+def _stands_on_titles(rows: list[CsvRecord], width: int) -> bool:
+    """Return whether a regular table follows a few lines of one cell; a comma in a sentence has a space after it."""
+    titles = next((at for at, row in enumerate(rows) if len(row.fields) > 1), len(rows))
+    table = rows[titles:]
+    if len(table) < 2 or any(len(row.fields) != width for row in table):
+        return False
+    return not any(field.startswith(" ") for row in table for field in row.fields[1:])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etude.errors import Invalid, NotFound, SourceMissing
+from etude.sources.file_fingerprint import paths_fingerprint
 
 FORMATS = {
     ".csv": "csv",
@@ -28,9 +29,13 @@ FORMATS = {
     ".xls": "excel",
     ".xlsb": "excel",
     ".ods": "excel",
+    ".zip": "zip",
 }
-ZIPPED = ("csv", "json")
+PACKED = (".gz", ".zst", ".zstd")
+PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
+LOADER = 2
+"""Raised when loading the same file gives another table, so that converted files are made again."""
 # Words that need quotes after FROM.
 WORDS = """
     all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
@@ -40,6 +45,7 @@ WORDS = """
     trailing true union unique unpivot using variadic when where window with
 """
 RESERVED = frozenset(WORDS.split())
+Options = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,14 @@ class FileTable:
     paths: tuple[str, ...]
     format: str
     fingerprint: str
-    """Changes when a path, a size or a modification time does."""
+    """Changes with every path and with every write."""
+    options: Options = ()
+    """How to read ambiguous values; see `column_types.ReadingOptions`."""
+
+    @property
+    def key(self) -> str:
+        """Changes with everything that the loaded table depends on."""
+        return hashlib.sha256(f"{LOADER}|{self.fingerprint}|{self.options}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,6 @@ class _Seen(NamedTuple):
     root: str
     """The requested folder."""
     format: str
-    size: int
-    mtime_ns: int
 
 
 class _Root(NamedTuple):
@@ -88,12 +99,12 @@ class _Root(NamedTuple):
         return real if inside else None
 
 
-def discover(url: str, *, follow_links: bool = False) -> list[FileTable]:
+def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> list[FileTable]:
     """Return the tables behind a file, a folder or a glob; only names and sizes are read."""
-    return list(scan(url, follow_links=follow_links).tables)
+    return list(scan(url, follow_links=follow_links, options=options).tables)
 
 
-def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
+def scan(url: str, *, follow_links: bool = False, options: Options = ()) -> FoundFiles:
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
@@ -112,16 +123,16 @@ def scan(url: str, *, follow_links: bool = False) -> FoundFiles:
         raise Invalid(f"No readable file at `{url}`. {_listing(ignored)}", hint=f"etude reads {_kinds()}.")
     groups = _group(known)
     names = unique_names(name for name, _ in groups)
-    return FoundFiles(tuple(_table(n, files) for n, (_, files) in zip(names, groups)), ignored, links)
+    return FoundFiles(tuple(_table(n, files, options) for n, (_, files) in zip(names, groups)), ignored, links)
 
 
 def format_of(path: str) -> str:
-    """`csv`, `json`, `parquet`, `excel`, or empty if the name has no known ending."""
+    """`csv`, `json`, `parquet`, `excel`, `zip`, or empty if the name has no known ending."""
     stem, suffix = os.path.splitext(path.lower())
-    if suffix != ".gz":
+    if suffix not in PACKED:
         return FORMATS.get(suffix, "")
     inner = FORMATS.get(os.path.splitext(stem)[1], "")
-    return inner if inner in ZIPPED else ""
+    return inner if inner in PACKABLE else ""
 
 
 def clean_name(text: str) -> str:
@@ -152,8 +163,8 @@ def unique_names(names: Iterable[str]) -> list[str]:
 def stem_of(path: str) -> str:
     """Return the file's name without folder and endings."""
     name = os.path.basename(path)
-    if name.lower().endswith(".gz"):
-        name = name[:-3]
+    if name.lower().endswith(PACKED):
+        name = os.path.splitext(name)[0]
     return os.path.splitext(name)[0]
 
 
@@ -163,7 +174,9 @@ def _seen(url: str, follow_links: bool) -> Iterator[_Seen]:
         yield from _walk(_Root(path, os.path.realpath(path), follow_links), path, (), [0])
     elif os.path.exists(path):
         folder = os.path.dirname(path)
-        yield _stat(_Root(folder, os.path.realpath(folder), True), path, (os.path.basename(path),))
+        seen = _stat(_Root(folder, os.path.realpath(folder), True), path, (os.path.basename(path),))
+        # A file that is named itself is read whatever its ending; its content decides when it is loaded.
+        yield seen._replace(format=seen.format or "csv")
     elif has_magic(url):
         yield from _match(path, follow_links)
     else:
@@ -175,7 +188,7 @@ def _walk(root: _Root, folder: str, above: tuple[str, ...], count: list[int]) ->
         entries = list(os.scandir(folder))
     except PermissionError:
         # Listed among the ignored files, to explain the missing table.
-        yield _Seen(folder, (*above, "(permission denied)"), root.asked, "", 0, 0)
+        yield _Seen(folder, (*above, "(permission denied)"), root.asked, "")
         return
     count[0] += len(entries)
     if count[0] > MOST_FILES:
@@ -197,15 +210,15 @@ def _match(pattern: str, follow_links: bool) -> Iterator[_Seen]:
     root = _Root(str(base), os.path.realpath(base), follow_links)
     for path in glob(pattern, recursive=True):
         if os.path.isfile(path):
-            yield _stat(root, path, Path(path).relative_to(base).parts)
+            seen = _stat(root, path, Path(path).relative_to(base).parts)
+            yield seen._replace(format=seen.format or ("csv" if seen.path else ""))
 
 
 def _stat(root: _Root, path: str, parts: tuple[str, ...]) -> _Seen:
     real = root.resolve(path)
     if real is None:
-        return _Seen("", parts, root.asked, "", 0, 0)
-    stat = os.stat(real)
-    return _Seen(real, parts, root.asked, format_of(parts[-1]), stat.st_size, stat.st_mtime_ns)
+        return _Seen("", parts, root.asked, "")
+    return _Seen(real, parts, root.asked, format_of(parts[-1]))
 
 
 def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
@@ -219,7 +232,7 @@ def _group(files: list[_Seen]) -> list[tuple[str, list[_Seen]]]:
             folders.setdefault(_folder(file), []).append(file)
     for folder, parts in folders.items():
         formats = {p.format for p in parts}
-        if len(formats) == 1 and formats != {"excel"}:
+        if len(formats) == 1 and not formats & {"excel", "zip"}:
             groups.append((clean_name(folder), parts))
         else:
             groups += [(clean_name(f"{folder} {stem_of(p.parts[-1])}"), [p]) for p in parts]
@@ -233,11 +246,9 @@ def _folder(file: _Seen) -> str:
     return os.path.basename(file.root)
 
 
-def _table(name: str, files: list[_Seen]) -> FileTable:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.path}\0{file.size}\0{file.mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    return FileTable(name, tuple(f.path for f in files), files[0].format, digest.hexdigest())
+def _table(name: str, files: list[_Seen], options: Options) -> FileTable:
+    paths = tuple(f.path for f in files)
+    return FileTable(name, paths, files[0].format, paths_fingerprint(paths), options)
 
 
 def _missing(path: str, url: str) -> NotFound:
@@ -256,4 +267,4 @@ def _listing(names: tuple[str, ...]) -> str:
 
 
 def _kinds() -> str:
-    return ", ".join(FORMATS) + ", and .gz of the text ones"
+    return ", ".join(FORMATS) + ", and .gz or .zst of the text ones"

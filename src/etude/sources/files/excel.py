@@ -36,7 +36,9 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int]]:
     try:
         import python_calamine as calamine
     except ImportError as error:
-        raise Unavailable(f"Reading `{path}` needs python-calamine.", hint="pip install 'etude[excel]'") from error
+        raise Unavailable(
+            f"ReadingOptions `{path}` needs python-calamine.", hint="pip install 'etude[excel]'"
+        ) from error
     try:
         with calamine.CalamineWorkbook.from_path(path) as book:
             found = []

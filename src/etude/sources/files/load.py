@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from etude.errors import Cancelled, Invalid, LimitExceeded, SourceError, SourceMissing
+from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceError, SourceMissing
+from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import delimited, excel, parquet, records
-from etude.sources.files.discover import FileTable, clean_name, discover, scan, stem_of, unique_names
+from etude.sources.files.archive import unzip
+from etude.sources.files.column_types import reading_of, refine
+from etude.sources.files.content import judge_format
+from etude.sources.files.discover import FileTable, clean_name, discover, format_of, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
 
 __all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
+
+
+NOUNS = {"csv": "delimited text", "json": "JSON", "parquet": "Parquet", "excel": "a workbook", "zip": "a zip archive"}
 
 
 @dataclass(frozen=True)
@@ -34,23 +41,96 @@ class LoadedTable:
         return self.paths[0]
 
 
-def load(file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None) -> list[LoadedTable]:
+Watch = Callable[[Any], None]
+
+
+def load(
+    file: FileTable, out_dir: Path, config: Mapping[str, str] | None = None, watch: Watch = lambda _: None
+) -> list[LoadedTable]:
     """Convert the files to Parquet in `out_dir` and report what was found; Parquet itself is read in place.
 
     Each file needs its own `out_dir`, for example named by its fingerprint: the tables of a workbook or of a folder
-    are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`.
+    are known only here. `config` holds DuckDB settings such as `memory_limit` and `threads`. `watch` is called with the
+    connection while it works, which knows its progress, and with None afterwards.
     """
     for path in file.paths:
         _check(path)
-    if file.format == "parquet":
-        return _in_place(file)
+    tables = _load_judged(file, out_dir, config, watch)
+    _check_unchanged(file)
+    return tables
+
+
+def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
+    """Load the files by their content, and note it if their names say something else."""
+    formats = {judge_format(path, file.format) for path in file.paths}
+    if len(formats) > 1:
+        raise Invalid(
+            f"The files of table `{file.table}` have several formats: {', '.join(sorted(formats))}.",
+            hint="Put files of different formats into different folders.",
+        )
+    judged = replace(file, format=formats.pop())
+    match judged.format:
+        case "parquet":
+            tables = _in_place(judged)
+        case "zip":
+            tables = _unzipped(judged, out_dir, config, watch)
+        case _:
+            tables = _converted(judged, out_dir, config, watch)
+    named = format_of(file.paths[0])
+    if named == judged.format:
+        return tables
+    said = f"The name has {'another' if named else 'no known'} ending, but the content is {NOUNS[judged.format]}."
+    return [_with_notes(t, [said]) for t in tables]
+
+
+def _with_notes(table: LoadedTable, notes: list[str]) -> LoadedTable:
+    return replace(table, report=replace(table.report, notes=(*table.report.notes, *notes)))
+
+
+def _unzipped(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
+    """Load each file of an archive. One that fails is noted; if all fail, the first error is raised."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    tables: list[LoadedTable] = []
+    failed: list[tuple[str, EtudeError]] = []
+    with _scratch(out_dir) as scratch:
+        members, notes = unzip(file.paths[0], scratch)
+        names = [file.table]
+        if len(members) > 1:
+            names = unique_names(clean_name(f"{file.table} {stem_of(path.name)}") for _, path in members)
+        for at, (name, (member, path)) in enumerate(zip(names, members)):
+            inside = FileTable(name, (str(path),), format_of(path.name), "", file.options)
+            try:
+                loaded = _load_judged(inside, out_dir / str(at), config, watch)
+            except EtudeError as error:
+                error.message = error.message.replace(str(path), f"{file.paths[0]}: {member}")
+                failed.append((member, error))
+            else:
+                tables += [_kept(t, out_dir / str(at), scratch) for t in loaded]
+    if not tables:
+        raise failed[0][1]
+    notes += [f"`{member}` was not loaded: {error.message}" for member, error in failed]
+    return [_with_notes(tables[0], notes), *tables[1:]]
+
+
+def _kept(table: LoadedTable, out_dir: Path, scratch: Path) -> LoadedTable:
+    """Move Parquet files that were unpacked to where converted files are: the scratch folder is removed."""
+    if not table.path.startswith(str(scratch)):
+        return table
+    out_dir.mkdir(parents=True, exist_ok=True)
+    return replace(table, paths=tuple(shutil.move(p, str(out_dir / os.path.basename(p))) for p in table.paths))
+
+
+def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
     out_dir.mkdir(parents=True, exist_ok=True)
     with _scratch(out_dir) as scratch:
-        if file.format == "excel":
-            staged = excel.load(file.table, file.paths[0], scratch)
-        else:
-            with _connect(scratch, config) as con:
-                staged = _delimited(con, file, scratch) if file.format == "csv" else _records(con, file, scratch)
+        with _connect(scratch, config, watch) as con:
+            match file.format:
+                case "excel":
+                    staged = _workbook(con, file, scratch)
+                case "csv":
+                    staged = _delimited(con, file, scratch)
+                case _:
+                    staged = _records(con, file, scratch)
         return [_publish(table, path, rows, report, out_dir) for table, path, rows, report in staged]
 
 
@@ -68,15 +148,41 @@ def _check(path: str) -> None:
         raise Invalid(f"The name {path!r} is not UTF-8.", hint="Rename the file or its folder.") from error
 
 
+def _check_unchanged(file: FileTable) -> None:
+    try:
+        same = paths_fingerprint(file.paths) == file.fingerprint
+    except OSError:
+        same = False
+    if not same:
+        raise SourceError(
+            f"`{file.paths[0]}` was written while it was read.",
+            hint="Run the query again, or copy the file if it is written all the time.",
+        )
+
+
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+    reading = reading_of(dict(file.options))
     parts = delimited.prepare(con, file.paths, scratch)
     groups = parquet.group_by_columns([(p.source, delimited.names_of(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
         target = scratch / f"{len(staged)}.table.parquet"
-        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch)
+        rows, report = delimited.join_csv_parts(con, [parts[m] for m in members], target, scratch, reading)
         staged.append((table, target, rows, report))
+    return staged
+
+
+def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
+    """Read the sheets; text that holds numbers or dates is typed like that of delimited files."""
+    reading = reading_of(dict(file.options))
+    staged: list[Staged] = []
+    for table, path, _, report in excel.load(file.table, file.paths[0], scratch):
+        target = path.with_suffix(".typed")
+        rows, notes = refine(con, path, target, reading=reading)
+        known = {note.column for note in report.types}
+        added = tuple(note for note in notes if note.column not in known)
+        staged.append((table, target, rows, replace(report, types=report.types + added)))
     return staged
 
 
@@ -123,7 +229,7 @@ def _scratch(out_dir: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
+def _connect(scratch: Path, config: Mapping[str, str] | None, watch: Watch) -> Iterator[Any]:
     import duckdb
 
     settings = {
@@ -134,6 +240,7 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
     with duckdb.connect(config=settings | dict(config or {})) as con:
         # A time without a zone must not depend on where the file is loaded.
         con.execute("SET TimeZone = 'UTC'")
+        watch(con)
         try:
             yield con
         except (duckdb.OutOfMemoryException, MemoryError) as error:
@@ -145,3 +252,5 @@ def _connect(scratch: Path, config: Mapping[str, str] | None) -> Iterator[Any]:
                 f"DuckDB could not load the file: {str(error).splitlines()[0]}",
                 hint="Check the free space of the cache folder, or convert the file to Parquet yourself.",
             ) from error
+        finally:
+            watch(None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
+from etude.sources.files.content import unpack
 from etude.sources.files.delimited import STORED
 from etude.sources.files.parquet import read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, RowFaults, merge
@@ -69,7 +70,7 @@ def _plain(path: str, scratch: Path, index: int) -> JsonPart:
     report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
     cut_off = start[0] == "[" and end != "]"
     if found.plain:
-        return JsonPart(path, path, found, report, cut_off)
+        return JsonPart(path, unpack(path, scratch, str(index)), found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):

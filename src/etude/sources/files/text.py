@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TextIO, cast
+from typing import TextIO
 
-from etude.errors import Invalid
+from etude.sources.files.content import open_bytes
 
 CHUNK = 1 << 20
 BOMS = (
@@ -37,8 +35,6 @@ class Survey:
     """Lines with any kind of line end, including a last line without one."""
     lone_cr: bool
     """Some carriage returns have no line feed after them."""
-    blank: bool
-    """There are consecutive line ends, so there may be blank lines."""
     quotes: bool
     longest: int
     """Bytes of the longest line, or of a chunk if that is longer."""
@@ -54,23 +50,22 @@ def survey(path: str) -> Survey:
     """Read the file once, in chunks, and describe its bytes."""
     with open_bytes(path) as file:
         head = file.read(CHUNK)
-        encoding, bom = _from_head(head)
+        encoding, bom = encoding_of(head)
         decoder = codecs.getincrementaldecoder(encoding or "utf-8")()
         size = nuls = feeds = returns = pairs = carry = longest = 0
-        valid, latin, blank, quotes, last = True, False, head[:1] in (b"\n", b"\r"), False, b""
+        valid, latin, quotes, last = True, False, False, b""
         chunk = head
         while chunk:
             size += len(chunk)
             if valid:
                 valid = _decodes(decoder, chunk)
             latin = latin or (not chunk.isascii() and NOT_IN_CP1252.search(chunk) is not None)
-            nuls += chunk.count(b"\0")
+            nuls += chunk.count(b"\0") if b"\0" in chunk else 0
             feeds += chunk.count(b"\n")
             has_cr = b"\r" in chunk or last == b"\r"
             if has_cr:
                 returns += chunk.count(b"\r")
                 pairs += chunk.count(b"\r\n") + (last == b"\r" and chunk[:1] == b"\n")
-            blank = blank or _has_blank(last + chunk, has_cr)
             quotes = quotes or b'"' in chunk
             first = chunk.find(b"\n")
             longest = max(longest, carry + (first if first >= 0 else len(chunk)))
@@ -88,21 +83,10 @@ def survey(path: str) -> Survey:
         nul_bytes=0 if encoding.startswith(("utf-16", "utf-32")) else nuls,
         lines=feeds + returns - pairs + (last not in (b"", b"\n", b"\r")),
         lone_cr=returns > pairs,
-        blank=blank,
         quotes=quotes,
         longest=max(longest, CHUNK),
         undecodable=not valid,
     )
-
-
-@contextmanager
-def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open the file's bytes, decompressed if its name ends in .gz."""
-    try:
-        with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
-            yield cast(IO[bytes], file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Invalid(f"`{path}` is not a whole gzip file: {error}.", hint="Download or pack it again.") from error
 
 
 @contextmanager
@@ -114,7 +98,8 @@ def open_text(path: str, found: Survey) -> Iterator[TextIO]:
         yield text
 
 
-def _from_head(head: bytes) -> tuple[str, bool]:
+def encoding_of(head: bytes) -> tuple[str, bool]:
+    """Return the encoding that the first bytes tell, or an empty text, and whether there is a byte order mark."""
     for mark, encoding in BOMS:
         if head.startswith(mark):
             return encoding, True
@@ -132,7 +117,3 @@ def _decodes(decoder: codecs.IncrementalDecoder, chunk: bytes, final: bool = Fal
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _has_blank(chunk: bytes, has_cr: bool) -> bool:
-    return b"\n\n" in chunk or (has_cr and (b"\n\r" in chunk or b"\r\r" in chunk))

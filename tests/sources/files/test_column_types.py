@@ -1,0 +1,157 @@
+"""Dates and numbers as people write them: each column decides, and the report says what was assumed."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from etude.app import App
+from etude.errors import Invalid
+from etude.sources.files.load import LoadedTable, discover, load
+
+Options = tuple[tuple[str, str], ...]
+
+
+def column(folder: Path, *values: str, options: Options = (), header: str = "v") -> tuple[list[Any], str]:
+    """Load a file with the values in its second column; return them, and what the report says."""
+    file = folder / "data.csv"
+    quoted = (value.replace('"', '""') for value in values)
+    file.write_text(f"id,{header}\n" + "".join(f'{i},"{value}"\n' for i, value in enumerate(quoted)))
+    loaded = load_one(file, options)
+    found = duckdb.sql(f"SELECT {header} FROM '{loaded.path}' ORDER BY id").fetchall()
+    return [row[0] for row in found], " ".join(loaded.report.summary())
+
+
+def load_one(file: Path, options: Options = ()) -> LoadedTable:
+    (found,) = discover(str(file), options=options)
+    (loaded,) = load(found, file.parent / "out")
+    return loaded
+
+
+def test_a_value_decides_between_day_and_month_for_the_whole_column(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "03/04/2024", "31/12/2023")
+    assert values == [date(2024, 4, 3), date(2023, 12, 31)]
+    assert "day/month/year, because '31/12/2023' can be nothing else" in said
+    values, said = column(tmp_path, "03/04/2024", "12/31/2023", "NA")
+    assert values == [date(2024, 3, 4), date(2023, 12, 31), None]
+    assert "month/day/year, because '12/31/2023' can be nothing else" in said
+
+
+def test_the_value_that_decides_may_come_late(tmp_path: Path) -> None:
+    values, said = column(tmp_path, *["03/04/2024"] * 30_000, "12/31/2023")
+    assert values[0] == date(2024, 3, 4)
+    assert "month/day/year" in said
+
+
+def test_ambiguous_dates_follow_another_column_then_the_option_then_the_default(tmp_path: Path) -> None:
+    values, said = column(tmp_path, "03/04/2024", "05/06/2024")
+    assert values[0] == date(2024, 4, 3)
+    assert "may be read in two ways" in said
+    assert "the option `dates=mdy` of the source changes that" in said
+    values, said = column(tmp_path, "03/04/2024", "05/06/2024", options=(("dates", "mdy"),))
+    assert values[0] == date(2024, 3, 4)
+    assert "as the option `dates` says" in said
+    file = tmp_path / "two.csv"
+    file.write_text("id,a,b\n1,03/04/2024,01/02/2024\n2,12/31/2024,03/04/2024\n")
+    loaded = load_one(file)
+    assert duckdb.sql(f"SELECT b FROM '{loaded.path}'").fetchall() == [(date(2024, 1, 2),), (date(2024, 3, 4),)]
+    assert "like column `a`" in " ".join(loaded.report.summary())
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "said"),
+    [
+        (["03.04.2024 10:20", "05.06.2024 11:30:05.5"], datetime(2024, 4, 3, 10, 20), "day/month/year"),
+        (["1/2/2024 3:04 PM", "1/15/2024 11:04 AM"], datetime(2024, 1, 2, 15, 4), "month/day/year"),
+        (["03/04/24", "05/06/99"], date(2024, 4, 3), "years of two digits are 1969 to 2068"),
+        (["2 Jan 2024", "15 Feb 2023"], date(2024, 1, 2), "by the names of the months"),
+        (["January 2, 2024", "March 3, 2024"], date(2024, 1, 2), "by the names of the months"),
+        (["2024/01/02", "2024/1/3"], date(2024, 1, 2), ""),
+        (["4,653,027", "12"], 4653027, "commas between its digits were left out"),
+        (["$3,097.78", "$5.00", "($7.10)"], 3097.78, "the currency was left out"),
+        (["60%", "12.5%"], 60.0, "so 60 means 60%"),
+        (["$1,234", "$5"], 1234, "commas between its digits were left out"),
+        (["€ 1.234,56", "7 €"], 1234.56, "its decimal commas were read as such"),
+        (["1.234.567", "12.500"], 1234567, "dots between its digits were left out"),
+        (["1 234,56", "12"], 1234.56, "spaces between its digits were left out"),
+        (["1'234.50", "5"], 1234.5, "spaces between its digits were left out"),
+        (["yes", "no"], True, "its values were read as true or false ('yes', 'no')"),
+        (["0x1F", "0x2A"], 31, "hexadecimal"),
+        (["1.5", "NaN"], 1.5, "1 of its values was a null marker ('NaN')"),
+        (["0.1234567890123456789", "2.5"], 0.12345678901234568, "keeps 15 to 17 digits"),
+        (["1E10", "2E05"], 1e10, "powers of ten"),
+    ],
+)
+def test_values_that_change_are_noted(tmp_path: Path, values: list[str], first: Any, said: str) -> None:
+    found, report = column(tmp_path, *values)
+    assert found[0] == first
+    assert type(found[0]) is type(first)
+    assert said in report
+    assert bool(report) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["03/14/2024", "14/03/2024"], "dates with the day first and with the month first"),
+        (["2024-01-02", "03/04/2024", "7 May 2024"], "dates in several styles"),
+        (["31/02/2024", "01/01/2024"], "'31/02/2024' is not a date"),
+        (["20-00-01", "30-11-12"], "not certain which part is the year"),
+        (["1,234", "2,345"], "may be thousands or decimals"),
+        (["$5", "€6"], "several currencies"),
+        (["60%", "0.5"], "only some numbers have a percent sign"),
+        (["00123", "04567"], ""),
+        (["+4915112345", "+4915112346"], ""),
+        (["555 123 456", "555 123 457"], ""),
+        (["1.2.3", "1.2.4"], ""),
+        (["10.0.0.1", "10.0.0.2"], ""),
+        (["5 kg", "6 kg"], ""),
+        (["2024-01", "2024-02"], ""),
+        (["9" * 45, "1"], ""),
+    ],
+)
+def test_values_that_stay_text(tmp_path: Path, values: list[str], said: str) -> None:
+    found, report = column(tmp_path, *values)
+    assert found == values
+    assert said in report
+    assert bool(report) == bool(said)
+
+
+def test_the_option_decimal_settles_what_a_comma_means(tmp_path: Path) -> None:
+    assert column(tmp_path, "1,234", "2,345", options=(("decimal", "."),))[0] == [1234, 2345]
+    assert column(tmp_path, "1,234", "2,345", options=(("decimal", ","),))[0] == [1.234, 2.345]
+
+
+def test_dots_group_digits_beside_decimal_commas(tmp_path: Path) -> None:
+    file = tmp_path / "de.csv"
+    file.write_text("id;price;amount\n1;1.234,56;1.000\n2;7,5;2.500\n3;12,00;3\n")
+    loaded = load_one(file)
+    assert duckdb.sql(f"SELECT amount FROM '{loaded.path}'").fetchall() == [(1000,), (2500,), (3,)]
+    assert "was read like column `price`" in " ".join(loaded.report.summary())
+
+
+def test_options_of_a_source_reach_the_files_and_its_first_query_tells_the_notes(tmp_path: Path) -> None:
+    (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
+    with App(home=tmp_path / "home", record=False, sources={"us": _spec(tmp_path, dates="mdy")}) as app:
+        plain = app.sql(str(tmp_path / "sales.csv"), "SELECT day FROM sales")
+        assert plain.rows() == [(date(2024, 4, 3),)]
+        assert "may be read in two ways" in " ".join(plain.notes)
+        assert app.sql(str(tmp_path / "sales.csv"), "SELECT day FROM sales").notes == ()
+        assert app.sql("us", "SELECT day FROM sales").rows() == [(date(2024, 3, 4),)]
+        assert "as the option `dates` says" in " ".join(app.catalog("us").tables[0].notes)
+
+
+@pytest.mark.parametrize("options", [{"dates": "ymd"}, {"decimal": ";"}, {"date": "mdy"}])
+def test_an_unknown_option_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    (tmp_path / "sales.csv").write_text("id,day\n1,03/04/2024\n")
+    us = _spec(tmp_path, **options)
+    with App(home=tmp_path / "home", record=False, sources={"us": us}) as app, pytest.raises(Invalid):
+        app.catalog("us")
+
+
+def _spec(folder: Path, **options: str) -> dict[str, Any]:
+    return {"url": str(folder / "sales.csv"), "options": options}

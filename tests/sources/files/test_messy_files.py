@@ -1,0 +1,210 @@
+"""Files as people have them: each is loaded right, or refused with a reason, and what was assumed is noted."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from etude.errors import EtudeError, Invalid, LimitExceeded
+from etude.sources.files import archive
+from etude.sources.files.load import LoadedTable, discover, load
+from workbook import write_workbook
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as out:
+        out.write(data)
+    return bytes(sink.getvalue())
+
+
+def read(path: Path) -> list[LoadedTable]:
+    return [table for file in discover(str(path)) for table in load(file, path.parent / "out" / path.name)]
+
+
+def rows(table: LoadedTable) -> list[tuple[Any, ...]]:
+    return duckdb.sql(f"FROM read_parquet('{table.path}')").fetchall()
+
+
+PLAIN = b"a,b\n1,x\n2,y\n"
+ABLE: dict[str, tuple[str, bytes, list[tuple[Any, ...]], str]] = {
+    # name: file, content, rows, a part of the notes (empty if there must be none)
+    "byte order mark": ("a.csv", "\ufeffid,name\n1,Zoë\n".encode(), [(1, "Zoë")], ""),
+    "utf-16": ("a.csv", "id,name\n1,Zoë\n".encode("utf-16"), [(1, "Zoë")], "utf-16-le"),
+    "windows-1252": ("a.csv", "id;name\n1;Müller\n".encode("cp1252"), [(1, "Müller")], "cp1252"),
+    "mixed line ends": ("a.csv", b"id,v\r\n1,a\n2,b\r\n", [(1, "a"), (2, "b")], ""),
+    "quotes in quotes": ("a.csv", b'id,v\n1,"say ""hi"", ok"\n2,"a\nb"\n', [(1, 'say "hi", ok'), (2, "a\nb")], ""),
+    "ragged": ("a.csv", b"a,b\n1,2\n3\n4,5,6\n", [(1, 2, None), (3, None, None), (4, 5, "6")], "too few fields"),
+    "names twice and empty": ("a.csv", b"a,a,,b\n1,2,3,4\n", [(1, 2, 3, 4)], "another column has that name"),
+    "no header": ("a.csv", b"1,tea\n2,milk\n", [(1, "tea"), (2, "milk")], "no header"),
+    "years as names": ("a.csv", b"land,2019,2020\nDE,1,2\n", [("DE", 1, 2)], "years in order"),
+    "header in row 3": ("a.csv", b"Report\nMade 2024\nid,v\n1,5\n2,6\n", [(1, 5), (2, 6)], "skipped as a title"),
+    "title with commas": ("a.csv", b"Report,,\n,,\nid,v,w\n1,5,a\n", [(1, 5, "a")], "skipped as a title"),
+    "comments": ("a.csv", b"# by X, 2024\n# units: kg, m\nid,v\n1,2\n", [(1, 2)], "2 rows with a comment"),
+    "a header with a hash": ("a.csv", b"#id,v\n1,2\n", [(1, 2)], ""),
+    "the delimiter for Excel": ("a.csv", b"sep=;\na;b\n1;2\n", [(1, 2)], "skipped"),
+    "a total": ("a.csv", b"id,v\nx,10\nTotal,10\n", [("x", 10), ("Total", 10)], ""),
+    "a total after a blank line": ("a.csv", b"id,v\nx,1\n\nTotal,1\n", [("x", 1), ("Total", 1)], "1 blank line"),
+    "european": ("a.csv", b"id;v\n1;1.234,56\n2;7,5\n", [(1, 1234.56), (2, 7.5)], "decimal commas"),
+    "booleans": ("a.csv", b"id,v\n1,yes\n2,no\n", [(1, True), (2, False)], "true or false"),
+    "codes": ("a.csv", b"zip,tel\n00123,+4915112345\n04567,0151\n", [("00123", "+4915112345"), ("04567", "0151")], ""),
+    "science": ("a.csv", b"id,v\n1,1.5e5\n2,2.5E-3\n", [(1, 150000.0), (2, 0.0025)], ""),
+    "nulls": ("a.csv", b"a,b,c,d\nNaN,NULL,N/A,-\n1.5,2,3,4\n", [(None,) * 4, (1.5, 2, 3, 4)], "null marker ('N/A')"),
+    "zones": ("a.csv", b"id,t\n1,2024-01-02T03:04:05Z\n2,2024-01-02 03:04:05\n", [], "without a zone were read as UTC"),
+    "one column": ("a.csv", b"name\nA\nB\n", [("A",), ("B",)], ""),
+    "a header only": ("a.csv", b"a,b\n", [], ""),
+    "pipes": ("a.txt", b"a|b\n1|x\n", [(1, "x")], ""),
+    "changing types": ("a.jsonl", b'{"a":1}\n{"a":"two"}\n{"a":3.5}\n', [("1",), ('"two"',), ("3.5",)], ""),
+    "a broken line of JSON": ("a.jsonl", b'{"a":1}\n{"a":\n{"a":3}\n', [(1,), (3,)], "broken JSON (line 2)"),
+    "gzip": ("a.csv.gz", gzip.compress(PLAIN), [(1, "x"), (2, "y")], ""),
+    "zstandard": ("a.csv.zst", zstd(PLAIN), [(1, "x"), (2, "y")], ""),
+    "gzip under another name": ("a.csv", gzip.compress(PLAIN), [(1, "x"), (2, "y")], ""),
+    "no ending": ("data", PLAIN, [(1, "x"), (2, "y")], "the content is delimited text"),
+    "unknown ending": ("a.dat", b'{"a": 1}\n{"a": 2}\n', [(1,), (2,)], "the content is JSON"),
+    "JSON as text": ("a.txt", b'[{"a": 1}]', [(1,)], "the content is JSON"),
+    "text as workbook": ("a.xls", b"a\tb\n1\tx\n", [(1, "x")], "the content is delimited text"),
+}
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_a_messy_file_is_loaded(tmp_path: Path, name: str) -> None:
+    file, content, expected, said = ABLE[name]
+    (tmp_path / file).write_bytes(content)
+    (loaded,) = read(tmp_path / file)
+    assert rows(loaded) == expected or not expected
+    assert said in " ".join(loaded.report.summary())
+    assert bool(loaded.report.summary()) == bool(said)
+
+
+def test_text_at_the_end_of_a_million_numbers_is_noted(tmp_path: Path) -> None:
+    numbers = "".join(f"{i},{i}\n" for i in range(1_000_000))
+    (tmp_path / "a.csv").write_text(f"id,v\n{numbers}1000000,oops\n")
+    (loaded,) = read(tmp_path / "a.csv")
+    assert loaded.row_count == 1_000_001
+    assert "1 of 1,000,001 values is not a number ('oops')" in " ".join(loaded.report.summary())
+
+
+def test_a_column_that_is_empty_at_first_has_the_type_of_its_values(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{i},\n" for i in range(30_000)) + "30000,7\n")
+    (loaded,) = read(tmp_path / "a.csv")
+    assert duckdb.sql(f"SELECT max(v), typeof(max(v)) FROM '{loaded.path}'").fetchall() == [(7, "BIGINT")]
+
+
+UNABLE: dict[str, tuple[str, bytes, str]] = {
+    "empty": ("a.csv", b"", "is empty"),
+    "blank": ("a.csv", b"\n\n", "is empty"),
+    "fixed width": ("a.txt", b"id   name    v\n1    tea     5\n2    milk   60\n3    rice  700\n", "fixed width"),
+    "garbage": ("a.csv", bytes(range(256)) * 20, "binary data"),
+    "a web page": ("a.csv", b"<!DOCTYPE html><html><body>404</body></html>", "web page"),
+    "an image": ("a.csv", b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "an image"),
+    "a database": ("a.csv", b"SQLite format 3\0" + b"\0" * 84, "a SQLite database"),
+    "cut gzip": ("a.csv.gz", gzip.compress(PLAIN * 999)[:60], "not a whole gzip file"),
+    "cut zstandard": ("a.csv.zst", zstd(PLAIN * 999)[:20], "not a whole zstd file"),
+    "no Parquet": ("a.parquet", b"PAR1 and no more", "not a readable Parquet file"),
+    "no zip": ("a.zip", b"PK\x03\x04 and no more", "not a readable"),
+    "no JSON": ("a.json", b"hello", "holds no records"),
+}
+
+
+@pytest.mark.parametrize("name", UNABLE)
+def test_an_unreadable_file_is_refused_with_a_reason(tmp_path: Path, name: str) -> None:
+    file, content, reason = UNABLE[name]
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(EtudeError, match=reason) as caught:
+        read(tmp_path / file)
+    assert caught.value.hint
+
+
+def test_a_workbook_has_sheets_dates_and_money(tmp_path: Path) -> None:
+    sheets = {
+        "Sales": [["Sales of 2024"], [], ["id", "day", "sum"], [1, date(2024, 1, 2), "$5.50"], [2, None, "$6"]],
+        "Notes": [["x", "y"], [1, "n/a"], [2, 3]],
+    }
+    sales, notes = read(write_workbook(tmp_path / "book.xlsx", sheets))
+    assert rows(sales) == [(1, date(2024, 1, 2), 5.5), (2, None, 6.0)]
+    assert "the currency was left out" in " ".join(sales.report.summary())
+    assert rows(notes) == [(1, None), (2, 3)]
+
+
+def test_a_wrong_ending_does_not_matter(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1], "list": [[1, 2]], "none": pa.nulls(1)}), tmp_path / "p.csv")
+    (loaded,) = read(tmp_path / "p.csv")
+    assert rows(loaded) == [(1, [1, 2], None)]
+    assert loaded.report.summary() == ["The name has another ending, but the content is Parquet."]
+    (loaded,) = read(write_workbook(tmp_path / "w.csv", {"s": [["a"], [1]]}))
+    assert rows(loaded) == [(1,)]
+
+
+# --- archives -----------------------------------------------------------------------------------------------
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, content in files.items():
+            out.writestr(name, content)
+    return path
+
+
+def test_each_file_of_an_archive_is_a_table(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"p": [7]}), sink)
+    files = {"x/orders.csv": PLAIN, "b.json": b'{"x": 1}', "c.parquet": bytes(sink.getvalue()), "readme.md": b"hi"}
+    loaded = read(zipped(tmp_path / "shop.zip", files))
+    assert {t.table: rows(t) for t in loaded} == {
+        "shop_orders": [(1, "x"), (2, "y")],
+        "shop_b": [(1,)],
+        "shop_c": [(7,)],
+    }
+    assert "readme.md" in " ".join(loaded[0].report.summary())
+    (alone,) = read(zipped(tmp_path / "one.zip", {"orders.csv": PLAIN}))
+    assert alone.table == "one"
+
+
+def test_a_broken_file_of_an_archive_does_not_hide_the_others(tmp_path: Path) -> None:
+    (loaded,) = read(zipped(tmp_path / "shop.zip", {"a.csv": PLAIN, "b.csv": b""}))
+    assert loaded.row_count == 2
+    assert "`b.csv` was not loaded" in " ".join(loaded.report.summary())
+
+
+def encrypt(path: Path) -> None:
+    """Set the bit that marks the first file as encrypted, in its own header and in the directory."""
+    data = bytearray(path.read_bytes())
+    data[6] |= 1
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("files", "spoil", "error", "reason"),
+    [
+        ({"../../etc/a.csv": PLAIN}, None, Invalid, "leads out of the archive"),
+        ({"/etc/a.csv": PLAIN}, None, Invalid, "leads out of the archive"),
+        ({"a.csv": PLAIN}, encrypt, Invalid, "is encrypted"),
+        ({"a.csv": b"0" * (archive.SMALL + 1)}, None, LimitExceeded, "grows more than"),
+        ({f"{i}.csv": b"" for i in range(archive.MOST_MEMBERS + 1)}, None, LimitExceeded, "holds 1,001 files"),
+        ({"readme.md": b"hi"}, None, Invalid, "holds no file that can be read"),
+        ({}, None, Invalid, "holds no file|not a readable"),
+    ],
+)
+def test_an_archive_is_refused_with_a_reason(
+    tmp_path: Path,
+    files: dict[str, bytes],
+    spoil: Callable[[Path], None] | None,
+    error: type[EtudeError],
+    reason: str,
+) -> None:
+    path = zipped(tmp_path / "a.zip", files)
+    if spoil is not None:
+        spoil(path)
+    with pytest.raises(error, match=reason):
+        read(path)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != path]
