@@ -47,6 +47,16 @@ def test_a_server_and_files_in_one_query(app: App) -> None:
     assert app.sql("crm", JOIN).rows() == [("DE", 50.0), ("FR", 10.5)]
 
 
+def test_the_first_rows_of_a_join_are_computed_from_whole_tables(app: App) -> None:
+    result = app.sql("crm", JOIN, limits=Limits(limit=1))
+    assert result.rows() == [("DE", 50.0)] and result.truncated
+
+
+def test_a_join_takes_parameters(app: App) -> None:
+    query = "SELECT c.name, o.total FROM crm.customers c JOIN files.orders o ON o.customer_id = c.id WHERE o.total > ?"
+    assert app.sql("crm", query, [25]).rows() == [("Bob", 30.0)]
+
+
 def test_from_either_side_the_answer_is_the_same(app: App) -> None:
     assert app.sql("files", JOIN).rows() == app.sql("crm", JOIN).rows()
 
@@ -185,9 +195,9 @@ def test_a_join_copies_no_more_bytes_than_allowed(two: App, monkeypatch: pytest.
         two.sql("duck", "SELECT count(*) FROM duck.d JOIN lite.t USING (i)")
 
 
-def test_the_result_of_a_join_is_cut_at_its_limits(two: App) -> None:
-    result = two.sql("duck", "SELECT d.i FROM duck.d JOIN lite.t USING (i)", limits=Limits(rows=10))
-    assert (result.row_count, result.truncated) == (10, True)
+def test_a_join_with_more_rows_than_its_limit_fails(app: App) -> None:
+    with pytest.raises(LimitExceeded, match="more than 2 rows"):
+        app.sql("crm", "SELECT c.id FROM crm.customers c CROSS JOIN files.orders o", limits=Limits(rows=2))
 
 
 @pytest.mark.parametrize(
