@@ -28,7 +28,8 @@ class FairShare:
     """Divides slots among tenants. Not thread-safe.
 
     The next free slot goes to the tenant that holds the fewest; among equals, to the one that has waited longest. A
-    tenant that holds none does not wait for the others: up to `size` further slots are made for such tenants.
+    tenant that holds less than its fair share, or none, does not wait for the others: up to `size` further slots are
+    made for such tenants.
     """
 
     def __init__(self, size: int) -> None:
@@ -80,7 +81,10 @@ class FairShare:
             del self._waiting[ticket.tenant]
 
     def _may_take(self, tenant: str) -> bool:
-        return self.taken < self.size or (not self.held[tenant] and self.taken < 2 * self.size)
+        if self.taken < self.size:
+            return True
+        fair = self.size // len({*self.held, *self._waiting, tenant})
+        return self.held[tenant] < max(fair, 1) and self.taken < 2 * self.size
 
     def _grant(self) -> None:
         while self._waiting:

@@ -51,7 +51,7 @@ class ServerState:
     def __post_init__(self) -> None:
         threads = self.app.settings.server.threads
         self.shares = FairShare(threads)
-        # A fair share may exceed its size, by one slot for each tenant that holds none.
+        # A fair share may exceed its size, for tenants that hold less than theirs.
         self.workers = anyio.CapacityLimiter(2 * threads)
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
