@@ -105,8 +105,12 @@ def test_every_acknowledged_run_ends_or_continues(
         for run_id in [r for r, s in _states(client, runs).items() if s == "waiting"]:
             assert client.post(f"/runs/{run_id}/answer", json={"text": "2024"}).is_success
         wait_until(lambda: set(_states(client, runs).values()) <= set(ENDED))
-        ends = {(runs[run]["text"], state) for run, state in _states(client, runs).items()}
-        assert ends == {(asked["text"], "failed" if asked["text"] == SLOW_SQL else "succeeded") for asked in REQUESTS}
+        for run_id, asked in runs.items():
+            run = client.get(f"/runs/{run_id}").json()
+            right = {"limit_exceeded" if asked["text"] == SLOW_SQL else None}
+            # A query or cell that was running must be run again; the steps of a question are recorded, so it resumes.
+            right |= {"interrupted"} if asked["kind"] != "ask" else set()
+            assert (run["error"] or {}).get("code") in right, (run["text"], run["error"])
 
 
 def _states(client: httpx.Client, runs: dict[str, Any]) -> dict[str, str]:
