@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -97,6 +98,18 @@ class FairShare:
             self.held[tenant] += 1
             ticket.granted = True
             ticket.on_granted()
+
+
+@asynccontextmanager
+async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
+    """Wait for a slot, and hold it while the block runs."""
+    granted = asyncio.Event()
+    ticket = shares.ask(tenant, granted.set)
+    try:
+        await granted.wait()
+        yield
+    finally:
+        shares.withdraw(ticket)
 
 
 class ThreadShare:
