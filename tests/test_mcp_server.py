@@ -159,6 +159,14 @@ async def read_resources(client: Client, app: App) -> None:
     for uri in (f"artifact://{run.id}/{'0' * 64}", "artifact://run_none/x", "playbook://none", "playbook://..%2Fx"):
         with pytest.raises(MCPError):
             await client.read_resource(uri)
+    file = app.objects.local_path(run.artifacts[0].hash)
+    assert file is not None
+    whole = file.read_bytes()
+    for damaged in (whole[:-1], whole[:99] + bytes([whole[99] ^ 1]) + whole[100:]):
+        file.write_bytes(damaged)
+        with pytest.raises(MCPError, match="damaged"):
+            await client.read_resource(f"artifact://{run.id}/{run.artifacts[0].hash}")
+    file.write_bytes(whole)
 
 
 def test_over_standard_input_and_output(home: Path) -> None:

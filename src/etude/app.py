@@ -88,8 +88,13 @@ class App:
         url = self.settings.store_url
         scheme = url.partition("://")[0]
         opened: Store = plugins.load("store", scheme)(Path(local_path(url)) if scheme == "sqlite" else url)
+        opened.limit_storage(self._allowed_storage)
         opened.recover()
         return opened
+
+    def _allowed_storage(self, tenant: str) -> int:
+        server = self.settings.server
+        return server.tenant_storage.get(tenant, server.storage)
 
     @made_once
     def objects(self) -> Objects:

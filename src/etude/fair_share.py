@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -28,7 +29,8 @@ class FairShare:
     """Divides slots among tenants. Not thread-safe.
 
     The next free slot goes to the tenant that holds the fewest; among equals, to the one that has waited longest. A
-    tenant that holds none does not wait for the others: up to `size` further slots are made for such tenants.
+    tenant that holds less than its fair share, or none, does not wait for the others: up to `size` further slots are
+    made for such tenants.
     """
 
     def __init__(self, size: int) -> None:
@@ -80,7 +82,10 @@ class FairShare:
             del self._waiting[ticket.tenant]
 
     def _may_take(self, tenant: str) -> bool:
-        return self.taken < self.size or (not self.held[tenant] and self.taken < 2 * self.size)
+        if self.taken < self.size:
+            return True
+        fair = self.size // len({*self.held, *self._waiting, tenant})
+        return self.held[tenant] < max(fair, 1) and self.taken < 2 * self.size
 
     def _grant(self) -> None:
         while self._waiting:
@@ -93,6 +98,18 @@ class FairShare:
             self.held[tenant] += 1
             ticket.granted = True
             ticket.on_granted()
+
+
+@asynccontextmanager
+async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
+    """Wait for a slot, and hold it while the block runs."""
+    granted = asyncio.Event()
+    ticket = shares.ask(tenant, granted.set)
+    try:
+        await granted.wait()
+        yield
+    finally:
+        shares.withdraw(ticket)
 
 
 class ThreadShare:

@@ -23,7 +23,8 @@ from pydantic import Field, ValidationError
 from etude import __version__
 from etude.agents.control import Agents, Sent, check_reach, require_agent_control
 from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, Table
-from etude.errors import EtudeError, Invalid, NotFound, problem
+from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
+from etude.fair_share import FairShare, hold_slot
 from etude.playbook import Playbook, read_playbooks
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
@@ -41,6 +42,8 @@ ROWS = 100
 TEXT = 200_000
 DESCRIBED = 20
 """The most tables that are described in one answer; of larger datasets a client gets the list of tables first."""
+ARTIFACT = 16 << 20
+"""The most bytes of an artifact that is read as a resource, which is sent in one message."""
 THREADS = 64
 """The most tool calls that may run at once."""
 INSTRUCTIONS = """etude runs SQL and Python in a sandbox, answers questions about datasets, and records every run.
@@ -202,28 +205,37 @@ def _failed(error: EtudeError) -> CallToolResult:
 def create_mcp(find_caller: FindCaller) -> MCPServer[Any]:
     """Create the MCP server; `find_caller` returns the caller of a request."""
     server = _Server("etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False)
-    limiter = anyio.CapacityLimiter(THREADS)
+    threads = _Threads()
     for work, role, reads in TOOLS:
         server.add_tool(
-            _as_tool(work, role, find_caller, limiter),
+            _as_tool(work, role, find_caller, threads),
             name=work.__name__,
             description=inspect.getdoc(work),
             annotations=ToolAnnotations(read_only_hint=reads, open_world_hint=False),
             structured_output=True,
         )
-    _add_resources(server, find_caller, limiter)
+    _add_resources(server, find_caller, threads)
     return server
 
 
-def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, limiter: anyio.CapacityLimiter) -> Any:
+class _Threads:
+    """Threads for the calls of clients, shared fairly among tenants."""
+
+    def __init__(self) -> None:
+        self._share = FairShare(THREADS)
+        self._limiter = anyio.CapacityLimiter(2 * THREADS)
+
+    async def run(self, caller: McpCaller, work: Callable[[], T]) -> T:
+        async with hold_slot(self._share, caller.app.tenant):
+            return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+def _as_tool(work: Callable[..., Any], role: Role, find_caller: FindCaller, threads: _Threads) -> Any:
     async def call(ctx: Context[Any, Any], **arguments: Any) -> Any:
-        def do() -> Any:
+        try:
             caller = find_caller(ctx)
             caller.require(role)
-            return work(caller, **arguments)
-
-        try:
-            return await anyio.to_thread.run_sync(do, limiter=limiter)
+            return await threads.run(caller, lambda: work(caller, **arguments))
         except EtudeError as error:
             return _failed(error)
 
@@ -528,15 +540,12 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
 _ARGUMENTS = {work.__name__: tuple(inspect.signature(work).parameters)[1:] for work, _, _ in TOOLS}
 
 
-def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: anyio.CapacityLimiter) -> None:
+def _add_resources(server: MCPServer[Any], find_caller: FindCaller, threads: _Threads) -> None:
     async def reading(ctx: Context[Any, Any], read: Callable[[App], T]) -> T:
-        def do() -> T:
+        try:
             caller = find_caller(ctx)
             caller.require("reader")
-            return read(caller.app)
-
-        try:
-            return await anyio.to_thread.run_sync(do, limiter=limiter)
+            return await threads.run(caller, lambda: read(caller.app))
         except NotFound as error:
             raise ResourceNotFoundError(error.message) from error
         except EtudeError as error:
@@ -547,8 +556,15 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, limiter: any
         """An artifact of a run."""
 
         def read(app: App) -> bytes:
-            if all(a.hash != hash for a in app.store.run(run_id).artifacts):
+            found = next((a for a in app.store.run(run_id).artifacts if a.hash == hash), None)
+            if found is None:
                 raise NotFound(f"Run `{run_id}` has no artifact `{hash}`.")
+            if found.size > ARTIFACT:
+                raise LimitExceeded(
+                    f"Artifact `{hash}` has {found.size:,} bytes; {ARTIFACT:,} can be read over MCP.",
+                    hint=f"GET /api/runs/{run_id}/artifacts/{hash} streams it.",
+                    limit="bytes",
+                )
             return app.objects.get(hash, run_id)
 
         return await reading(ctx, read)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 CODE = ("sql", "plan", "python")
 """Kinds of runs that are one query or one cell, without a model."""
 RECOVERED_AT_ONCE = 8
-"""How many interrupted runs are worked on at a time: after repeated crashes there can be many."""
+"""How many interrupted runs are resumed at first; more follow one by one, as repeated crashes can leave many."""
 _DIRECT = re.compile(r"\s*(SQL|PYTHON):", re.IGNORECASE)
 OnEntry = Callable[[Entry], None]
 

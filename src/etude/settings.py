@@ -132,6 +132,10 @@ class ServerSettings(Entity):
     """Requests of a key at the same time, not counting streams."""
     streams: int = Field(default=64, ge=0)
     """Open streams of a key."""
+    storage: Size = 0
+    """Bytes of results and files that the runs of a tenant may keep; a tenant that has more starts no runs."""
+    tenant_storage: dict[str, Size] = Field(default_factory=dict)
+    """The same for single tenants, by name; for others, `storage` applies."""
     daily_tokens: int = Field(default=0, ge=0)
     """Tokens of a key per day (UTC)."""
     daily_cost_usd: float = Field(default=0.0, ge=0)

@@ -258,3 +258,26 @@ def _page(arrow: bytes, view: dict[str, Any]) -> list[list[Any]]:
     if "sort" in view:
         table = table.sort_by([("n", "descending")])
     return [list(row.values()) for row in table.slice(0, 50).to_pylist()]
+
+
+def test_a_full_storage_quota_is_a_problem_that_says_what_to_do(tmp_path: Path, app: App) -> None:
+    settings = app.settings.model_copy(
+        update={
+            "home": tmp_path / "home",
+            "server": app.settings.server.model_copy(update={"tenant_storage": {"main": 1000}}),
+        }
+    )
+    body = {"dataset": "data", "query": "SELECT range FROM range(5000)"}
+    with App(settings) as full, TestClient(create_app(full), base_url="http://localhost") as client:
+        assert client.post("/sql", json=body).status_code == 200
+        for path, request in (
+            ("/sql", body),
+            ("/runs", {"kind": "sql", "text": "SELECT 1", "dataset": "data"}),
+            ("/ask", {"question": "PYTHON: 1", "dataset": "data"}),
+        ):
+            refused = client.post(path, json=request)
+            told = refused.json()
+            assert (refused.status_code, told["limit"], told["allowed"]) == (429, "storage", 1000), path
+            assert told["used"] > 1000
+            assert "server.storage" in told["hint"]
+        assert client.post("/sql", json=body | {"record": False}).status_code == 200

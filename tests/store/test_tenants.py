@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from tests.patience import wait_until
 
-from etude.entities import RunFilter, SourceSpec
-from etude.errors import Conflict, EtudeError, Invalid, NotFound
-from etude.events import Note, RunQueued, RunStarted
+from etude.entities import Artifact, RunFilter, SourceSpec
+from etude.errors import Conflict, EtudeError, Invalid, LimitExceeded, NotFound
+from etude.events import ArtifactCreated, Note, RunFinished, RunQueued, RunStarted
 from etude.ids import new_id
 from etude.store.base import Store
 
@@ -113,3 +113,38 @@ def test_the_store_itself_is_the_first_tenant_s(store: Store, ours: Store) -> No
     with pytest.raises(EtudeError):
         ours.run("run_none")
     assert store.check()["schema"] >= 1
+
+
+def _begin(store: Store, *sizes: int, first: int = 0) -> str:
+    """A run that made an artifact of each of these sizes."""
+    run_id = new_id("run")
+    made = [
+        ArtifactCreated(artifact=Artifact(hash=f"{first + n:064x}", media="text/plain", size=size))
+        for n, size in enumerate(sizes)
+    ]
+    store.append(run_id, RunQueued(kind="sql", text="SELECT 1"), RunStarted(worker=store.worker_id), *made, expect=0)
+    return run_id
+
+
+def test_a_tenant_that_used_up_its_storage_starts_no_run(ours: Store, theirs: Store, store: Store) -> None:
+    store.limit_storage({"ours": 100, "theirs": 1000}.__getitem__)
+    run_id = _begin(ours, 60, 40)
+    assert (ours.storage_used(), theirs.storage_used()) == (100, 0)
+    with pytest.raises(LimitExceeded, match="100 bytes") as refused:
+        _begin(ours)
+    assert {k: refused.value.details[k] for k in ("limit", "used", "allowed")} == {
+        "limit": "storage",
+        "used": 100,
+        "allowed": 100,
+    }
+    # A run that began may end, and others are not concerned.
+    ours.append(run_id, RunFinished(), expect=4)
+    _begin(theirs, 60)
+    assert theirs.storage_used() == 60
+
+
+def test_the_same_content_counts_once_for_each_tenant(ours: Store, theirs: Store) -> None:
+    _begin(ours, 60, 40)
+    _begin(ours, 60, 40, 7)
+    _begin(theirs, 60)
+    assert (ours.storage_used(), theirs.storage_used()) == (107, 60)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,7 +16,7 @@ from etude.api.access import AccessControl, Caller
 from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
-from etude.fair_share import FairShare
+from etude.fair_share import FairShare, hold_slot
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
@@ -51,7 +50,7 @@ class ServerState:
     def __post_init__(self) -> None:
         threads = self.app.settings.server.threads
         self.shares = FairShare(threads)
-        # A fair share may exceed its size, by one slot for each tenant that holds none.
+        # A fair share may exceed its size, for tenants that hold less than theirs.
         self.workers = anyio.CapacityLimiter(2 * threads)
         self.readers = anyio.CapacityLimiter(READERS)
         # More threads than engines would only wait for an engine.
@@ -144,18 +143,6 @@ class ApiCall:
         # The run may have ended before its key was registered.
         if run.status in ENDED and self.server.owners.pop(run_id, None) is not None:
             self.server.access_control.charge(key, run)
-
-
-@asynccontextmanager
-async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
-    """Wait for a slot, and hold it while the block runs."""
-    granted = asyncio.Event()
-    ticket = shares.ask(tenant, granted.set)
-    try:
-        await granted.wait()
-        yield
-    finally:
-        shares.withdraw(ticket)
 
 
 def mark_secret(scope: MutableMapping[str, Any]) -> None:

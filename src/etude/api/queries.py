@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Self
 
-from etude.api.call import hold_slot
 from etude.api.result_formats import RowSelection, as_json
 from etude.api.schemas import given
 from etude.errors import Cancelled
+from etude.fair_share import hold_slot
 from etude.limits import lower_limits
 from etude.store.identity import Spent
 

@@ -16,6 +16,8 @@ from etude.store.base import Store
 
 POLL_S = 0.25
 """How often the store is polled for requests of other processes."""
+MORE_S = 0.05
+"""How often a thread is added for runs that wait to be worked on."""
 CLOSE_S = 5.0
 """How long `close` waits for each run to stop."""
 
@@ -56,7 +58,10 @@ class LiveRuns:
         self.start_all({run_id: work}, 1)
 
     def start_all(self, work: Mapping[str, Callable[[], object]], at_once: int) -> None:
-        """Work on runs in up to `at_once` threads. Errors are recorded with the runs, not raised."""
+        """Work on runs in `at_once` threads, and in one more after each `MORE_S`, so that no run waits long for others.
+
+        Errors are recorded with the runs, not raised.
+        """
         pending = deque(work.items())
         with self._lock:
             self._starting.update(work)
@@ -73,8 +78,14 @@ class LiveRuns:
                 finally:
                     self._starting.discard(run_id)
 
+        def start_more() -> None:
+            while pending and not self._closed.wait(MORE_S):
+                threading.Thread(target=run, name="etude-recovered", daemon=True).start()
+
         for run_id in itertools.islice(work, at_once):
             threading.Thread(target=run, name=run_id, daemon=True).start()
+        if len(work) > at_once:
+            threading.Thread(target=start_more, name="etude-recovery", daemon=True).start()
 
     @contextlib.contextmanager
     def working(

@@ -300,6 +300,8 @@ class RunLog:
         try:
             yield
         except BaseException as error:
+            if not self._seq and not self._pending:
+                raise  # the store refused the run itself, so there is nothing to end
             known = _as_error(error)
             self.add(RunCancelled() if isinstance(known, Cancelled) else RunFailed(error=problem(known)))
             self.commit()

@@ -30,10 +30,11 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thread
-from etude.errors import Conflict, Interrupted, Invalid, NotFound, Unavailable, problem
+from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, Unavailable, problem
 from etude.events import (
     EVENT,
     INTERRUPTED,
+    ArtifactCreated,
     Entry,
     Event,
     RunCancelled,
@@ -79,6 +80,11 @@ PUT_SEARCH = """WITH found (id, words) AS (VALUES {rows})
 RUN_IDS = "SELECT id FROM runs WHERE id >= ? AND id < ? AND tenant || '' = ? ORDER BY id LIMIT 3"
 OPEN = "SELECT status, count(*) FROM runs WHERE status IN ('queued', 'running', 'paused', 'waiting') GROUP BY status"
 RUNNING = "SELECT id, worker, tenant FROM runs WHERE status = 'running' ORDER BY created_at, id"
+
+ADD_STORED = "INSERT INTO stored (tenant, hash, size) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING size"
+ADD_STORAGE = """INSERT INTO storage (tenant, bytes) VALUES (?, ?)
+    ON CONFLICT (tenant) DO UPDATE SET bytes = storage.bytes + excluded.bytes"""
+STORAGE = "SELECT bytes FROM storage WHERE tenant = ?"
 
 ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at, tenant) VALUES (?, ?, ?, ?, ?, ?)"
 THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
@@ -157,6 +163,7 @@ class Store(ABC):
         self._subscribers: list[Callable[[str, int], None]] = []
         self._views: dict[str, Store] = {}
         _open.add(self)
+        self._storage_limit: Callable[[str], int] = lambda tenant: 0
 
     # Subclasses implement these.
 
@@ -270,11 +277,48 @@ class Store(ABC):
             at = max(_now(), last) if last else _now()
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
             run = fold(entries, run)
+            if not expect:
+                self._check_storage(execute)
+            self._count_storage(execute, read_back)
             _insert(execute, [(run_id, e.seq, at, e.event.type, body) for e, body in zip(entries, bodies)])
             execute(PUT_RUN, *_run_row(run, at, new=not expect), self.tenant)
         self._keep(run)
         self._tell(run_id, run.seq)
         return run.seq
+
+    def limit_storage(self, limit: Callable[[str], int]) -> None:
+        """Refuse new runs of a tenant whose artifacts take `limit(tenant)` bytes or more; zero means no limit."""
+        self._storage_limit = limit
+
+    def storage_used(self) -> int:
+        """Return the bytes of the tenant's artifacts. The same content counts once."""
+        found = self._read(STORAGE, self.tenant)
+        return int(found[0][0]) if found else 0
+
+    def _allowed_bytes(self) -> int:
+        return self._storage_limit(self.tenant)
+
+    def _check_storage(self, execute: Execute) -> None:
+        allowed = self._allowed_bytes()
+        if not allowed:
+            return
+        found = execute(STORAGE, self.tenant)
+        used = int(found[0][0]) if found else 0
+        if used >= allowed:
+            raise LimitExceeded(
+                f"The results and files of tenant `{self.tenant}` take {used:,} bytes; {allowed:,} are allowed.",
+                hint="Query without recording (`record: false`), or raise `server.storage`.",
+                limit="storage",
+                used=used,
+                allowed=allowed,
+            )
+
+    def _count_storage(self, execute: Execute, events: Sequence[Event]) -> None:
+        made = {e.artifact.hash: e.artifact.size for e in events if isinstance(e, ArtifactCreated)}
+        # In order of their hashes, so that two transactions never wait for each other.
+        added = [row for hash in sorted(made) for row in execute(ADD_STORED, self.tenant, hash, made[hash])]
+        if added:
+            execute(ADD_STORAGE, self.tenant, sum(row[0] for row in added))
 
     def _tell(self, run_id: str, seq: int) -> None:
         for tell in list(self._subscribers):
@@ -548,6 +592,9 @@ class _View(Store):
         self.tenant = tenant
         self._owner = owner
         self.by_words = owner.by_words  # type: ignore[misc]
+
+    def _allowed_bytes(self) -> int:
+        return self._owner._storage_limit(self.tenant)
 
     def scoped(self, tenant: str) -> Store:
         return self if tenant == self.tenant else self._owner.scoped(tenant)
