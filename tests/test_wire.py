@@ -16,7 +16,7 @@ from etude import wire
 
 
 def test_what_was_shared_is_read_and_can_no_longer_be_changed() -> None:
-    fd = wire.share(b"hello")
+    fd = wire.share_memory(b"hello")
     with pytest.raises(PermissionError):
         os.write(fd, b"x")
     assert bytes(wire.map_sealed(fd, 5)) == b"hello"
@@ -67,7 +67,7 @@ def test_memory_with_holes_is_not_read_where_its_maker_is_not_trusted() -> None:
     assert len(wire.map_sealed(os.dup(fd), 1 << 20)) == 1 << 20
     with pytest.raises(wire.Closed):
         wire.map_sealed(fd, 5, whole=True)
-    assert bytes(wire.map_sealed(wire.share(b"hello"), 5, whole=True)) == b"hello"
+    assert bytes(wire.map_sealed(wire.share_memory(b"hello"), 5, whole=True)) == b"hello"
 
 
 def test_memory_that_could_still_change_is_not_read() -> None:

@@ -152,7 +152,7 @@ def shared_file() -> int | None:
     return os.memfd_create("etude-result", _MFD_ALLOW_SEALING | _MFD_CLOEXEC)
 
 
-def share(data: bytes | memoryview) -> int:
+def share_memory(data: bytes | memoryview) -> int:
     """Copy bytes to sealed shared memory; raise `OSError` if the system has none or not enough."""
     fd = shared_file()
     if fd is None:
@@ -169,7 +169,7 @@ def share(data: bytes | memoryview) -> int:
     return fd
 
 
-def lend(size: int) -> int:
+def lend_memory(size: int) -> int:
     """Create shared memory of a fixed size for another process to fill and seal."""
     fd = shared_file()
     if fd is None:

@@ -49,7 +49,7 @@ class Kernel:
 
     def lend(self, request: dict[str, Any]) -> None:
         number = len(self.lent)
-        self.lent[number] = wire.lend(request["size"])
+        self.lent[number] = wire.lend_memory(request["size"])
         body = json.dumps({"id": request["id"], "lent": number}).encode()
         socket.send_fds(self.sock, [kernel.HEAD.pack(len(body), ord("r")) + body], [self.lent[number]])
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from etude.api.call import ReaderCall
 from etude.api.result_formats import RowSelection, as_json
-from etude.api.runs import SAME, IfNoneMatch, respond_unless_cached
+from etude.api.runs import SAME, IfNoneMatch, respond_with_etag
 from etude.api.schemas import Dataset, Listing
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
@@ -41,7 +41,7 @@ def datasets_of(call: ApiCall) -> list[Dataset]:
 async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return the tables, columns, types, keys and row counts."""
     catalog = await call.run_in_thread(catalog_of, call, dataset)
-    return respond_unless_cached(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
+    return respond_with_etag(catalog, f'"{catalog.fingerprint[:32]}"', if_none_match, response)
 
 
 @router.get("/datasets/{dataset}/profile", response_model=SourceProfile)

@@ -120,17 +120,17 @@ async def list_runs(
 async def show_run(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return a run with its steps."""
     run = await call.access_store(call.app.store.run, run_id)
-    return respond_unless_cached(run, f'"{run.seq}"', if_none_match, response)
+    return respond_with_etag(run, f'"{run.seq}"', if_none_match, response)
 
 
 @router.get("/runs/{run_id}/status", response_model=RunState, responses=SAME)
 async def run_status(call: ReaderCall, run_id: str, response: Response, if_none_match: IfNoneMatch = None) -> Any:
     """Return the state of a run."""
     run = await call.access_store(call.app.store.run, run_id)
-    return respond_unless_cached(state_of(run), f'"{run.seq}"', if_none_match, response)
+    return respond_with_etag(state_of(run), f'"{run.seq}"', if_none_match, response)
 
 
-def respond_unless_cached(body: Any, tag: str, known: str | None, response: Response) -> Any:
+def respond_with_etag(body: Any, tag: str, known: str | None, response: Response) -> Any:
     """Return the body with its ETag, or 304 if the caller has it already."""
     if known is not None and tag in [part.strip().removeprefix("W/") for part in known.split(",")]:
         return Response(status_code=304, headers={"ETag": tag})

@@ -246,7 +246,7 @@ class DataBroker:
         if data is None:
             raise NotFound(f"There is no file `{name}` here.", hint="`etude.save` writes one.")
         # Shared memory cannot be empty.
-        return ({"size": len(data)}, wire.share(data)) if data else ({}, None)
+        return ({"size": len(data)}, wire.share_memory(data)) if data else ({}, None)
 
     def _sql(
         self, access: SourceAccess, sql: str, params: Encoded | None, given: dict[str, Any], left_s: float
@@ -377,7 +377,7 @@ def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
             schema = schema or batch.schema
         for position, part in enumerate(parts):
             if isinstance(part, bytes):
-                parts[position] = wire.share(part)
+                parts[position] = wire.share_memory(part)
     except BaseException:
         for part in parts:
             if isinstance(part, int):

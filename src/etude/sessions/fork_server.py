@@ -321,7 +321,7 @@ class ForkServer:
             os.mkdir(scratch, 0o700)
             readable, writable = [*self._config["readable"], *self._config["data"]], [scratch]
         os.chdir(scratch)
-        isolation.limit(cage, others)
+        isolation.limit_session(cage, others)
         allow_tcp = self._network is not None
         if not confine.grant_only(readable, [*writable, "/dev/null"], scoped=True, allow_tcp=allow_tcp):
             raise OSError("Landlock refused the rules")
@@ -497,7 +497,7 @@ def _open_proxy_port(sock: socket.socket, environment: dict[str, str]) -> None:
     A socket stays in the network namespace it was created in: the host accepts connections from there, and the session
     needs no thread, file or Unix socket to reach the proxy.
     """
-    with isolation.listen_inside() as listener:
+    with isolation.listen_in_namespace() as listener:
         socket.send_fds(sock, [kernel.HEAD.pack(0, b"N"[0])], [listener.fileno()])
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         os.environ[name] = os.environ[name.lower()] = f"http://127.0.0.1:{isolation.PROXY_PORT}"

@@ -279,7 +279,7 @@ def _raise_loopback() -> None:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
 
 
-def listen_inside() -> socket.socket:
+def listen_in_namespace() -> socket.socket:
     """Return a socket that listens in this process's network, even if another process accepts from it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", PROXY_PORT))
@@ -287,7 +287,7 @@ def listen_inside() -> socket.socket:
     return listener
 
 
-def limit(cage: Confinement, other_tasks: int = 0) -> None:
+def limit_session(cage: Confinement, other_tasks: int = 0) -> None:
     """Set the resource limits of the session's processes.
 
     The kernel also counts `other_tasks` of the same user towards the limit of processes.
@@ -500,7 +500,7 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
     code += _refuse(numbers["flock"], errno.ENOSYS)
     # Huge pages come from a pool of the whole machine, which no limit of a process covers.
     code += _refuse(numbers["mmap"], errno.EPERM, (_ARG3, "any", _MAP_HUGETLB))
-    # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit`).
+    # The limit on core dumps must not change: 0 would allow piped dumps again (see `limit_session`).
     code += _refuse(numbers["setrlimit"], errno.EPERM, (_ARG0, "is", resource.RLIMIT_CORE))
     for half in (_ARG2, _ARG2_HIGH):
         code += _refuse(numbers["prlimit64"], errno.EPERM, (_ARG1, "is", resource.RLIMIT_CORE), (half, "not", 0))

@@ -409,7 +409,7 @@ class _Run:
                 limit="displays",
             )
         number = self._lent_bytes = self._lent_bytes + size  # it only grows, so every number is unique
-        self._lent[number] = wire.lend(size)
+        self._lent[number] = wire.lend_memory(size)
         return {"lent": number}, os.dup(self._lent[number])
 
     def note(self, text: str) -> None:

@@ -64,7 +64,7 @@ class Topics:
 
     def read(self, after: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events after an id, in order, up to the first missing id that may still appear."""
-        return [_event(row) for row in settled(self.queue.read(READ, SETTLE_S, after, limit), after)]
+        return [_event(row) for row in rows_before_gap(self.queue.read(READ, SETTLE_S, after, limit), after)]
 
     def read_agent(self, tenant: str, agent: str | None, after: int, last: int, limit: int = 1000) -> list[HubEvent]:
         """Return the events of one agent, or those of no agent, after an id and up to an id read before."""
@@ -93,7 +93,7 @@ def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:
     return text
 
 
-def settled(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
+def rows_before_gap(rows: Rows, after: int) -> Sequence[tuple[Any, ...]]:
     """Return the rows up to the first recent gap: an id is assigned before its transaction commits."""
     for index, row in enumerate(rows):
         before = rows[index - 1][0] if index else after

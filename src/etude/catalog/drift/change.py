@@ -86,7 +86,7 @@ class Pair:
     before: ColumnProfile
     after: ColumnProfile
     needed: float
-    """The evidence a check must reach (see `noise`)."""
+    """The evidence a check must reach (see `significance`)."""
     role: Literal["key", "reference", ""] = ""
     made: tuple[datetime | None, datetime | None] = (None, None)
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from etude.catalog.drift import noise
+from etude.catalog.drift import significance
 from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
 from etude.catalog.drift.numbers import (
     compare_counts,
@@ -17,7 +17,7 @@ from etude.catalog.drift.numbers import (
     compare_precision,
     significant_distance,
 )
-from etude.catalog.measure.axis import axis, epoch, position
+from etude.catalog.measure.axis import epoch, position, quantile_axis
 from etude.catalog.model import DATED, ColumnProfile, Scalar, moment, number
 
 DAY_S = 86400.0
@@ -129,7 +129,7 @@ def _nulls(pair: Pair) -> Iterator[Change]:
     was, now = before.nulls / before.rows, after.nulls / after.rows
     floor = 0.0 if 0 in (before.nulls, after.nulls) else 0.02
     rows, later = (min(c.rows or 0, c.provenance.counts.rows or c.rows or 0) for c in (before, after))
-    certain = noise.of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
+    certain = significance.of_shares(round(was * rows), rows, round(now * later), later) > pair.needed
     if abs(now - was) < floor or not certain:
         return
     text = f"Nulls in `{after.name}` went from {percent(was)} to {percent(now)} of the rows."
@@ -161,7 +161,7 @@ def _times(pair: Pair) -> Iterator[Change]:
     """Find timestamps that all moved by the same number of hours, days or years, or that are in the future."""
     if not _is_dated(pair.before) or not _is_dated(pair.after):
         return
-    before, after, name = axis(pair.before), axis(pair.after), pair.after.name
+    before, after, name = quantile_axis(pair.before), quantile_axis(pair.after), pair.after.name
     if before and after:
         offsets = [a - b for b, a in zip(before, after)]
         common = max(set(offsets), key=offsets.count)
@@ -202,7 +202,7 @@ def _dates(pair: Pair) -> Iterator[Change]:
     """Find a different distribution of dates in a fixed range; a range that grows with time is not compared."""
     if not _is_dated(pair.before) or not _is_dated(pair.after):
         return
-    before, after = axis(pair.before), axis(pair.after)
+    before, after = quantile_axis(pair.before), quantile_axis(pair.after)
     if not before or not after:
         return
     span = before[20] - before[0]
@@ -251,7 +251,8 @@ def _values(pair: Pair) -> Iterator[Change]:
     for value, count in now.items():
         if value in was or value in respelled.values():
             continue
-        proven = noise.of_shares(rest_before, rows, count, later) > pair.needed and count / later > rest_before / rows
+        more = count / later > rest_before / rows
+        proven = more and significance.of_shares(rest_before, rows, count, later) > pair.needed
         # If no text value was rare before, a new one is unlikely to have been missed: fewer rows are enough.
         likely = before.family == "text" and fewest >= 10 and count >= 8 and len(was) > 1
         if is_complete(before) and (proven or likely):
@@ -259,7 +260,7 @@ def _values(pair: Pair) -> Iterator[Change]:
         elif proven and count / later - rest_before / rows > 0.02:
             risen[value] = count
     gone = {v: n for v, n in was.items() if v not in now and v not in respelled and is_complete(after)}
-    gone = {v: n for v, n in gone.items() if noise.of_shares(n, rows, 0, later) > pair.needed}
+    gone = {v: n for v, n in gone.items() if significance.of_shares(n, rows, 0, later) > pair.needed}
     if new:
         text = f"`{after.name}` has {_listed(new, later, 'a new value', 'new values')}."
         yield pair.change("new-value", text, math.sqrt(sum(new.values()) / later), None, next(iter(new)))
@@ -283,7 +284,7 @@ def _mix(
         if len(both) < 2 or not first or not second:
             return
         moved = sum(abs(was[v] / first - now[v] / second) for v in both) / 2
-        if moved < SMALL or noise.of_counts([(was[v], now[v]) for v in both]) <= pair.needed:
+        if moved < SMALL or significance.of_counts([(was[v], now[v]) for v in both]) <= pair.needed:
             return
         most = max(both, key=lambda v: abs(was[v] / first - now[v] / second))
         text = (
@@ -294,7 +295,7 @@ def _mix(
         return
     for value in both:
         share, later = was[value] / rows[0], now[value] / rows[1]
-        certain = noise.of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
+        certain = significance.of_shares(was[value], rows[0], now[value], rows[1]) > pair.needed
         if certain and later - share > SMALL:
             name = pair.after.name
             text = f"{show(value)} now makes up {percent(later)} of `{name}`; before it was {percent(share)}."
@@ -308,7 +309,7 @@ def _mix(
         share = count / rows[0]
         if value in now or share - rest[1] / rows[1] < SMALL:
             continue
-        if noise.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
+        if significance.of_shares(count, rows[0], rest[1], rows[1]) > pair.needed:
             text = f"{show(value)} in `{pair.after.name}` fell from {percent(share)} and is no longer a frequent value."
             yield pair.change("mix", text, share, round(share, 6), 0)
             return
@@ -330,7 +331,7 @@ def _new_references(
     new = {}
     for value, count in now.items():
         grown = count / rows[1] - rest / rows[0]
-        if value not in was and grown > SMALL and noise.of_shares(rest, rows[0], count, rows[1]) > pair.needed:
+        if value not in was and grown > SMALL and significance.of_shares(rest, rows[0], count, rows[1]) > pair.needed:
             new[value] = count
     if not new:
         return
@@ -364,7 +365,7 @@ def _respelled(
     found: dict[Scalar, Scalar] = {}
     for value, count in now.items():
         former = spelled.get(_plain(value)) if isinstance(value, str) and value not in was else None
-        if former is None or noise.of_shares(0, rows, count, later) <= needed:
+        if former is None or significance.of_shares(0, rows, count, later) <= needed:
             continue
         if now.get(former, 0) / later < 0.5 * was[former] / rows:
             found[former] = value
@@ -382,7 +383,7 @@ def _texts(pair: Pair) -> Iterator[Change]:
     if before.lengths is not None and after.lengths is not None and rows and later:
         was, now = before.lengths.empty, after.lengths.empty
         floor = 0.0 if was == 0 else 0.02
-        if now / later - was / rows > floor and noise.of_shares(was, rows, now, later) > pair.needed:
+        if now / later - was / rows > floor and significance.of_shares(was, rows, now, later) > pair.needed:
             text = f"Empty strings in `{name}` went from {percent(was / rows)} to {percent(now / later)}."
             yield pair.change("empty-text", text, math.sqrt(now / later), was, now)
         yield from _lengths(pair, rows, later)
@@ -397,7 +398,7 @@ def _spaces(pair: Pair, rows: int, later: int) -> Iterator[Change]:
     if was is None or now is None:
         return
     share, after = was / rows, now / later
-    if after - share > (0.0 if was == 0 else 0.02) and noise.of_shares(was, rows, now, later) > pair.needed:
+    if after - share > (0.0 if was == 0 else 0.02) and significance.of_shares(was, rows, now, later) > pair.needed:
         former = f"{percent(share)} did" if was else "none did"
         text = f"{percent(after)} of `{pair.after.name}` now start or end with a space; {former} before."
         yield pair.change("spaces", text, math.sqrt(after), was, now)
@@ -412,7 +413,7 @@ def _lengths(pair: Pair, rows: int, later: int) -> Iterator[Change]:
     low, high = min(before.min, after.min), max(before.max, after.max)
     mean = (before.mean + after.mean) / 2
     deviation = math.sqrt(max(0.0, (high - mean) * (mean - low)))
-    if gap < 0.1 * before.mean or noise.of_means(gap, deviation, rows, later) <= pair.needed:
+    if gap < 0.1 * before.mean or significance.of_means(gap, deviation, rows, later) <= pair.needed:
         return
     cut = after.max < 0.8 * before.max and after.mean < before.mean
     text = f"`{pair.after.name}` now has {after.mean:.3g} characters on average ({before.mean:.3g} before)"
@@ -432,7 +433,7 @@ def _forms(pair: Pair) -> Iterator[Change]:
     for form in sorted({*was, *now}, key=str):
         share, after = was.get(form, 0.0), now.get(form, 0.0)
         sure, sure_after = was.get(form, min(after, UNSEEN)), now.get(form, min(share, UNSEEN))
-        certain = noise.of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
+        certain = significance.of_shares(round(sure * rows), rows, round(sure_after * later), later) > pair.needed
         if certain and abs(after - share) > 0.05:
             name = f"{form[0]} {form[1]}" if form[1] else form[0]
             moved.append((after - share, f"{name} went from {percent(share)} to {percent(after)}"))
@@ -451,7 +452,7 @@ def _cardinality(pair: Pair) -> Iterator[Change]:
     if before.distinct == 0 or 0.75 < after.distinct / before.distinct < 1.34:
         return
     rows, later = pair.values(before), pair.values(after)
-    if noise.of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
+    if significance.of_distinct(before.distinct, rows, after.distinct, later) > pair.needed:
         text = f"`{after.name}` now has {after.distinct:,} distinct values ({before.distinct:,} before)."
         strength = abs(math.log10(max(1, after.distinct) / before.distinct))
         yield pair.change("cardinality", text, strength, before.distinct, after.distinct)
@@ -478,9 +479,9 @@ def resemblance(pair: Pair) -> float:
     if before.top and after.top and min(before.top[0].share, after.top[0].share) > 0.02:
         was, now = ({t.value for t in side.top} for side in (before, after))
         points.append(len(was & now) / max(1, min(len(was), len(now))))
-    one, other = axis(before), axis(after)
+    one, other = quantile_axis(before), quantile_axis(after)
     if one and other:
-        points.append(max(0.0, 1 - 4 * noise.distance(one, other)))
+        points.append(max(0.0, 1 - 4 * significance.distance(one, other)))
     if before.lengths and after.lengths:
         points.append(_near(before.lengths.mean, after.lengths.mean, max(before.lengths.mean, after.lengths.mean)))
     return sum(points) / len(points)

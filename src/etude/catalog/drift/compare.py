@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from etude.catalog.drift import noise
+from etude.catalog.drift import significance
 from etude.catalog.drift.change import Change, Pair, make_change
 from etude.catalog.drift.columns import compare_column, resemblance
 from etude.catalog.measure.axis import epoch, position
@@ -33,7 +33,7 @@ def compare(before: SourceProfile, after: SourceProfile, history: Sequence[Sourc
     earlier = [p for p in history if p is not before and (p.made_at is None or p.made_at != before.made_at)]
     runs = [*earlier, before]
     past = [{t.name: t for t in p.tables} for p in runs]
-    needed = noise.required(sum(len(t.columns) for t in after.tables))
+    needed = significance.required(sum(len(t.columns) for t in after.tables))
     made = (before.made_at, after.made_at)
     was, now = {t.name: t for t in before.tables}, {t.name: t for t in after.tables}
     renamed = _renamed_tables([t for n, t in was.items() if n not in now], [t for n, t in now.items() if n not in was])
@@ -329,7 +329,7 @@ def _lost(before: ForeignKeyEvidence, after: ForeignKeyEvidence, needed: float) 
         return lost
     values, later = before.values or 0, after.values or 0
     was, now = round((1 - before.containment) * values), round((1 - after.containment) * later)
-    return lost if noise.of_shares(was, values, now, later) > needed else 0.0
+    return lost if significance.of_shares(was, values, now, later) > needed else 0.0
 
 
 # Names and numbers.

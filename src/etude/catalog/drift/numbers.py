@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from etude.catalog.drift import noise
+from etude.catalog.drift import significance
 from etude.catalog.drift.change import SMALL, Change, Kind, Pair, percent, show
-from etude.catalog.measure.axis import axis
+from etude.catalog.measure.axis import quantile_axis
 from etude.catalog.model import DATED, NUMERIC
 
 FACTORS = (10, 100, 1000, 10_000, 1e6, 1e9, 60, 3600, 24, 1024, 1.609344, 2.54, 2.2046226, 3.28084, 12)
@@ -17,15 +17,15 @@ OUTLYING = 0.005
 
 def significant_distance(pair: Pair, before: Sequence[float], after: Sequence[float]) -> float:
     """Return the distance of two distributions if it is neither chance nor small, else 0."""
-    gap = noise.distance(before, after)
+    gap = significance.distance(before, after)
     rows = pair.values(pair.before, pair.before.provenance.quantiles)
     later = pair.values(pair.after, pair.after.provenance.quantiles)
-    return gap if gap > SMALL and noise.of_distance(gap, rows, later) > pair.needed else 0.0
+    return gap if gap > SMALL and significance.of_distance(gap, rows, later) > pair.needed else 0.0
 
 
 def compare_numbers(pair: Pair) -> Iterator[Change]:
     """Find a change in scale, sign, location or spread; only the one that explains most is reported."""
-    before, after = axis(pair.before), axis(pair.after)
+    before, after = quantile_axis(pair.before), quantile_axis(pair.after)
     if not before or not after or {pair.before.family, pair.after.family} - NUMERIC or pair.role == "reference":
         return
     if pair.before.family == "integer" and (pair.role == "key" or (pair.before.unique and pair.after.unique)):
@@ -72,14 +72,14 @@ def _factor(pair: Pair, before: Sequence[float], after: Sequence[float]) -> floa
         candidates.append(middle)
     for factor in candidates:
         rescaled = [v * factor for v in before]
-        if noise.distance(rescaled, after) <= SMALL or not significant_distance(pair, rescaled, after):
+        if significance.distance(rescaled, after) <= SMALL or not significant_distance(pair, rescaled, after):
             return factor
     return None
 
 
 def compare_precision(pair: Pair) -> Iterator[Change]:
     """Find numbers that lost their decimals."""
-    before, after = axis(pair.before), axis(pair.after)
+    before, after = quantile_axis(pair.before), quantile_axis(pair.after)
     if not before or not after or pair.before.family not in ("decimal", "float") or pair.after.family not in NUMERIC:
         return
     broken = sum(v != int(v) for v in before) / len(before)
@@ -91,7 +91,7 @@ def compare_precision(pair: Pair) -> Iterator[Change]:
 
 def compare_ends(pair: Pair) -> Iterator[Change]:
     """Find a new smallest or largest value far beyond the previous one."""
-    before, after = axis(pair.before), axis(pair.after)
+    before, after = quantile_axis(pair.before), quantile_axis(pair.after)
     families = {pair.before.family, pair.after.family}
     if not before or not after or not (families <= NUMERIC or families <= DATED) or pair.role == "reference":
         return
@@ -108,7 +108,7 @@ def compare_ends(pair: Pair) -> Iterator[Change]:
     ):
         far, ordinary = sign * (before[end] - middle), sign * (before[inner] - middle)
         # If most values are the same, the 95% quantile is the median and says nothing about the tail.
-        reach = noise.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
+        reach = significance.reach(far, ordinary if ordinary > 0 else deviation, rows, needed)
         if rows > 40 and sign * (after[end] - middle) > max(reach * far, 0) and far > 0:
             text = f"The {word} `{name}` is now {show(now)}, far from the previous {show(was)}."
             yield pair.change("range", text, 0.5, was, now)
@@ -129,7 +129,7 @@ def compare_outliers(pair: Pair) -> Iterator[Change]:
         if not further or not rows or not later or more > later:
             continue
         grown = more / later - count / rows
-        if grown > OUTLYING and grown > count / rows and noise.of_shares(count, rows, more, later) > pair.needed:
+        if grown > OUTLYING and grown > count / rows and significance.of_shares(count, rows, more, later) > pair.needed:
             text = (
                 f"Unusually {word} values of `{name}`, beyond {show(fence)}, went from {percent(count / rows)} "
                 f"to at least {percent(more / later)} of the rows."
@@ -146,6 +146,6 @@ def compare_counts(pair: Pair) -> Iterator[Change]:
     )
     rows, later = pair.values(pair.before), pair.values(pair.after)
     for kind, was, now, word in kinds:
-        if was == 0 and now and noise.of_shares(was, rows, now, later) > pair.needed:
+        if was == 0 and now and significance.of_shares(was, rows, now, later) > pair.needed:
             text = f"{percent(now / later)} of `{pair.after.name}` are {word} ({now:,} values); none were before."
             yield pair.change(kind, text, math.sqrt(now / later), was, now)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from etude.catalog.keys.names import CODES, KEYS, NameWords, ends_like_key
-from etude.catalog.keys.references import cardinality, contain, shares
+from etude.catalog.keys.references import cardinality, containment_shares, count_contained
 from etude.catalog.keys.table_keys import counts_within
 from etude.catalog.measure.reading import Reader, TableDraft
 from etude.catalog.measure.statements import Compared
@@ -47,7 +47,7 @@ def find_composites(
     """Return the profiles with inferred references of several columns appended to their foreign keys."""
     measured = [(d, p) for d, p in zip(drafts, profiles) if d is not None]
     candidates = _candidates(measured, names)[:_CHECKS]
-    checked = contain(reader, [_compared(measured, candidate) for candidate in candidates])
+    checked = count_contained(reader, [_compared(measured, candidate) for candidate in candidates])
     accepted = {
         candidate: evidence
         for candidate, counts in zip(candidates, checked)
@@ -139,7 +139,7 @@ def _accept(
         cardinality=cardinality(child, candidate.columns),
         score=similarity,
         reasons=(f"all {counts[0]:,} {'rows' if large else 'distinct combinations'} match", same, why),
-        **({"containment": 1.0, "missing": 0} if large else shares(counts, parent.rows)),
+        **({"containment": 1.0, "missing": 0} if large else containment_shares(counts, parent.rows)),
     )
 
 

@@ -63,7 +63,7 @@ def find_foreign_keys(
     candidates = _candidates(measured, names)
     pairs = [Compared(child.sql, child.expressions, parent.sql, parent.expressions) for _, child, parent in declared]
     pairs += [_compared(measured, candidate) for candidate in candidates]
-    checked = contain(reader, pairs)
+    checked = count_contained(reader, pairs)
     for (key, child, parent), counts in zip(declared, checked):
         found[child.profile.name].append(_of_declared(key, child, parent, counts))
     for table, draft in ((p.name, d) for d, p in measured):
@@ -110,7 +110,7 @@ def _declared(
             if j is None or len(key.columns) != len(key.to_columns):
                 continue
             child, parent = _end(draft, profile, key.columns), _end(*measured[j], key.to_columns)
-            if child is not None and parent is not None and all(distinct_of(profile, (c,)) for c in key.columns):
+            if child is not None and parent is not None and all(count_distinct(profile, (c,)) for c in key.columns):
                 yield key, child, parent
 
 
@@ -247,7 +247,7 @@ def _same_number(column: str, table: str) -> bool:
     return not last or column.endswith(table)
 
 
-def contain(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
+def count_contained(reader: Reader, pairs: Sequence[Compared]) -> list[tuple[int, int] | None]:
     """Count, for each pair, the distinct values of the first and how many match the second; None if that fails."""
     counts: list[tuple[int, int] | None] = []
     for start in range(0, len(pairs), _TOGETHER):
@@ -280,13 +280,13 @@ def _of_declared(key: ForeignKey, child: _End, parent: _End, counts: tuple[int, 
     )
     update: dict[str, Any] = {"cardinality": cardinality(child.profile, key.columns)}
     if counts is not None:
-        update |= shares(counts, distinct_of(parent.profile, key.to_columns))
+        update |= containment_shares(counts, count_distinct(parent.profile, key.to_columns))
         if counts[1] < counts[0]:
             update["reasons"] = ("declared", f"values without a match: {counts[0] - counts[1]:,}")
     return evidence.model_copy(update=update)
 
 
-def shares(counts: tuple[int, int], referenced: int | None) -> dict[str, Any]:
+def containment_shares(counts: tuple[int, int], referenced: int | None) -> dict[str, Any]:
     """Return containment and coverage, given the number of distinct values on the other side."""
     values, matched = counts
     coverage = round(matched / referenced, 6) if referenced else None
@@ -298,7 +298,7 @@ def shares(counts: tuple[int, int], referenced: int | None) -> dict[str, Any]:
     }
 
 
-def distinct_of(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
+def count_distinct(profile: TableProfile, columns: tuple[str, ...]) -> int | None:
     """Return how many distinct values or combinations some columns have; None if not counted."""
     if len(columns) == 1:
         found = profile.column(columns[0])
@@ -344,7 +344,7 @@ def _accept(
         cardinality=cardinality(measured[candidate.child.position][1], (candidate.child.column.name,)),
         score=score,
         reasons=reasons,
-        **shares(counts, parent.column.distinct),
+        **containment_shares(counts, parent.column.distinct),
     )
 
 

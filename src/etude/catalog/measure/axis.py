@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from etude.catalog.model import ColumnProfile, Scalar, moment, number
 
 
-def axis(column: ColumnProfile) -> list[float]:
+def quantile_axis(column: ColumnProfile) -> list[float]:
     """Return the quantiles as numbers, dates as seconds; empty if they are incomplete or masked."""
     if column.masked or len(column.quantiles) != 21:
         return []

@@ -75,7 +75,7 @@ def count_values(column: Any) -> tuple[Any, Any]:
     return counted.field(0), counted.field(1)
 
 
-def measure(values: Any, counts: Any, family: Family, kind: str, texts: int = 0) -> Stats:
+def measure_distribution(values: Any, counts: Any, family: Family, kind: str, texts: int = 0) -> Stats:
     """Compute all statistics of a column from its distinct values and counts; `kind` is the engine's type name."""
     family = settled_family(family, values.type)
     family, order = _order(values, family)

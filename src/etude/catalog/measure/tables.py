@@ -15,7 +15,7 @@ from etude.catalog.measure.distribution import (
     count_values,
     find_fences,
     mean_gap,
-    measure,
+    measure_distribution,
     rounded,
     to_scalars,
 )
@@ -86,7 +86,7 @@ def _measure_whole(reader: Reader, draft: TableDraft) -> bool:
     draft.complete = True
     draft.rows = result.row_count
     for expression, column, info in zip(draft.expressions, draft.frame, result.columns):
-        draft.stats.append(measure(*count_values(column), expression.family, info.type, TEXTS))
+        draft.stats.append(measure_distribution(*count_values(column), expression.family, info.type, TEXTS))
         draft.provenance.append(ColumnProvenance(patterns=_of_texts(draft.stats[-1])))
     return True
 
@@ -147,7 +147,7 @@ def _take_sample(reader: Reader, draft: TableDraft, rows: int) -> None:
 
 
 def _look(draft: TableDraft, i: int) -> Stats:
-    return measure(*count_values(draft.frame[i]), draft.expressions[i].family, draft.kinds[i], TEXTS)
+    return measure_distribution(*count_values(draft.frame[i]), draft.expressions[i].family, draft.kinds[i], TEXTS)
 
 
 def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
@@ -157,7 +157,7 @@ def _by_groups(reader: Reader, draft: TableDraft, i: int) -> bool:
     if result is None or result.row_count > FEW_VALUES:
         return False
     values, counts = TableDraft.columns_of(result)[:2]
-    draft.stats[i] = measure(values, counts, draft.expressions[i].family, result.columns[0].type, TEXTS)
+    draft.stats[i] = measure_distribution(values, counts, draft.expressions[i].family, result.columns[0].type, TEXTS)
     draft.provenance[i] = ColumnProvenance(patterns=_of_texts(draft.stats[i]))
     return True
 

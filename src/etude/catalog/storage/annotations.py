@@ -77,7 +77,7 @@ def read_annotations(path: Path) -> Annotations | None:
     return parse_annotations(parse_yaml(data, f"`{path}`", _HINT), f"`{path}`")
 
 
-def merge(under: Annotations, over: Annotations) -> Annotations:
+def merge_annotations(under: Annotations, over: Annotations) -> Annotations:
     """Merge two annotations; if both set a field, the second wins, even with an explicit null."""
     tables = dict(under.tables)
     for name, note in over.tables.items():
@@ -136,13 +136,13 @@ def get_annotations(app: App, source: Source) -> Annotations:
     annotations = Annotations()
     for path in _annotation_files(app, source):
         found = read_annotations(path)
-        annotations = merge(annotations, found) if found is not None else annotations
+        annotations = merge_annotations(annotations, found) if found is not None else annotations
     objects, key = _stored_annotations(app, source)
     try:
         stored = parse_annotations(json.loads(objects.read(key)), f"`{key}`")
     except NotFound:
         return annotations
-    return merge(annotations, stored)
+    return merge_annotations(annotations, stored)
 
 
 def put_annotations(app: App, source: Source, annotations: Annotations) -> Annotations:
@@ -151,7 +151,7 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
 
     def change(current: bytes | None) -> bytes:
         before = parse_annotations(json.loads(current), f"`{key}`") if current else Annotations()
-        return merge(before, annotations).model_dump_json(exclude_unset=True).encode()
+        return merge_annotations(before, annotations).model_dump_json(exclude_unset=True).encode()
 
     objects.update(key, change, JSON)
     return get_annotations(app, source)

@@ -166,7 +166,7 @@ class _Decision:
     said: str = ""
 
 
-def refine(
+def refine_types(
     con: Any, staged: Path, target: Path, leave: str = "", reading: ReadingOptions | None = None
 ) -> tuple[int, tuple[TypeNote, ...]]:
     """Type text columns that hold numbers or dates, except `leave`; return the row count and notes."""

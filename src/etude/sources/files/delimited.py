@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
-from etude.sources.files.column_types import ReadingOptions, refine
+from etude.sources.files.column_types import ReadingOptions, refine_types
 from etude.sources.files.content import unpack
-from etude.sources.files.dialect import CsvDialect, CsvRecord, detect, records
+from etude.sources.files.dialect import CsvDialect, CsvRecord, detect_dialect, read_records
 from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
-from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge
-from etude.sources.files.text import CHUNK, Survey, open_text, survey
+from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge_reports
+from etude.sources.files.text import CHUNK, Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
 
 SAMPLE_CHARS = 1 << 20
@@ -93,7 +93,7 @@ def join_csv_parts(
     con: Any, parts: list[CsvPart], target: Path, scratch: Path, reading: ReadingOptions
 ) -> tuple[int, LoadReport]:
     """Write the parts as one Parquet file; return the number of rows and the report."""
-    report = merge([p.report for p in parts])
+    report = merge_reports([p.report for p in parts])
     joined = Path(parts[0].staged)
     if len(parts) > 1 or parts[0].constants:
         types = _common_types(parts)
@@ -102,7 +102,7 @@ def join_csv_parts(
         report = replace(
             report, notes=report.notes + describe_differing_columns([(p.source, names_of(p)) for p in parts])
         )
-    count, notes = refine(con, joined, target, leave=EXTRA, reading=reading)
+    count, notes = refine_types(con, joined, target, leave=EXTRA, reading=reading)
     return count, replace(report, types=report.types + notes)
 
 
@@ -114,7 +114,7 @@ def names_of(part: CsvPart) -> list[str]:
 def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
     import duckdb
 
-    found = survey(path)
+    found = survey_text(path)
     with open_text(path, found) as text:
         sample = text.read(SAMPLE_CHARS)
     if not sample.strip("\r\n \0"):
@@ -122,7 +122,7 @@ def _part(con: Any, path: str, scratch: Path, index: str) -> CsvPart:
     sample = sample.replace("\0", "")
     comments = _count_comments(sample)
     body = sample.splitlines(keepends=True)[comments:] if comments else [sample]
-    dialect = detect("".join(body), whole=len(sample) < SAMPLE_CHARS)
+    dialect = detect_dialect("".join(body), whole=len(sample) < SAMPLE_CHARS)
     if dialect.width == 1:
         _refuse_fixed_width(path, body)
     staged = scratch / f"part{index}.parquet"
@@ -216,7 +216,7 @@ def _as_is(
     if sniffed is None or not _agree(sniffed, dialect, found):
         return None
     with open_text(path, found) as text:
-        head = list(islice((r for r in records(text, dialect) if not r.blank), 1000))
+        head = list(islice((r for r in read_records(text, dialect) if not r.blank), 1000))
     if _has_title_row(head, dialect.width):
         return None
     notes: tuple[str, ...] = ()
@@ -283,7 +283,7 @@ def _sniff(con: Any, path: str, options: str, sample_rows: int = -1) -> Sniffed 
     """Return the dialect that DuckDB detects from the sample, by default the whole file; None if it detects none.
 
     Dates whose year is not first stay text here: DuckDB would guess the order of day and month from one column of the
-    file, and `refine` decides it for each column.
+    file, and `refine_types` decides it for each column.
     """
     import duckdb
 
@@ -374,7 +374,7 @@ def _repaired(
     with open_text(path, found) as text:
         lines = (line.replace("\0", "") for line in text) if found.nul_bytes else text
         wrote = _rewrite(
-            con, _below_comments(records(lines, dialect), comments, faults), dialect, copy, scratch, faults
+            con, _below_comments(read_records(lines, dialect), comments, faults), dialect, copy, scratch, faults
         )
     columns = tuple(CsvColumn(n, "VARCHAR") for n in wrote.names)
     columns += (CsvColumn(_free(EXTRA, wrote.names) if wrote.extra else "", "VARCHAR"),)

@@ -35,11 +35,11 @@ class CsvRecord:
     size: int = 0
 
 
-def detect(sample: str, whole: bool) -> CsvDialect:
+def detect_dialect(sample: str, whole: bool) -> CsvDialect:
     """Return the dialect that makes the sample most regular; `whole` means that the sample is the whole file."""
     best, best_score = CsvDialect(","), -1.0
     for dialect in _candidates(sample):
-        found = list(islice(records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
+        found = list(islice(read_records(io.StringIO(sample, newline=""), dialect, cut=not whole), SAMPLE_RECORDS))
         if not whole and len(found) > 1 and len(found) < SAMPLE_RECORDS:
             found.pop()
         score, width = _score(found)
@@ -48,7 +48,7 @@ def detect(sample: str, whole: bool) -> CsvDialect:
     return best
 
 
-def records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
+def read_records(lines: Iterable[str], dialect: CsvDialect, cut: bool = False) -> Iterator[CsvRecord]:
     """Yield every record of the file, including faulty ones; blank lines are records marked as blank.
 
     `cut` means that the lines are only the start of a file, so a quoted field may be open at the end.

@@ -15,7 +15,7 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceEr
 from etude.sources.file_fingerprint import paths_fingerprint
 from etude.sources.files import delimited, excel, parquet, records
 from etude.sources.files.archive import unzip
-from etude.sources.files.column_types import reading_of, refine
+from etude.sources.files.column_types import reading_of, refine_types
 from etude.sources.files.content import judge_format
 from etude.sources.files.discover import FileTable, clean_name, discover, format_of, scan, stem_of, unique_names
 from etude.sources.files.report import LoadReport
@@ -163,7 +163,7 @@ def _check_unchanged(file: FileTable) -> None:
 def _delimited(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     reading = reading_of(dict(file.options))
     parts = delimited.prepare(con, file.paths, scratch)
-    groups = parquet.group_by_columns([(p.source, delimited.names_of(p)) for p in parts])
+    groups = parquet.group_files_by_columns([(p.source, delimited.names_of(p)) for p in parts])
     names = _names(file, groups)
     staged: list[Staged] = []
     for table, members in zip(names, groups):
@@ -179,7 +179,7 @@ def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     staged: list[Staged] = []
     for table, path, _, report in excel.load(file.table, file.paths[0], scratch):
         target = path.with_suffix(".typed")
-        rows, notes = refine(con, path, target, reading=reading)
+        rows, notes = refine_types(con, path, target, reading=reading)
         known = {note.column for note in report.types}
         added = tuple(note for note in notes if note.column not in known)
         staged.append((table, target, rows, replace(report, types=report.types + added)))
@@ -194,7 +194,7 @@ def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
 
 def _in_place(file: FileTable) -> list[LoadedTable]:
     found = [(path, *parquet.inspect(path)) for path in file.paths]
-    groups = parquet.group_by_columns([(path, names) for path, _, names in found])
+    groups = parquet.group_files_by_columns([(path, names) for path, _, names in found])
     tables = []
     for table, members in zip(_names(file, groups), groups):
         inside = [found[m] for m in members]

@@ -42,7 +42,7 @@ def inspect(path: str) -> tuple[int, list[str]]:
         ) from error
 
 
-def group_by_columns(files: list[tuple[str, list[str]]]) -> list[list[int]]:
+def group_files_by_columns(files: list[tuple[str, list[str]]]) -> list[list[int]]:
     """Group files into tables: files that share at least half of their columns with the first one."""
     groups: list[tuple[set[str], list[int]]] = []
     for at, (_, names) in enumerate(files):

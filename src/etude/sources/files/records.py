@@ -13,8 +13,8 @@ from etude.errors import Invalid
 from etude.sources.files.content import unpack
 from etude.sources.files.delimited import STORED
 from etude.sources.files.parquet import read_parquet, reraise_limit, write
-from etude.sources.files.report import LoadReport, RowFaults, merge
-from etude.sources.files.text import Survey, open_text, survey
+from etude.sources.files.report import LoadReport, RowFaults, merge_reports
+from etude.sources.files.text import Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
@@ -46,12 +46,12 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
         reraise_limit(error)
         parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
         rows = _write_repaired(con, parts, target)
-    return rows, merge([p.report for p in parts])
+    return rows, merge_reports([p.report for p in parts])
 
 
 def _plain(path: str, scratch: Path, index: int) -> JsonPart:
     """Return the file as UTF-8 without NUL bytes; raise if it holds no records."""
-    found = survey(path)
+    found = survey_text(path)
     with open_text(path, found) as text:
         start = end = ""
         while chunk := text.read(1 << 16):

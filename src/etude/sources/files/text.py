@@ -46,7 +46,7 @@ class Survey:
         return self.encoding == "utf-8" and not self.nul_bytes and not self.undecodable
 
 
-def survey(path: str) -> Survey:
+def survey_text(path: str) -> Survey:
     """Read the file once, in chunks, and describe its bytes."""
     with open_bytes(path) as file:
         head = file.read(CHUNK)
