@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from etude.catalog.measure.distribution import Stats, count_values, measure_distribution, to_scalar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.catalog.measure.distribution import Stats, count_values, measure_distribution, to_scalar
 from etude.catalog.model import Family
 
 
