@@ -319,3 +319,12 @@ class AccessLog:
         if lines:
             self._out.write("".join(lines))
             self._out.flush()
+
+
+def log_as_json(level: int = logging.INFO) -> None:
+    """Write the log to standard error, one line of JSON per record."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("mcp", "httpx", "opentelemetry"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Frames between the host and an engine process: a JSON head, an optional blob, an optional file descriptor.
+"""Frames and shared memory between processes. A frame is a JSON head, an optional blob, an optional file descriptor.
 
 Layout: total length (u32), head length (u32), head, blob. The host never trusts a length or a descriptor that an
 engine states: lengths are capped, and shared memory is read only when it is sealed against change.
@@ -15,7 +15,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,27 @@ def share_memory(data: bytes | memoryview) -> int:
             left = memoryview(data)
             while left:
                 left = left[file.write(left) :]
+        seal(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def share_batches(batches: Iterator[Any]) -> int:
+    """Write Arrow batches as one stream into sealed shared memory."""
+    import pyarrow as pa
+
+    fd = shared_file()
+    if fd is None:
+        raise OSError("this system has no shared memory")
+    try:
+        with open(fd, "wb", buffering=0, closefd=False) as file, pa.PythonFile(file, "w") as out:
+            first = next(batches)
+            with pa.ipc.new_stream(out, first.schema) as writer:
+                writer.write_batch(first)
+                for batch in batches:
+                    writer.write_batch(batch)
         seal(fd)
     except BaseException:
         os.close(fd)

@@ -12,7 +12,6 @@ from pydantic import Field
 from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_agent_control
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.runs import check_capacity
 from etude.api.schemas import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
 from etude.errors import Invalid
@@ -107,7 +106,7 @@ async def create_agent(call: AnalystCall, body: AgentRequest, response: Response
         key = call.caller.key
         return call.app.agents.create(body.kind, body.config, body.id, key.id if key else None)
 
-    await call.access_store(check_capacity, call)
+    await call.access_store(call.check_capacity)
     made = await call.run_in_thread(create)
     response.headers["Location"] = f"/api/agents/{made.id}"
     return made

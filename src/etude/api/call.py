@@ -16,6 +16,7 @@ from etude.api.access import AccessControl, Caller
 from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
 from etude.entities import ENDED, Run
+from etude.errors import Unavailable
 from etude.fair_share import FairShare, hold_slot
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
@@ -132,6 +133,19 @@ class ApiCall:
     def thread(self, thread_id: str | None) -> str | None:
         """Return the id of a thread of the tenant; raise if there is no such thread."""
         return None if thread_id is None else self.app.store.thread(thread_id).id
+
+    def check_capacity(self) -> None:
+        """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
+        self.server.access_control.check_budget(self.caller)
+        limit = self.app.settings.server.runs
+        if self.server.draining:
+            raise Unavailable("The server is shutting down.", hint="Try again in a moment.")
+        if len(self.app.runs) >= limit:
+            raise Unavailable(
+                f"The server is at capacity: it is working on {limit} runs.",
+                hint="Wait for one to end, or raise `server.runs`.",
+                retry_after_s=2,
+            )
 
     def charge_to_caller(self, run_id: str) -> None:
         """Charge the run's usage to the caller's key once the run ends."""

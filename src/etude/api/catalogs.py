@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.runs import check_capacity, state_of
+from etude.api.runs import state_of
 from etude.api.schemas import Listing, RunState
 from etude.catalog.drift.change import Change
 from etude.catalog.drift.compare import compare
@@ -47,7 +47,7 @@ class CatalogRequest(Entity):
 @router.post("/catalogs", status_code=202, response_model=RunState)
 async def begin_catalog(call: AnalystCall, body: CatalogRequest, response: Response) -> RunState:
     """Start a catalog run and return at once; `/runs/{run_id}/events` streams its progress."""
-    await call.access_store(check_capacity, call)
+    await call.access_store(call.check_capacity)
 
     def start() -> str:
         dataset, model = call.dataset(body.dataset), call.app.check_model(body.model)

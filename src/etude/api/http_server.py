@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from etude.api.server import create_app
 from etude.errors import EtudeError, Unavailable
-from etude.telemetry import AccessLog, JsonLines
+from etude.telemetry import AccessLog
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -248,12 +248,3 @@ def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool =
         except EtudeError as error:
             logging.getLogger("etude").warning("the runs of %s could not be resumed: %s", tenant, error.message)
     listener.run(sockets=[bound])
-
-
-def log_as_json(level: int = logging.INFO) -> None:
-    """Write the log to standard error, one line of JSON per record."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("mcp", "httpx", "opentelemetry"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.schemas import AnswerRequest, Listing, RunGuidance, RunRequest, RunState, Timestamp, given
 from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
-from etude.errors import Conflict, Stale, Unavailable
+from etude.errors import Conflict, Stale
 from etude.limits import lower_limits
 from etude.runtime.script import script_of
 
@@ -53,7 +53,7 @@ def parse_wait(prefer: str | None) -> int:
 
 async def begin(call: ApiCall, wanted: RunRequest) -> str:
     """Start a run in the background; return its id."""
-    await call.access_store(check_capacity, call)
+    await call.access_store(call.check_capacity)
 
     def start() -> str:
         app, thread_id = call.app, call.thread(wanted.thread_id)
@@ -74,20 +74,6 @@ async def begin(call: ApiCall, wanted: RunRequest) -> str:
         return run_id
 
     return await call.run_in_thread(start)
-
-
-def check_capacity(call: ApiCall) -> None:
-    """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
-    call.server.access_control.check_budget(call.caller)
-    limit = call.app.settings.server.runs
-    if call.server.draining:
-        raise Unavailable("The server is shutting down.", hint="Try again in a moment.")
-    if len(call.app.runs) >= limit:
-        raise Unavailable(
-            f"The server is at capacity: it is working on {limit} runs.",
-            hint="Wait for one to end, or raise `server.runs`.",
-            retry_after_s=2,
-        )
 
 
 # Read.
@@ -189,7 +175,7 @@ async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
     run = await _find(call, run_id, if_match)
     if run.status != "paused":
         raise Conflict(f"Run `{run_id}` is {run.status} and cannot be resumed.", hint="Only paused runs can.")
-    await call.access_store(check_capacity, call)
+    await call.access_store(call.check_capacity)
     await call.access_store(call.charge_to_caller, run_id)
     await call.access_store(call.app.runs.start, run_id)
     return state_of(await call.access_store(call.app.store.run, run_id))
@@ -199,7 +185,7 @@ async def resume_run(call: AnalystCall, run_id: str, if_match: IfMatch = None) -
 async def answer_run(call: AnalystCall, run_id: str, body: AnswerRequest, if_match: IfMatch = None) -> RunState:
     """Answer the question of a waiting run, which then continues."""
     await _find(call, run_id, if_match)
-    await call.access_store(check_capacity, call)
+    await call.access_store(call.check_capacity)
     await call.run_in_thread(answer, call, run_id, body.text)
     return state_of(await call.access_store(call.app.store.run, run_id))
 

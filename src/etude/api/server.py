@@ -104,7 +104,7 @@ def _add_mcp(api: FastAPI, server: ServerState) -> None:
             call.app,
             lambda fields: server.identity.add_report(call.caller.tenant, fields),
             call.caller.require,
-            lambda: runs.check_capacity(call),
+            call.check_capacity,
             call.charge_to_caller,
             call.caller.key.id if call.caller.key else None,
         )

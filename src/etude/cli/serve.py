@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> None:
     from etude.addresses import is_loopback
 
     try:
-        from etude.api.http_server import log_as_json, serve
+        from etude.api.http_server import serve
+        from etude.telemetry import log_as_json
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App

@@ -314,7 +314,7 @@ class DataBroker:
                 raise from_problem(call.problem)
             if call.info is not None and call.artifact is not None and self._storage is not None:
                 del self.replay[position]
-                fd = to_shared(_read(self._storage, call.info, call.artifact))
+                fd = wire.share_batches(_read(self._storage, call.info, call.artifact))
                 head = {"info": call.info.model_dump(mode="json"), "size": os.fstat(fd).st_size, "elapsed_ms": 0.0}
                 return head | {"parts": 1, "result": 0}, fd
         raise Invalid("This query was not recorded when the cell ran.", hint="Run the cell again.")
@@ -386,27 +386,6 @@ def take_shared(answer: ResultStream) -> tuple[list[int], Any]:
             answer.batches.close()  # type: ignore[attr-defined]
         raise
     return [part for part in parts if isinstance(part, int)], schema
-
-
-def to_shared(batches: Iterator[Any]) -> int:
-    """Write Arrow batches as one stream into sealed shared memory."""
-    import pyarrow as pa
-
-    fd = wire.shared_file()
-    if fd is None:
-        raise Invalid("This system has no shared memory for results.", hint="Sessions need Linux.")
-    try:
-        with open(fd, "wb", buffering=0, closefd=False) as file, pa.PythonFile(file, "w") as out:
-            first = next(batches)
-            with pa.ipc.new_stream(out, first.schema) as writer:
-                writer.write_batch(first)
-                for batch in batches:
-                    writer.write_batch(batch)
-        wire.seal(fd)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _map(fds: list[int]) -> list[Any]:
