@@ -171,7 +171,7 @@ def test_streamed_text_shows_values_and_never_an_expression(app: App, shop: Path
 
 
 @pytest.mark.parametrize(
-    "budget", [Budget(steps=1), Budget(tokens=10), Budget(rows=2)], ids=["steps", "tokens", "rows"]
+    "budget", [Budget(steps=1), Budget(tokens=10), Budget(rows=3)], ids=["steps", "tokens", "rows"]
 )
 def test_at_the_end_of_a_budget_the_model_answers_from_what_it_has(app: App, shop: Path, budget: Budget):
     model = Scripted([sql(COUNTRIES), Line(text="Only the countries are known; the cities are missing.")])
