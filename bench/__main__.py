@@ -19,6 +19,7 @@ NAMES = (
     "sessions",
     "agent",
     "offline",
+    "number_check",
     "wide",
     "server",
     "neighbour",

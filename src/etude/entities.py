@@ -198,6 +198,29 @@ class Budget(Entity):
     """Rows of all results together."""
 
 
+class Figure(Entity):
+    """A figure of an answer that etude computed from an expression of the model; `start` and `end` are its place."""
+
+    start: int
+    end: int
+    text: str
+    """The figure as the answer shows it."""
+    value: str
+    """The exact value."""
+    result: str
+    """The results that it comes from, such as `r1`."""
+    expression: str
+
+
+class ShownResult(Entity):
+    """A result that an answer shows; `id` is its short name in the run, such as `r1`."""
+
+    id: str
+    step_id: str
+    result: ResultInfo
+    artifact: Artifact
+
+
 RunKind = Literal["sql", "plan", "python", "ask", "catalog"]
 RunStatus = Literal["queued", "running", "paused", "waiting", "succeeded", "failed", "cancelled"]
 StepKind = Literal["sql", "python", "model", "tool"]
@@ -241,7 +264,7 @@ class Guidance(Entity):
     """Guidance for the model that arrived when the run had `after` steps."""
 
     text: str
-    by: Literal["user", "gate"] = "user"
+    by: Literal["user", "gate", "budget"] = "user"
     interrupts: bool = False
     after: int
 
@@ -276,6 +299,8 @@ class Run(Entity):
     code: str | None = None
     chart: dict[str, Any] | None = None
     unverified: tuple[str, ...] = ()
+    shown: tuple[ShownResult, ...] = ()
+    figures: tuple[Figure, ...] = ()
     guidance: tuple[Guidance, ...] = ()
     question: str | None = None
     """The last question to the person."""
@@ -305,6 +330,14 @@ class RowPage(Entity):
     notes: list[str] = []
 
 
+class ShownRows(Entity):
+    """A result that the answer shows, with its first rows."""
+
+    id: str
+    """Its short name in the run, such as `r1`."""
+    rows: RowPage
+
+
 class AnswerBody(Entity):
     """An answer as JSON, the same on every surface."""
 
@@ -317,13 +350,17 @@ class AnswerBody(Entity):
     """The question to answer before the run can continue: POST /api/runs/{run_id}/answer."""
     choices: list[str] = []
     result: RowPage | None = None
-    """The first rows of the result behind the answer."""
+    """The first rows of the result behind the answer: the first of `results`."""
+    results: list[ShownRows] = []
+    """The results that the answer shows, in order."""
     code: str | None = None
     chart: dict[str, Any] | None = None
     reading: str | None = None
     """How the rules understood the question; None if a model answered."""
     unverified: list[str] = []
     """Numbers of the answer that no result holds."""
+    figures: list[Figure] = []
+    """Numbers of the answer that etude computed, each with its expression and its result."""
     usage: Usage = Usage()
     error: dict[str, Any] | None = None
     """Why the run failed, in the shape of a problem (RFC 9457)."""

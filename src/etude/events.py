@@ -13,6 +13,7 @@ from etude.entities import (
     Budget,
     Entity,
     Estimate,
+    Figure,
     Guidance,
     Limits,
     Outcome,
@@ -22,6 +23,7 @@ from etude.entities import (
     RunKind,
     RunStatus,
     RunSummary,
+    ShownResult,
     Step,
     StepKind,
     Turn,
@@ -101,11 +103,14 @@ class RunRequested(Entity):
 
 
 class Guided(Entity):
-    """Guidance that the model reads before its next turn: from a person, or from a check of its answer."""
+    """Guidance that the model reads before its next turn: from a person, from a check of its answer, or at a limit.
+
+    After guidance at a limit (`budget`), the model has one last turn without tools.
+    """
 
     type: Literal["guided"] = "guided"
     text: str
-    by: Literal["user", "gate"] = "user"
+    by: Literal["user", "gate", "budget"] = "user"
     interrupts: bool = False
     """Whether open tool calls are abandoned."""
 
@@ -123,6 +128,10 @@ class RunFinished(Entity):
     """A Vega-Lite chart of the result, without its data."""
     unverified: tuple[str, ...] = ()
     """Numbers of the answer that no result holds."""
+    shown: tuple[ShownResult, ...] = ()
+    """The results that the answer shows, in order."""
+    figures: tuple[Figure, ...] = ()
+    """Numbers of the answer that were computed from expressions of the model."""
 
 
 class RunFailed(Entity):
@@ -342,7 +351,8 @@ class _Folding:
             case Guided():
                 self._list("guidance").append(Guidance(after=len(self._steps), **_fields(event)))
             case RunFinished():
-                made = {f: getattr(event, f) for f in ("result", "answer", "code", "chart", "unverified")}
+                kept = ("result", "answer", "code", "chart", "unverified", "shown", "figures")
+                made = {f: getattr(event, f) for f in kept}
                 return {"status": "succeeded", "ended_at": at, "result_artifact": event.artifact} | made
             case RunFailed(error=error):
                 return {"status": "failed", "ended_at": at, "error": error}

@@ -42,6 +42,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "execute_query_plan": "etude.tools.execute_query_plan:ExecuteQueryPlan",
         "execute_python": "etude.tools.execute_python:ExecutePython",
         "ask_user": "etude.tools.ask_user:AskUser",
+        "answer": "etude.tools.answer:GiveAnswer",
     },
     "source": {
         "duckdb": "etude.sources.drivers.duckdb:DuckdbDriver",

@@ -15,6 +15,8 @@ from etude.entities import Budget, Catalog, Limits, Run, Turn
 from etude.errors import NotFound
 from etude.events import ArtifactCreated, Guided, RunFinished
 from etude.models.base import Model
+from etude.runtime.answer import read_results
+from etude.runtime.figures import render_figures
 from etude.runtime.loop import RunSetup
 from etude.runtime.prompt import OPENING, Opening, open_conversation
 from etude.runtime.query import RunLog
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
     from etude.tools.base import Tool
 
-TOOLS = ("list_datasets", "get_dataset_schema", "execute_sql", "execute_query_plan", "execute_python", "ask_user")
+TOOLS = (
+    "list_datasets",
+    "get_dataset_schema",
+    "execute_sql",
+    "execute_query_plan",
+    "execute_python",
+    "ask_user",
+    "answer",
+)
 
 
 def make_setup(
@@ -56,6 +66,7 @@ def make_setup(
         budget=run.budget or Budget(),
         resources=resources,
         conclude=conclude,
+        fill=lambda run, text: render_figures(text, read_results(run, app.read_result)).text,
     )
 
 

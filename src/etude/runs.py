@@ -33,7 +33,7 @@ from etude.runtime.control import Control
 from etude.runtime.live_runs import POLL_S
 from etude.runtime.loop import work
 from etude.runtime.query import RunLog, RunStorage
-from etude.runtime.thread import open_thread, thread_runs
+from etude.runtime.thread import earlier_messages, open_thread, thread_runs
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -227,7 +227,11 @@ class Runs:
         return work(lambda: make_setup(self._app, log, self._source_of(run), model, self._conclude), control, log)
 
     def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
-        end = Conclusion(self._app.objects, self._app.read_result, corrects=run.model != "offline")(run, turn)
+        earlier = []
+        with contextlib.suppress(NotFound):
+            earlier = [m.text for m in earlier_messages(self._app.store, run.thread_id or "", run.id)]
+        corrects = run.model != "offline"
+        end = Conclusion(self._app.objects, self._app.read_result, corrects, thread=earlier)(run, turn)
         if isinstance(end, RunFinished):
             # Before the run ends: if the process dies in between, the resumed run does not add the message again.
             self._add_reply(run, end.answer or "")

@@ -7,6 +7,7 @@ model may be asked to correct numbers that no result holds. The text after that 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,16 @@ from etude.api.streams import HEARTBEAT_S
 from etude.entities import STOPPED, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
+from etude.result import json_value
 from etude.runs import CODE
-from etude.runtime.answer import describe_code
+from etude.runtime.answer import chosen_results, describe_code
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
 
 PARAGRAPH = "\n\n"
+TABLE_ROWS = 20
+"""Rows of a chosen result in a text that has tables."""
 CORRECTION = "\n\nCorrection: "
 _STOPS = (RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting)
 
@@ -94,7 +98,7 @@ async def stream_answer_text(call: ApiCall, run_id: str) -> AsyncGenerator[str |
             if any(isinstance(entry.event, _STOPS) for entry in entries):
                 break
     run = await with_text(call, require_answer(await call.access_store(store.run, run_id)))
-    if words := text.finish(run):
+    if words := text.finish(run) + await call.run_in_thread(shown_tables, call, run):
         yield words
     yield run
 
@@ -105,6 +109,28 @@ async def with_text(call: ApiCall, run: Run) -> Run:
         return run
     text = await call.run_in_thread(describe_code, run, call.app.read_result, call.app.objects)
     return run.model_copy(update={"answer": text})
+
+
+def shown_tables(call: ApiCall, run: Run) -> str:
+    """Return the results that the model chose to show as Markdown tables, in order; empty if it chose none."""
+    parts = []
+    for shown in chosen_results(run) if run.status == "succeeded" else ():
+        result = call.app.read_result(shown.result, shown.artifact, run.id)
+        rows = list(itertools.islice(result.iter_rows(), TABLE_ROWS))
+        lines = [
+            [c.name for c in result.columns],
+            ["---"] * len(result.columns),
+            *([_cell(v) for v in r] for r in rows),
+        ]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        if result.row_count > len(rows):
+            parts.append(f"{result.row_count:,} rows, {len(rows)} shown")
+    return "".join(PARAGRAPH + part for part in parts)
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(json_value(value))
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")
 
 
 def require_answer(run: Run) -> Run:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.api.answer_text import require_answer, stream_answer_text, with_text
+from etude.api.answer_text import require_answer, shown_tables, stream_answer_text, with_text
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
 from etude.api.schemas import TEXT
@@ -201,7 +201,8 @@ async def complete(call: AnalystCall, body: CompletionRequest) -> Any:
     run_id = await _begin(call, body.model, body.messages, None)
     if body.stream:
         return EventStream(call, _stream_completion(call, body, run_id), cancel_on_leave(call, run_id))
-    return to_completion(body.model, await _wait(call, run_id))
+    run = await _wait(call, run_id)
+    return to_completion(body.model, run, await call.run_in_thread(shown_tables, call, run))
 
 
 @router.post("/responses", response_model=ResponseObject, responses=_STREAMED)
@@ -214,7 +215,8 @@ async def respond(call: AnalystCall, body: ResponseRequest) -> Any:
     run_id = await _begin(call, body.model, turns, thread_id)
     if body.stream:
         return EventStream(call, _stream_response(call, body, run_id), cancel_on_leave(call, run_id))
-    return to_response(body, await _wait(call, run_id))
+    run = await _wait(call, run_id)
+    return to_response(body, run, await call.run_in_thread(shown_tables, call, run))
 
 
 async def _begin(call: ApiCall, model: str, turns: list[ChatTurn], thread_id: str | None) -> str:
@@ -245,17 +247,17 @@ async def _wait(call: ApiCall, run_id: str) -> Run:
         return await with_text(call, require_answer(await wait_for(call, run_id)))
 
 
-def to_completion(model: str, run: Run) -> Completion:
-    """Return the answer of a run as a chat completion."""
-    choice = CompletionChoice(message=CompletionMessage(content=_text(run)), finish_reason=_finish(run))
+def to_completion(model: str, run: Run, tables: str = "") -> Completion:
+    """Return the answer of a run as a chat completion; `tables` are the results that it shows, as text."""
+    choice = CompletionChoice(message=CompletionMessage(content=_text(run) + tables), finish_reason=_finish(run))
     return Completion(id=run.id, created=int(time.time()), model=model, choices=[choice], usage=_usage(run))
 
 
-def to_response(body: ResponseRequest, run: Run) -> ResponseObject:
-    """Return the answer of a run as a response object."""
+def to_response(body: ResponseRequest, run: Run, tables: str = "") -> ResponseObject:
+    """Return the answer of a run as a response object; `tables` are the results that it shows, as text."""
     used, finish = _usage(run), _finish(run)
     status: Literal["completed", "incomplete"] = "completed" if finish == "stop" else "incomplete"
-    message = OutputMessage(id=f"msg_{run.id}", content=[OutputText(text=_text(run))], status=status)
+    message = OutputMessage(id=f"msg_{run.id}", content=[OutputText(text=_text(run) + tables)], status=status)
     why = None
     if finish != "stop":
         why = Incomplete(reason="max_output_tokens" if finish == "length" else "content_filter")
@@ -344,7 +346,8 @@ async def _stream_response(call: ApiCall, body: ResponseRequest, run_id: str) ->
                     sent += piece
                     yield event("response.output_text.delta", delta=piece, logprobs=[], **position)
                 case Run():
-                    made, part = to_response(body, piece), OutputText(text=sent).model_dump()
+                    tables = await call.run_in_thread(shown_tables, call, piece)
+                    made, part = to_response(body, piece, tables), OutputText(text=sent).model_dump()
                     yield event("response.output_text.done", text=sent, logprobs=[], **position)
                     yield event("response.content_part.done", part=part, **position)
                     done = item | {"status": made.status, "content": [part]}

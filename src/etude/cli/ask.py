@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             _print_answer_json(answer)
         elif answer.error is None:
-            print_answer(answer, sys.stdout, said=steps.said(answer))
+            print_answer(answer, sys.stdout, app.settings.home / "charts", said=steps.said(answer))
         answer.require()
     return 0
 
@@ -93,6 +94,8 @@ class Steps:
                     self._line(f"  {outcome}: {error.get('detail', '')}")
             case Guided(by="gate"):
                 self._line("▸ checking the numbers again")
+            case Guided(by="budget"):
+                self._line("▸ a limit is reached: answering from what is there")
         self._out.flush()
 
     def said(self, answer: Answer) -> bool:
@@ -109,11 +112,16 @@ class Steps:
         self._out.write(printable_lines(text) + "\n")
 
 
-def print_answer(answer: Answer, out: IO[str], said: bool = False) -> None:
-    """Print an answer with its table, its chart, and the ids of its run and thread; without its text if `said`."""
+def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False) -> None:
+    """Print an answer with its results in order, its chart, and the ids of its run and thread.
+
+    A chart that text cannot show is written to a file in the folder `keep`, which is named. If the reader has seen the
+    text already (`said`), it is left out.
+    """
     import itertools
 
     from etude.cli.chart import draw
+    from etude.runtime.answer import chosen_results
 
     if answer.question:
         choices = "".join(f"\n  - {printable(c)}" for c in answer.choices)
@@ -122,18 +130,46 @@ def print_answer(answer: Answer, out: IO[str], said: bool = False) -> None:
         return
     out.write(f"{printable_lines(answer.text)}\n" if answer.text and not said else "")
     out.write(f"read as: {printable(answer.reading)}\n" if answer.reading else "")
-    if answer.result is not None:
-        rows = [tuple(map(_shorten, row)) for row in itertools.islice(answer.result.iter_rows(), SHOWN_ROWS)]
-        names = [c.name for c in answer.result.columns]
-        chart = draw(answer.chart, names, rows) if answer.chart else ""
-        drawn = chart and len(names) == 2 and len(rows) == answer.result.row_count
-        if not drawn and (answer.result.row_count > 1 or len(names) > 1 or not answer.text):
+    shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
+    chosen, charted = chosen_results(answer.run), False
+    for number, result in enumerate(shown):
+        rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(), SHOWN_ROWS)]
+        names = [c.name for c in result.columns]
+        chart = draw(answer.chart, names, rows) if answer.chart and number == 0 else ""
+        drawn = chart and len(names) == 2 and len(rows) == result.row_count
+        if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
             print_table(names, rows, out)
-            if answer.result.row_count > len(rows):
-                out.write(f"{answer.result.row_count:,} rows, {len(rows)} shown\n")
+            if result.row_count > len(rows):
+                out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")
+        charted = charted or bool(chart)
+    if answer.chart and not charted:
+        out.write(_other_chart(answer, keep))
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
+
+
+def _other_chart(answer: Answer, keep: Path | None) -> str:
+    """Return a chart with its own data as text, or the name of a file with a chart that text cannot show."""
+    from etude.cli.chart import draw
+
+    chart = answer.chart or {}
+    values = chart.get("data", {}).get("values") if isinstance(chart.get("data"), dict) else None
+    if isinstance(values, list) and values and all(isinstance(value, dict) for value in values):
+        names = list(values[0])
+        rows = [tuple(value.get(name) for name in names) for value in values[:SHOWN_ROWS]]
+        if len(rows) == len(values) and (drawn := draw(chart, names, rows)):
+            return f"\n{drawn}"
+    if keep is None:
+        return ""
+    if answer.result is not None and not values:
+        from etude.runtime.chosen_chart import build_chart
+
+        chart = build_chart(chart, answer.result, inline=True) or chart
+    keep.mkdir(parents=True, exist_ok=True)
+    path = keep / f"{answer.run_id}.vl.json"
+    path.write_text(json.dumps(chart, ensure_ascii=False))
+    return f"\nchart: {path}\n"
 
 
 def _shorten(value: Any) -> Any:

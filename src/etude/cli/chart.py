@@ -15,9 +15,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return the chart as lines of text; empty if it does not have one label and one number."""
+    """Return the chart as lines of text; empty if it does not have one label and one number, or computes values."""
     label, value = _axes(chart)
-    if label not in columns or value not in columns or "color" in chart.get("encoding", {}):
+    if label not in columns or value not in columns or "color" in _encoding(chart) or _computes(chart):
         return ""
     at, of = columns.index(label), columns.index(value)
     rows = _in_order(chart, rows, at, of)
@@ -26,7 +26,19 @@ def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[
     if not largest:
         return ""
     width = max(len(name) for name, _ in points)
-    return "".join(f"{name:<{width}} {_bar(abs(v) / largest)} {v:,.6g}\n" for name, v in points)
+    title = chart.get("title")
+    head = f"{printable(title)}\n" if isinstance(title, str) and title else ""
+    return head + "".join(f"{name:<{width}} {_bar(abs(v) / largest)} {v:,.6g}\n" for name, v in points)
+
+
+def _encoding(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    encoding = chart.get("encoding")
+    return {k: v for k, v in encoding.items() if isinstance(v, dict)} if isinstance(encoding, dict) else {}
+
+
+def _computes(chart: dict[str, Any]) -> bool:
+    channels = _encoding(chart).values()
+    return "transform" in chart or any({"aggregate", "bin", "timeUnit"} & set(channel) for channel in channels)
 
 
 def _in_order(chart: dict[str, Any], rows: Sequence[Sequence[Any]], at: int, of: int) -> Sequence[Sequence[Any]]:
@@ -40,8 +52,7 @@ def _in_order(chart: dict[str, Any], rows: Sequence[Sequence[Any]], at: int, of:
 
 
 def _axes(chart: dict[str, Any]) -> tuple[str, str]:
-    encoding = chart.get("encoding", {})
-    fields = {axis: encoding.get(axis, {}) for axis in ("x", "y")}
+    fields = {axis: _encoding(chart).get(axis, {}) for axis in ("x", "y")}
     numeric = [axis for axis, spec in fields.items() if spec.get("type") == "quantitative"]
     if len(numeric) != 1:
         return "", ""

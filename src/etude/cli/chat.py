@@ -66,7 +66,7 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
             if commands.vertical and answer.result is not None:
                 write_result(answer.result, options_of(commands))
             else:
-                print_answer(answer.require(), sys.stdout, said=steps.said(answer))
+                print_answer(answer.require(), sys.stdout, app.settings.home / "charts", said=steps.said(answer))
         except EtudeError as error:
             report(error, argparse.Namespace())
         except KeyboardInterrupt:

@@ -13,6 +13,9 @@ from pydantic import Field
 from etude.cancellation import Cancellation
 from etude.entities import Entity, ToolCall, Turn, Usage
 
+MAX_TOKENS = 16_384
+"""Tokens that a turn may have. A model that reasons spends many of them before its first word."""
+
 
 class SystemMessage(Entity):
     """The system prompt. etude alone writes it; it never contains text from data or from users."""
@@ -68,7 +71,7 @@ class ModelRequest:
 
     conversation: Sequence[ConversationMessage]
     tools: Sequence[ToolSpec] = ()
-    max_tokens: int = 4096
+    max_tokens: int = MAX_TOKENS
     on_restart: Callable[[], None] | None = field(default=None, compare=False)
 
 

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from etude.entities import AnswerBody, Artifact, ResultInfo, Run, RunStatus, Step, Turn
-from etude.errors import Cancelled, EtudeError, from_problem
+from etude.entities import (
+    AnswerBody,
+    Artifact,
+    Figure,
+    ResultInfo,
+    Run,
+    RunStatus,
+    ShownResult,
+    ShownRows,
+    Turn,
+)
+from etude.errors import Cancelled, EtudeError, Invalid, from_problem
 from etude.events import Guided, RunFinished
+from etude.models.base import UserMessage
 from etude.result import first_page, json_value
 from etude.runtime.chart import choose_chart, read_chart
+from etude.runtime.chosen_chart import build_chart
+from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget
+from etude.runtime.expression import MAX_ROWS, ResultRows
+from etude.runtime.figures import move_figures, render_figures
 from etude.runtime.number_check.check import Evidence, check_numbers, explain, mark_unverified
+from etude.runtime.prompt import OPENING, Opening
 from etude.runtime.query import CELL
 from etude.runtime.script import code_of_answer
-from etude.runtime.tool_context import VEGA
+from etude.runtime.tool_context import VEGA, results_by_id
+from etude.tools.answer import chart_result
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -47,6 +65,10 @@ class Answer:
     """How the rules understood the question; empty if a model answered."""
     unverified: tuple[str, ...] = ()
     """Numbers in the text that no result contains."""
+    results: tuple[tuple[str, Result], ...] = ()
+    """The results that the answer shows, in order, each with its short id in the run; `result` is the first."""
+    figures: tuple[Figure, ...] = ()
+    """Numbers of the text that etude computed from expressions of the model."""
     question: str = ""
     """The question that the run asks the user before it continues."""
     choices: tuple[str, ...] = ()
@@ -93,30 +115,61 @@ class Conclusion:
     read: Read
     corrects: bool
     """True if the model can be asked to correct its answer."""
+    thread: Sequence[str] = ()
+    """The earlier messages of the conversation, whose numbers an answer may repeat."""
 
     def __call__(self, run: Run, turn: Turn) -> RunFinished | Guided:
         """Return the end of the run, or the guidance that asks the model to correct its answer."""
-        text = turn.text
-        verdict = check_numbers(text, self.evidence(run), run.text, _given(run))
-        if self.corrects and not any(g.by == "gate" for g in run.guidance):
-            if turn.stop == "length":
-                return Guided(text=CUT_OFF, by="gate")
-            if not verdict.ok:
-                return Guided(text=explain(verdict), by="gate")
-        step, table = last_table(run), read_table(run, self.read)
-        chart = self._drawn(run) or (choose_chart(table) if table is not None else None)
-        return RunFinished(
-            answer=mark_unverified(text, verdict),
-            unverified=tuple(c.mention.text for c in verdict.unverified),
-            result=step.result if step else None,
-            artifact=step.artifact if step else None,
-            code=code_of_answer(run),
-            chart=chart,
+        rendered = render_figures(turn.text, read_results(run, self.read))
+        text = rendered.text
+        verdict = check_numbers(
+            text,
+            self.evidence(run),
+            run.text,
+            _given(run),
+            schema=self._shown_schema(run),
+            thread=self.thread,
+            computed=[(f.start, f.end) for f in rendered.figures],
         )
+        if self.corrects and not ended_by_budget(run):
+            tries = sum(g.by == "gate" for g in run.guidance)
+            if rendered.errors and tries < 2:
+                return Guided(text=_explain_errors(rendered.errors), by="gate")
+            if tries == 0 and turn.stop == "length":
+                return Guided(text=CUT_OFF, by="gate")
+            if tries == 0 and verdict.sends_back:
+                return Guided(text=explain(verdict), by="gate")
+        marked = mark_unverified(text, verdict)
+        choice = _last_choice(run)
+        shown = choose_results(run, choice)
+        first = shown[0] if shown else None
+        return RunFinished(
+            answer=marked + _why_incomplete(run),
+            unverified=tuple(c.mention.text for c in verdict.unverified),
+            result=first.result if first else None,
+            artifact=first.artifact if first else None,
+            code=code_of_answer(run),
+            chart=self._chart(run, choice, first),
+            shown=tuple(shown),
+            figures=move_figures(rendered.figures, text, marked),
+        )
+
+    def _chart(self, run: Run, choice: dict[str, Any], first: ShownResult | None) -> dict[str, Any] | None:
+        """Return the chart that the model chose, else the last one that a cell drew, else one that suits the result."""
+        if chart := choice.get("chart"):
+            known = results_by_id(run)
+            name = chart_result(chart, choice.get("results") or (), {n: () for n in known})
+            step = known.get(name)
+            table = self.read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
+            if (built := build_chart(chart, table, inline=first is None or name != first.id)) is not None:
+                return built
+        if (drawn := self._drawn(run)) is not None:
+            return drawn
+        return choose_chart(self.read(first.result, first.artifact, run.id)) if first else None
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Return everything that the run computed: the tables of its tools, and the output of its cells."""
-        found = []
+        found: list[Evidence] = []
         for step in run.steps:
             if step.outcome != "ok":
                 continue
@@ -124,11 +177,21 @@ class Conclusion:
                 result = self.read(step.result, step.artifact, run.id)
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
                 names = tuple(c.name for c in result.columns)
-                found.append(Evidence(name=step.code, columns=names, rows=rows, row_count=result.row_count))
+                found.append(Evidence(name=f"r{len(found) + 1}", columns=names, rows=rows, row_count=result.row_count))
             elif step.kind == "python" and step.artifact is not None and step.artifact.media == CELL:
                 cell = json.loads(self.objects.get(step.artifact.hash, run.id))
                 found.append(Evidence(name="printed", text=f"{cell['stdout']}\n{cell['text'] or ''}"))
         return found
+
+    def _shown_schema(self, run: Run) -> str:
+        """Return the descriptions of tables that the model was shown: in the opening, and by tools."""
+        texts = [
+            s.shown or "" for s in run.steps if s.kind == "tool" and s.code in ("get_dataset_schema", "list_datasets")
+        ]
+        for kept in (a for a in run.artifacts if a.media == OPENING):
+            opening = Opening.model_validate_json(self.objects.get(kept.hash, run.id))
+            texts = [m.text for m in opening.said if isinstance(m, UserMessage)] + texts
+        return "\n".join(texts)
 
     def _drawn(self, run: Run) -> dict[str, Any] | None:
         """Return the last chart that a cell drew, if any."""
@@ -140,24 +203,68 @@ def _given(run: Run) -> list[str]:
     """Return the texts whose numbers an answer may repeat: the queries that ran, and the user's messages."""
     guidance = [g.text for g in run.guidance if g.by == "user"]
     replied = [s.shown for s in run.steps if s.code == "ask_user" and s.shown]
-    return [*(s.code for s in run.steps if s.kind == "sql"), *guidance, *replied]
+    return [*(s.code for s in run.steps if s.kind in ("sql", "python")), *guidance, *replied]
 
 
-def last_table(run: Run) -> Step | None:
-    """Return the step that produced the last table, if any."""
-    steps = (s for s in reversed(run.steps) if s.kind == "tool" and s.outcome == "ok")
-    return next((s for s in steps if s.result is not None and s.artifact is not None), None)
+def _explain_errors(errors: Sequence[str]) -> str:
+    return "\n".join(["These figures of your answer cannot be computed:", *errors, "Write the answer again."])
+
+
+def _why_incomplete(run: Run) -> str:
+    """Say that a limit ended the run early; the model was asked to say what is missing."""
+    limits = [g.text.removesuffix(LAST_TURN.format(why="")) for g in run.guidance if g.by == "budget"]
+    return f"\n\n(This answer may be incomplete. {limits[-1].strip()})" if limits else ""
+
+
+def _last_choice(run: Run) -> dict[str, Any]:
+    """Return the arguments of the last call of `answer`: after a correction in plain text, its choice still holds."""
+    steps = (s for s in reversed(run.steps) if s.kind == "tool" and s.code == ANSWER and s.outcome == "ok")
+    step = next(steps, None)
+    return json.loads(step.params["arguments"]) if step else {}
+
+
+def choose_results(run: Run, choice: dict[str, Any]) -> list[ShownResult]:
+    """Return the results that the model chose, in its order; without a choice, the last result."""
+    known = results_by_id(run)
+    names = [n for n in dict.fromkeys(choice.get("results") or ()) if n in known] or list(known)[-1:]
+    steps = [(n, known[n]) for n in names]
+    return [
+        ShownResult(id=n, step_id=s.id, result=s.result, artifact=s.artifact)
+        for n, s in steps
+        if s.result and s.artifact
+    ]
 
 
 def read_table(run: Run, read: Read) -> Result | None:
     """Return the last table that the run produced, if any."""
-    step = last_table(run)
-    return read(step.result, step.artifact, run.id) if step and step.result and step.artifact else None
+    shown = choose_results(run, {})
+    return read(shown[0].result, shown[0].artifact, run.id) if shown else None
+
+
+def chosen_results(run: Run) -> tuple[ShownResult, ...]:
+    """Return the results that the model chose to show, or none if it did not choose."""
+    return run.shown if _last_choice(run).get("results") else ()
+
+
+def read_results(run: Run, read: Read) -> dict[str, ResultRows]:
+    """Return the results of a run as expressions read them, by id."""
+
+    def rows_of(info: ResultInfo, artifact: Artifact, name: str) -> list[tuple[object, ...]]:
+        if info.row_count > MAX_ROWS:
+            raise Invalid(f"`{name}` has {info.row_count:,} rows, too many for an expression; compute it with a tool.")
+        return list(read(info, artifact, run.id).iter_rows())
+
+    return {
+        name: ResultRows(name, [c.name for c in s.result.columns], partial(rows_of, s.result, s.artifact, name))
+        for name, s in results_by_id(run).items()
+        if s.result and s.artifact
+    }
 
 
 def make_answer(run: Run, read: Read) -> Answer:
     """Return the answer of a run, which may be incomplete while it runs."""
     result = read(run.result, run.result_artifact, run.id) if run.result and run.result_artifact else None
+    shown = tuple((s.id, read(s.result, s.artifact, run.id)) for s in run.shown)
     return Answer(
         run=run,
         text=run.answer or "",
@@ -166,6 +273,8 @@ def make_answer(run: Run, read: Read) -> Answer:
         chart=run.chart,
         reading=reading_of(run),
         unverified=run.unverified,
+        results=shown,
+        figures=run.figures,
         question=run.question or "" if run.status == "waiting" else "",
         choices=run.choices if run.status == "waiting" else (),
         error=from_problem(run.error | {"run_id": run.id}) if run.error else None,
@@ -214,6 +323,8 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
         chart=answer.chart,
         reading=answer.reading or None,
         unverified=list(answer.unverified),
+        results=[ShownRows(id=name, rows=first_page(result, rows)) for name, result in answer.results],
+        figures=list(answer.figures),
         usage=run.usage,
         error=run.error,
     )

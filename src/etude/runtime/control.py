@@ -72,6 +72,12 @@ class Control:
             step = self.step
         step.cancel()
 
+    def renew(self) -> None:
+        """Let the next move run after a time limit stopped this one."""
+        with self._lock:
+            if self._request is None:
+                self.step = Cancellation()
+
     def close(self) -> bool:
         """Take no more guidance, because the answer is ready; return False if some is still waiting."""
         with self._lock:

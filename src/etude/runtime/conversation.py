@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from etude.entities import Guidance, Run, Step, ToolCall, Turn
 from etude.models.base import AssistantMessage, ConversationMessage, ToolResult, UserMessage
 
 GIVEN_UP = "Not run: the person interrupted."
+LAST_TURN = (
+    "{why} This is your last turn, and you cannot call tools any more. Answer the question from the results above, as "
+    "far as they go, and say plainly what is missing."
+)
+ANSWER = "answer"
+"""The tool that ends a run: its text is the answer."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Conclude:
-    """The model's last turn is the answer."""
+    """The model's last turn is the answer: its text, or the text of its call of the tool `answer`."""
 
     turn: Turn
 
@@ -43,12 +51,29 @@ def next_move(run: Run) -> Move:
     if step is None or step.turn is None:
         return Think()
     later = [g for g in run.guidance if g.after > index]
+    if not later and ended_by_budget(run):
+        return Conclude(step.turn)
     if not any(g.interrupts for g in later):
         done = {s.params.get("call") for s in _answered(run, step)}
         for number, call in enumerate(step.turn.calls):
             if number not in done:
                 return Act(step, number, call)
-    return Think() if later or step.turn.calls else Conclude(step.turn)
+    if later:
+        return Think()
+    if (given := given_answer(run, step)) is not None:
+        return Conclude(step.turn.model_copy(update={"text": given.get("text") or step.turn.text}))
+    return Think() if step.turn.calls else Conclude(step.turn)
+
+
+def given_answer(run: Run, turn: Step) -> dict[str, Any] | None:
+    """Return the arguments of the call of `answer` in a turn, or None if it has none that succeeded."""
+    calls = [s for s in _answered(run, turn) if s.code == ANSWER and s.outcome == "ok"]
+    return json.loads(calls[-1].params["arguments"]) if calls else None
+
+
+def ended_by_budget(run: Run) -> bool:
+    """Return whether a budget is used up and the model has its last turn, without tools."""
+    return any(g.by == "budget" for g in run.guidance)
 
 
 def converse(opening: Sequence[ConversationMessage], run: Run) -> list[ConversationMessage]:
@@ -62,10 +87,35 @@ def converse(opening: Sequence[ConversationMessage], run: Run) -> list[Conversat
     return [*said, *_guidance(run.guidance, len(run.steps))]
 
 
+def without_calls(conversation: Sequence[ConversationMessage]) -> list[ConversationMessage]:
+    """Return a conversation with its calls and their results as text: providers refuse calls without tools."""
+    said: list[ConversationMessage] = []
+    for message in conversation:
+        if isinstance(message, AssistantMessage) and message.turn.calls:
+            called = [f"I call {c.name}: {c.arguments}" for c in message.turn.calls]
+            text = "\n".join([*([message.turn.text] if message.turn.text else []), *called])
+            said.append(AssistantMessage(turn=Turn(text=text)))
+        elif isinstance(message, ToolResult):
+            said.append(UserMessage(text=f"{message.name} returned:\n{message.text}"))
+        else:
+            said.append(message)
+    return said
+
+
 def _returned(run: Run, step: Step, turn: Turn) -> Iterator[ConversationMessage]:
     shown = {s.params.get("call"): s.shown for s in _answered(run, step)}
     for number, call in enumerate(turn.calls):
-        yield ToolResult(call_id=call.id, name=call.name, text=shown.get(number) or GIVEN_UP)
+        text = shown.get(number) or _interrupted(run, step, number) or GIVEN_UP
+        yield ToolResult(call_id=call.id, name=call.name, text=text)
+
+
+def _interrupted(run: Run, turn: Step, number: int) -> str:
+    """Say how long a call ran before it was interrupted; empty if it did not begin."""
+    for step in run.steps:
+        if step.kind == "tool" and step.parent == turn.id and step.params.get("call") == number:
+            seconds = (step.elapsed_ms or 0) / 1000
+            return f"It ran for {seconds:.1f} s and was interrupted before it finished."
+    return ""
 
 
 def _guidance(guidance: Sequence[Guidance], after: int) -> Iterator[ConversationMessage]:

@@ -7,13 +7,14 @@ process.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
-from etude.entities import Budget, Run, Turn
+from etude.entities import Budget, Run, Step, Turn
 from etude.errors import (
     Cancelled,
     EtudeError,
@@ -30,9 +31,19 @@ from etude.errors import (
 )
 from etude.events import Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, StepFinished, StepStarted
 from etude.ids import new_id
-from etude.models.base import ConversationMessage, Model, ModelRequest
+from etude.models.base import ConversationMessage, Model, ModelReply, ModelRequest
 from etude.runtime.control import Control
-from etude.runtime.conversation import Act, Conclude, Think, converse, next_move
+from etude.runtime.conversation import (
+    ANSWER,
+    LAST_TURN,
+    Act,
+    Conclude,
+    Think,
+    converse,
+    ended_by_budget,
+    next_move,
+    without_calls,
+)
 from etude.runtime.query import RunLog, error_key, failed_step, ms_since
 from etude.runtime.tool_context import RunResources, rows_read
 from etude.runtime.writer import TextWriter
@@ -43,6 +54,8 @@ SAME_CALL = 3
 """A run ends after this many equal calls that fail in the same way."""
 SAME_FAILURE = 6
 """A run ends after this many failures of one kind, whatever was tried in between."""
+LAST_TURN_S = 60.0
+"""Seconds for the last turn after a budget is used up."""
 OUTAGE_S = 600.0
 """How long a run that has used a model waits for a source or a model that cannot be reached."""
 REQUESTS_S = 0.5
@@ -64,6 +77,12 @@ class RunSetup:
     resources: RunResources
     conclude: Callable[[Run, Turn], RunFinished | Guided]
     """Returns the end of the run, or guidance that the model gets before its answer can be accepted."""
+    fill: Callable[[Run, str], str] = lambda run, text: "…"
+    """Returns a streamed expression such as `{{ r1.total[0] }}` as its value."""
+
+
+class _BudgetSpent(LimitExceeded):
+    """A budget of the run is used up."""
 
 
 class Paused(Exception):
@@ -77,9 +96,12 @@ def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
     """
     try:
         agent = prepare()
-        with _deadline(agent.budget, control, log.run):
-            while not _move(agent, control, log):
-                pass
+        try:
+            with _deadline(max(agent.budget.wall_s - worked_s(log.run), 0.0), agent.budget.wall_s, control):
+                while not _move(agent, control, log):
+                    pass
+        except _BudgetSpent as spent:
+            _take_last_turn(agent, control, log, spent)
     except Paused:
         _keep_guidance(control, log)
         log.add(RunPaused(by=control.by))
@@ -105,6 +127,26 @@ def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
     return log.ended
 
 
+def _take_last_turn(agent: RunSetup, control: Control, log: RunLog, spent: _BudgetSpent) -> None:
+    """Let the model answer from the results so far, without tools; raise `spent` if there are none."""
+    run = log.run
+    if agent.model.name == "offline" or ended_by_budget(run) or not any(_is_result(s) for s in run.steps):
+        raise spent
+    log.add(Guided(text=LAST_TURN.format(why=spent.message), by="budget", interrupts=True))
+    log.commit()
+    control.renew()
+    try:
+        with _deadline(LAST_TURN_S, agent.budget.wall_s, control):
+            while not _move(agent, control, log):
+                pass
+    except (_BudgetSpent, ModelError, Unavailable):
+        raise spent from None
+
+
+def _is_result(step: Step) -> bool:
+    return step.kind == "tool" and step.outcome == "ok" and step.code not in ("ask_user", "list_datasets")
+
+
 def _keep_guidance(control: Control, log: RunLog) -> None:
     """Record the guidance that the model has not been given yet."""
     for text, interrupts in control.take_guidance():
@@ -117,7 +159,8 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
     run = log.run
     match next_move(run):
         case Think():
-            check_budget(agent.budget, run)
+            if not ended_by_budget(run):
+                check_budget(agent.budget, run)
             _interruptible(control, log, lambda: _think(agent, control, log, run))
         case Act() as move:
             _interruptible(control, log, lambda: _act(agent, control, log, move))
@@ -126,6 +169,9 @@ def _move(agent: RunSetup, control: Control, log: RunLog) -> bool:
             event = agent.conclude(run, turn)
             if isinstance(event, RunFinished):
                 return control.close() and log.finish(event)
+            if ended_by_budget(run):
+                check_budget(agent.budget, run)
+                raise _BudgetSpent(event.text, limit="last_turn")
             log.add(event)
             log.commit()
         case never:
@@ -158,18 +204,23 @@ def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
     step_id, started = new_id("step"), time.perf_counter()
     log.add(StepStarted(step_id=step_id, kind="model", code=agent.model.name, source=run.source))
     log.commit()
-    writer = TextWriter(log, step_id)
+    writer = TextWriter(log, step_id, lambda text: agent.fill(run, text))
+    conversation = converse(agent.opening, run)
     specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
-    request = ModelRequest(converse(agent.opening, run), specs, on_restart=writer.restart)
+    if ended_by_budget(run):
+        conversation, specs = without_calls(conversation), []
+    request = ModelRequest(conversation, specs, on_restart=writer.restart)
     try:
-        reply = _outlast(control, log, lambda: agent.model.respond(request, writer.write, control.step), writer.restart)
-        if not reply.turn.text.strip() and not reply.turn.calls:
-            raise ModelError(f"`{agent.model.name}` returned nothing.", hint="Try again, or another model.")
+        reply = _respond(agent.model, request, writer, control, log)
+        turn = reply.turn.model_copy(update={"text": storable(reply.turn.text)})
+        if ended_by_budget(run) and turn.calls:
+            turn = Turn(text=turn.text or _written_answer(turn))
+            if _is_empty(turn):
+                raise ModelError(f"`{agent.model.name}` calls tools in its last turn.")
     except BaseException as error:
         log.add(failed_step(step_id, error, ms_since(started)))
         raise
     writer.flush()
-    turn = reply.turn.model_copy(update={"text": storable(reply.turn.text)})
     log.add(StepFinished(step_id=step_id, outcome="ok", turn=turn, usage=reply.usage, elapsed_ms=ms_since(started)))
     log.commit()
     if agent.budget.cost_usd and not reply.price_known:
@@ -178,6 +229,32 @@ def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
             hint="Set its price in the settings, or remove the limit on cost.",
             limit="cost_usd",
         )
+
+
+def _respond(model: Model, request: ModelRequest, writer: TextWriter, control: Control, log: RunLog) -> ModelReply:
+    """Return the next turn. A turn that is empty or was cut by its length is asked for once more, with more room."""
+    reply = _outlast(control, log, lambda: model.respond(request, writer.write, control.step), writer.restart)
+    if _is_empty(reply.turn) or reply.turn.stop == "length":
+        writer.restart()
+        used, wider = reply.usage, replace(request, max_tokens=2 * request.max_tokens)
+        reply = _outlast(control, log, lambda: model.respond(wider, writer.write, control.step), writer.restart)
+        reply = replace(reply, usage=used + reply.usage)
+    if _is_empty(reply.turn):
+        raise ModelError(f"`{model.name}` returned nothing.", hint="Try again, or another model.")
+    return reply
+
+
+def _is_empty(turn: Turn) -> bool:
+    return not turn.text.strip() and not turn.calls
+
+
+def _written_answer(turn: Turn) -> str:
+    """Return the text of a call of the tool `answer`, which is not run in the last turn."""
+    for call in turn.calls:
+        if call.name == ANSWER:
+            with contextlib.suppress(ValueError, AttributeError):
+                return str(json.loads(call.arguments).get("text") or "")
+    return ""
 
 
 def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
@@ -206,7 +283,7 @@ def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
             StepFinished(
                 step_id=step_id,
                 outcome="ok",
-                shown=shown,
+                shown=f"{context.result_id}:\n{shown}" if context.result_id else shown,
                 result=context.result,
                 artifact=context.artifact,
                 elapsed_ms=ms_since(started),
@@ -281,7 +358,7 @@ def check_budget(budget: Budget, run: Run) -> None:
     }
     for name, (spent, limit) in used.items():
         if limit and spent >= limit:
-            raise LimitExceeded(
+            raise _BudgetSpent(
                 f"The run used {spent:,.6g} of `{name}`; its limit is {limit:,.6g}.",
                 hint=f"Ask for less at a time, or raise `budget.{name}`.",
                 limit=name,
@@ -295,15 +372,15 @@ def worked_s(run: Run) -> float:
 
 
 @contextlib.contextmanager
-def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
-    """Stop the current move when the time budget of the run is used up."""
+def _deadline(left_s: float, wall_s: float, control: Control) -> Iterator[None]:
+    """Stop the current move when the time that is left of the run's budget has passed."""
     passed = threading.Event()
 
     def stop() -> None:
         passed.set()
         control.step.cancel()
 
-    timer = threading.Timer(max(budget.wall_s - worked_s(run), 0.0), stop)
+    timer = threading.Timer(left_s, stop)
     timer.daemon = True
     timer.start()
     try:
@@ -311,11 +388,11 @@ def _deadline(budget: Budget, control: Control, run: Run) -> Iterator[None]:
     except Cancelled:
         if not passed.is_set() or control.request is not None:
             raise
-        raise LimitExceeded(
-            f"The run took longer than {budget.wall_s:g} s.",
+        raise _BudgetSpent(
+            f"The run took longer than {wall_s:g} s.",
             hint="Ask for less at a time, or raise `budget.wall_s`.",
             limit="wall_s",
-            value=budget.wall_s,
+            value=wall_s,
         ) from None
     finally:
         timer.cancel()
@@ -331,7 +408,7 @@ def _stop_repeating(run: Run) -> None:
     same = [s for s in failed if s.code == last.code and s.params["arguments"] == last.params["arguments"]]
     if len(same) >= SAME_CALL or len(failed) >= SAME_FAILURE:
         detail = (last.error or {}).get("detail", "")
-        raise LimitExceeded(
+        raise _BudgetSpent(
             f"`{last.code}` failed {max(len(same), len(failed))} times in the same way: {detail}",
             hint=str((last.error or {}).get("hint") or "Ask differently, or use another model."),
             limit="repeated_failure",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
-from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run
+from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run, Step
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, is_outage
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
@@ -161,6 +161,16 @@ class RecordedToolContext:
         """Mark a text as data, so that the model does not take it for instructions."""
         return self._resources.quote(text)
 
+    def results(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns of the results so far, by their short ids."""
+        found = results_by_id(self._log.run)
+        return {name: [c.name for c in step.result.columns] for name, step in found.items() if step.result}
+
+    @property
+    def result_id(self) -> str:
+        """The short id of the table that the tool produced; empty if it produced none."""
+        return f"r{len(results_by_id(self._log.run)) + 1}" if self.result is not None else ""
+
     @property
     def question(self) -> str:
         """The question of the run."""
@@ -204,6 +214,12 @@ def find_outage(cell: Cell) -> EtudeError | None:
     inner = (cell.error or {}).get("problem")
     error = from_problem(inner) if isinstance(inner, dict) else None
     return error if is_outage(error) else None
+
+
+def results_by_id(run: Run) -> dict[str, Step]:
+    """Return the steps that produced tables, by the short ids that the model knows them by: r1, r2 and so on."""
+    steps = (s for s in run.steps if s.kind == "tool" and s.outcome == "ok" and s.result and s.artifact)
+    return {f"r{number}": step for number, step in enumerate(steps, 1)}
 
 
 def rows_read(run: Run) -> int:

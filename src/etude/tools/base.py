@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -56,6 +56,10 @@ class ToolContext(Protocol):
 
     def quote(self, text: str) -> str:
         """Mark text that comes from data, so that the model does not take it for instructions."""
+        ...
+
+    def results(self) -> Mapping[str, Sequence[str]]:
+        """Return the columns of the results so far, by their short ids."""
         ...
 
     @property

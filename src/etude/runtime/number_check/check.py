@@ -1,23 +1,35 @@
-"""The number gate: check every number in an answer's text against the computed results.
+"""The number check: compare every number in an answer's text with the computed results.
 
-A number is verified if it equals a value of a result at the precision it is written with, or follows from values by a
-step that the sentence itself names: a share, a change, a difference, a ratio, a sum, a count. In a large result nearly
-every percentage is the ratio of some two values. The gate therefore derives numbers from the values that the sentence
-names first, then from wider sets, and rejects a match if one was likely by chance alone.
+A number is verified if it equals a value of a result at the precision it is written with, or follows from values by
+bounded arithmetic. The label next to a number decides which rows it may come from, the words around it which columns
+and which operations. In a large result nearly every percentage is the ratio of some two values, so a match is rejected
+if it is far-fetched and so many other values were as likely that one of them would match by chance.
+
+A number that does not follow is one of two things. It is contradicted if the label next to it has another value; the
+answer then goes back to the model. Otherwise it is only untraced: it is marked, and the answer goes back only if it
+rests on that number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import combinations
 
-from etude.runtime.number_check.derived import find_derived, find_thresholds
-from etude.runtime.number_check.evidence import Evidence, tables_of
-from etude.runtime.number_check.mentions import MARK, Mention, find_numbers, resolve_readings
-from etude.runtime.number_check.stated import find_given, find_stated, record_cells
-from etude.runtime.number_check.surroundings import GateContext
+from etude.runtime.number_check.candidates import Candidate, Search
+from etude.runtime.number_check.counts import count_candidates
+from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, tables_of
+from etude.runtime.number_check.given import collect_given, find_given
+from etude.runtime.number_check.mentions import MARK, TIME_UNITS, Mention, Reading, find_numbers, resolve_readings
+from etude.runtime.number_check.passage import Passage
+from etude.runtime.number_check.precision import direction_of, intervals_of
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
+
+_PASSES = 4
 
 
 @dataclass(frozen=True)
@@ -27,6 +39,8 @@ class CheckedNumber:
     mention: Mention
     verified: bool
     because: str
+    contradicted: bool = False
+    """Whether the label next to the number has another value, so that the number or the label is wrong."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +56,250 @@ class Verdict:
         return tuple(checked for checked in self.mentions if not checked.verified)
 
     @property
+    def contradicted(self) -> tuple[CheckedNumber, ...]:
+        """The numbers that a result contradicts."""
+        return tuple(checked for checked in self.mentions if checked.contradicted)
+
+    @property
     def ok(self) -> bool:
         """Whether every number was found."""
         return not self.unverified
 
+    @property
+    def sends_back(self) -> bool:
+        """Whether the model should write the answer again: it is contradicted, or it rests on an untraced number."""
+        return bool(self.contradicted) or self.rests_on_untraced
 
-def check_numbers(text: str, results: Sequence[Evidence], question: str = "", context: Sequence[str] = ()) -> Verdict:
-    """Look for each number of `text` in `results`, in the question and in `context`.
+    @property
+    def rests_on_untraced(self) -> bool:
+        """Whether the only figure of the answer, or most of several, could not be traced."""
+        claims = [c for c in self.mentions if c.mention.kind not in ("date", "time", "ordinal") and not c.mention.word]
+        untraced = [c for c in claims if not c.verified]
+        return bool(untraced) and (len(claims) == 1 or 2 * len(untraced) > len(claims) > 1)
 
-    `context` holds other texts whose numbers an answer may repeat, such as the queries that were run.
+
+def check_numbers(
+    text: str,
+    results: Sequence[Evidence],
+    question: str = "",
+    context: Sequence[str] = (),
+    schema: str = "",
+    thread: Sequence[str] = (),
+    computed: Sequence[tuple[int, int]] = (),
+) -> Verdict:
+    """Look for each number of `text` in `results`, in the question and in what the model was shown.
+
+    `context` holds the code that was run and the messages of the user. `schema` is the description of the tables that
+    the model saw, and `thread` the earlier messages of the conversation. `computed` are the places of figures that
+    etude computed itself.
     """
     written = find_numbers(text)
     if not written:
         return Verdict(text, ())
     bare = text.replace(MARK, "")
     mentions = resolve_readings(find_numbers(bare))
-    gate = GateContext(bare, mentions, [table for result in results for table in tables_of(result)], question, context)
+    tables = [table for result in results for table in tables_of(result)]
+    tables += [*_schema_tables(schema), *_thread_tables(thread)]
+    passage = Passage(bare, mentions, tables, question)
+    given = collect_given(question, [*context, *_schema_names(schema)], tables)
+    given.periods += [m.period for said in thread for m in find_numbers(said) if m.period]
+    search = Search(passage)
     found: dict[int, str] = {}
-    # Numbers that the results contain come first: they show which values the derived numbers nearby refer to.
-    for find in (find_given, find_stated, find_derived):
+    for i, mention in enumerate(written):
+        if any(start <= mention.start and mention.end <= end for start, end in computed):
+            found[i] = "computed from an expression"
+    for i, mention in enumerate(mentions):
+        if i in found:
+            if mention.readings and mention.kind != "date":
+                search.record(mention, None, float(mention.readings[0].value))
+        elif because := find_given(passage, given, mention):
+            found[i] = because
+            if mention.kind in ("number", "percent") and mention.readings:
+                search.record(mention, None, float(mention.readings[0].value))
+    used: dict[int, Candidate] = {}
+    # Each pass may use the numbers that the one before it verified.
+    for _ in range(_PASSES):
+        new: list[tuple[int, Candidate]] = []
         for i, mention in enumerate(mentions):
-            if i not in found and (because := find(gate, mention)):
-                found[i] = because
-                record_cells(gate, mention, because)
-    found |= find_thresholds(gate, found)
-    checked = (CheckedNumber(mention, i in found, found.get(i, _NOT_FOUND)) for i, mention in enumerate(written))
+            if i not in found and mention.kind not in ("date", "time") and (match := _find(search, mention)):
+                new.append((i, match))
+        for i, match in new:
+            found[i], used[i] = match.because, match
+            search.record(mentions[i], match.operand, match.value)
+        if not new:
+            break
+    found |= _thresholds(passage, found)
+    for i in _repeated(passage, used):
+        found.pop(i, None)
+    checked = []
+    for i, (mention, plain) in enumerate(zip(written, mentions)):
+        if i in found:
+            checked.append(CheckedNumber(mention, True, found[i]))
+        else:
+            value = _own_value(search, plain)
+            checked.append(CheckedNumber(mention, False, value or _NOT_FOUND, bool(value)))
     return Verdict(text, tuple(checked))
+
+
+def _find(search: Search, mention: Mention) -> Candidate | None:
+    """Return the candidate that a number states, unless a match is likely by chance alone."""
+    if mention.kind == "ordinal":
+        return None
+    if mention.parts:  # `3/4 regions` may be two counts.
+        halves = [_find(search, _whole(mention, part)) for part in mention.parts]
+        if all(halves):
+            return halves[0]
+    if any(search.passage.anchors(mention, t).conflict for t in range(len(search.tables))):
+        return None
+    if (huge := _find_huge(search, mention)) is not None:
+        return huge
+    candidates = [*search.candidates(mention), *count_candidates(search, mention)]
+    direction = direction_of(search.passage, mention)
+    bounds = [(float(low), float(high)) for low, high in intervals_of(mention)]
+    matches = sorted((c for c in candidates if _fits(mention, c, direction, bounds)), key=lambda c: c.cost)
+    elsewhere = any(_belongs_elsewhere(search, mention, match) for match in matches)
+    for match in matches[:12]:
+        if _belongs_elsewhere(search, mention, match) or (elsewhere and match.cost > 1.5):
+            continue
+        vague = mention.word and mention.kind in ("times", "percent") and match.cost <= 1.4
+        if match.cost <= 0.5 or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
+            return match
+    return None
+
+
+def _find_huge(search: Search, mention: Mention) -> Candidate | None:
+    """Find a number that is too large to compute with as it stands in a cell."""
+    for reading in mention.readings:
+        if abs(reading.value) > HUGE:
+            for table in search.tables:
+                for column in table.columns:
+                    if any(isinstance(v, int | Decimal) and Decimal(v) == reading.value for v in column.huge.values()):
+                        return Candidate(math.inf, 0.0, f"{table.name}.{column.name}")
+    return None
+
+
+def _thresholds(passage: Passage, found: dict[int, str]) -> dict[int, str]:
+    """Accept a bound that the answer chose itself if the count of rows beyond it is right."""
+    counted = {passage.sentence(passage.mentions[i].start) for i, because in found.items() if " beyond" in because}
+    return {
+        i: "a bound with a correct count of rows beyond it"
+        for i, mention in enumerate(passage.mentions)
+        if i not in found and mention.hedge in ("over", "under") and passage.sentence(mention.start) in counted
+    }
+
+
+def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
+    """Yield numbers that stand twice in one sentence for the same value: one of them is in the place of another."""
+    for i, j in combinations(used, 2):
+        a, b = passage.mentions[i], passage.mentions[j]
+        same = a.text == b.text and a.kind == b.kind
+        digits = sum(c.isdigit() for c in a.text)
+        precise = digits > 2 or (digits > 1 and used[i].because == used[j].because)
+        if same and precise and not a.word and passage.sentence(a.start) == passage.sentence(b.start):
+            if used[i].cost >= used[j].cost - 0.1:
+                yield i
+            if used[j].cost >= used[i].cost - 0.1:
+                yield j
+
+
+def _whole(mention: Mention, value: int) -> Mention:
+    return replace(mention, kind="number", readings=(Reading(Decimal(value), Decimal(1)),), parts=())
+
+
+def _fits(mention: Mention, candidate: Candidate, direction: int, bounds: list[tuple[float, float]]) -> bool:
+    value = candidate.value
+    if candidate.sign == 1 and direction and value and (value > 0) != (direction > 0):
+        return False
+    for low, high in bounds:
+        slack = 1e-12 * max(abs(value), abs(low), 1e-12)
+        if candidate.sign in (1, 2):
+            bottom, top = sorted((abs(low), abs(high)))
+            if (0.0 if low < 0 < high else bottom) - slack <= abs(value) <= top + slack:
+                return True
+        elif low - slack <= value <= high + slack:
+            return (
+                candidate.sign != -1
+                or direction >= 0
+                or value < 0
+                or mention.kind != "percent"
+                or not _is_change(candidate)
+            )
+        elif candidate.sign == -1 and value < 0 and direction < 0 and low - slack <= -value <= high + slack:
+            return True
+    return False
+
+
+def _is_change(candidate: Candidate) -> bool:
+    return candidate.operand is not None and any(w in candidate.because.lower() for w in ("change", "growth", "return"))
+
+
+def _chance(bounds: tuple[float, float], candidates: Sequence[Candidate], cost: float) -> float:
+    """Return how likely it is that a number of this size matches one of the candidates up to a cost by chance."""
+    low, high = bounds
+    width, middle = abs(high - low), abs(high + low) / 2
+    if width == 0:  # Written to more digits than a float has.
+        return 0.0
+    bottom, top = middle / 1.5, middle * 1.5
+    if middle <= 1.5 * width:
+        return 0.1  # Zero, or nearly so.
+    bins = {round(abs(c.value) / width) for c in candidates if c.cost <= cost + 0.05 and bottom <= abs(c.value) <= top}
+    return len(bins) * width / max(top - bottom, width)
+
+
+def _allowed(cost: float) -> float:
+    """Return the chance of an accident that is acceptable for a candidate of a cost."""
+    for most, chance in ((0.9, 0.7), (1.3, 0.5), (1.8, 0.25), (2.4, 0.12), (3.0, 0.05), (3.8, 0.02)):
+        if cost <= most:
+            return chance
+    return 0.005
+
+
+def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bool:
+    """Return whether a number is the value of another row than the one that the label next to it names."""
+    operand = match.operand
+    if operand is None or operand.kind != "cell" or operand.row < 0:
+        return False
+    table = search.tables[operand.table]
+    if table.rows < 2 or table.printed:
+        return False
+    anchors = search.passage.anchors(mention, operand.table)
+    if not anchors.strong or anchors.costs.get(operand.row, 9.0) <= (0.7 if anchors.direct else 1.3):
+        return False
+    column = table.columns[operand.column]
+    return any(row in column.numbers for row in anchors.primary)
+
+
+def _own_value(search: Search, mention: Mention) -> str:
+    """Return what the label next to a number says in the results, if that is clear; else empty."""
+    if not mention.readings or mention.kind not in ("number", "percent") or mention.unit in TIME_UNITS:
+        return ""
+    cues = search.cues(mention)
+    written = abs(float(mention.readings[0].value))
+    for t, table in enumerate(search.tables):
+        anchors = search.passage.anchors(mention, t)
+        if table.printed or table.kind != "result" or not anchors.strong or len(anchors.primary) != 1:
+            continue
+        [row] = anchors.primary
+        costs = search.column_costs(mention, t)
+        fitting = {c: cost for c, cost in costs.items() if row in table.columns[c].numbers}
+        if mention.kind == "percent":
+            fitting = {c: cost for c, cost in fitting.items() if table.columns[c].is_percent}
+        if not fitting:
+            continue
+        best = min(fitting, key=fitting.__getitem__)
+        clear = fitting[best] <= 0.25 and sum(cost <= fitting[best] + 0.1 for cost in fitting.values()) == 1
+        column = table.columns[best]
+        own = abs(column.numbers[row]) * (100 if mention.kind == "percent" and column.is_fraction else 1)
+        elsewhere = any(
+            c.operand is not None and c.operand.kind == "cell" and c.operand.table == t and c.operand.row != row
+            for c in search.candidates(mention)
+            if _fits(mention, c, 0, [(float(a), float(b)) for a, b in intervals_of(mention)])
+        )
+        near = own and 0.5 <= written / own <= 2
+        if (elsewhere and (clear or len(fitting) <= 3)) or (clear and near and not cues.changing and not cues.average):
+            exact = column.exact[row]
+            return f"the result has {exact} ({column.name})"
+    return ""
 
 
 def mark_unverified(text: str, verdict: Verdict) -> str:
@@ -79,20 +311,80 @@ def mark_unverified(text: str, verdict: Verdict) -> str:
 
 
 def explain(verdict: Verdict) -> str:
-    """Return the instructions for a model whose answer has unverified numbers; empty if it has none."""
-    if verdict.ok:
+    """Return the instructions for a model whose answer goes back to it; empty if it does not."""
+    if not verdict.sends_back:
         return ""
-    lines = ["These numbers in your answer are not in any computed result and do not follow from one:"]
-    # Only the numbers: the text around them may come from data, and this message has the role of the user.
-    lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`" for checked in verdict.unverified)))
+    lines = []
+    if verdict.contradicted:
+        lines.append("The results contradict your answer:")
+        lines += [f"- `{_phrase(verdict.text, c.mention)}`: {c.because}." for c in verdict.contradicted]
+    untraced = [c for c in verdict.unverified if not c.contradicted]
+    if untraced:
+        lines.append("These numbers in your answer are in no computed result and do not follow from one:")
+        lines.append(", ".join(dict.fromkeys(f"`{checked.mention.text}`" for checked in untraced)))
     lines.append(
-        "Write the answer again. Use the values of the results, rounded correctly. If you need a value that was not "
-        "computed, compute it with a tool first. Otherwise leave the number out. Do not estimate."
+        "Write the answer again. Use the values of the results, rounded correctly, each with its own label. If you "
+        "need a value that was not computed, compute it with a tool first; otherwise leave the number out."
     )
     return "\n".join(lines)
 
 
+def _phrase(text: str, mention: Mention) -> str:
+    """Return the words around a number: the model's own, on one line and without marks of code."""
+    start = max(text.rfind("\n", 0, mention.start) + 1, mention.start - 50)
+    end = text.find("\n", mention.end, mention.end + 25)
+    words = text[start : end if end >= 0 else mention.end + 25]
+    return re.sub(r"[\s`]+", " ", words).strip()
+
+
 _NOT_FOUND = "not in any computed result"
+
+
+def _schema_tables(schema: str) -> list[EvidenceTable]:
+    """Return the row counts and column counts of the tables that the model was shown."""
+    rows: list[tuple[object, ...]] = []
+    tables = 0
+    for line in schema[:200_000].splitlines():
+        head = re.match(r"(?P<name>[\w.\"` -]+?)\s*(?:\(|:\s*)(?:about\s+)?(?P<rows>[\d,]+)\s+rows?\b", line)
+        if head:
+            rows.append((head["name"].strip(), int(head["rows"].replace(",", "")), 0))
+        elif rows and re.match(r"\s+\S", line):
+            rows[-1] = (*rows[-1][:2], int(str(rows[-1][2])) + 1)
+        elif re.match(r"[^\W\d]\w*$", line.strip()) or re.match(r"[^\W\d][\w.]*\s*(?:--|\()", line):
+            tables += 1
+    if not rows:
+        return []
+    shown = Evidence("schema", ("table", "rows", "columns"), rows)
+    found = list(tables_of(shown))
+    count = re.search(r"(\d+) tables", schema)
+    total = int(count[1]) if count else len(rows)
+    found += list(tables_of(Evidence("schema", ("tables",), [(total,)])))
+    for table in found:
+        table.kind = "schema"
+    return found
+
+
+def _schema_names(schema: str) -> list[str]:
+    return [re.sub(r"(?<![\w.])[\d,]+(?!\w)", " ", schema[:200_000])] if schema else []
+
+
+def _thread_tables(thread: Sequence[str]) -> list[EvidenceTable]:
+    """Return the numbers of earlier messages, each labelled with the clause around it."""
+    rows: list[tuple[object, ...]] = []
+    for text in thread:
+        for mention in find_numbers(text[:20_000])[:400]:
+            if mention.readings and mention.kind in ("number", "percent", "times", "points"):
+                start = max(0, mention.start - 60)
+                label = re.split(r"[.;\n]", text[start : mention.start])[-1].strip()
+                value = mention.readings[0].value
+                percent = mention.kind in ("percent", "points")
+                rows.append((label, None if percent else value, value if percent else None))
+    if not rows:
+        return []
+    found = list(tables_of(Evidence("thread", ("said", "figure", "percentage"), rows)))
+    for table in found:
+        table.kind = "thread"
+    return found
 
 
 def _mark(verdict: Verdict) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from decimal import Context, Decimal
 from functools import cached_property
 
@@ -30,6 +30,9 @@ _PERCENT_WORDS = word_set(
 RATIO_WORDS = word_set("ratio multiple times factor x fold")
 _MONEY_WORDS = word_set(
     "revenue price amount cost sale value spend profit income turnover fee salary budget usd eur gbp"
+)
+_AVERAGE_WORDS = word_set(
+    "avg average mean median rating score price min max rate ratio age temperature latitude longitude"
 )
 FALLING_WORDS = word_set("decline drop decrease loss churn reduction fall discount")
 COUNT_WORDS = word_set("n count cnt num number total qty quantity star rows freq frequency records")
@@ -76,6 +79,11 @@ class EvidenceColumn:
         return {i: period for i, value in enumerate(self.values) if (period := _period_of(value, self))}
 
     @cached_property
+    def moments(self) -> dict[int, datetime]:
+        """The values that are dates or times, by row."""
+        return {i: moment for i, value in enumerate(self.values) if (moment := _moment_of(value))}
+
+    @cached_property
     def is_measure(self) -> bool:
         """Whether the numbers measure something."""
         return bool(self.numbers) and not self.is_key
@@ -103,7 +111,7 @@ class EvidenceColumn:
     @cached_property
     def adds_up(self) -> bool:
         """Whether a sum of the numbers is meaningful; a sum of rates is not."""
-        return not self.is_percent or self.whole
+        return (not self.is_percent or self.whole) and not self.words & _AVERAGE_WORDS
 
     @cached_property
     def whole(self) -> bool:
@@ -136,6 +144,10 @@ class EvidenceTable:
     rows: int
     row_count: int
     printed: bool = False
+    aliases: dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]] | None = None
+    """The names of the rows, once they were collected."""
+    kind: str = "result"
+    """`result`, or `schema` and `thread` for what the model was shown."""
 
     @property
     def complete(self) -> bool:
@@ -153,6 +165,11 @@ class EvidenceTable:
         return next((column.periods for column in self.columns if column.periods), {})
 
     @cached_property
+    def moments(self) -> dict[int, datetime]:
+        """The date of each row, taken from the first column that has dates."""
+        return next((column.moments for column in self.columns if column.moments), {})
+
+    @cached_property
     def all_periods(self) -> set[Period]:
         """The dates of all columns."""
         return {period for column in self.columns for period in column.periods.values()}
@@ -161,9 +178,9 @@ class EvidenceTable:
     def labels(self) -> dict[str, list[int]]:
         """The rows that contain each short text."""
         found: dict[str, list[int]] = {}
-        for column in self.columns:
-            for i, value in enumerate(column.values):
-                if isinstance(value, str) and 1 <= len(value) <= 80:
+        for c, column in enumerate(self.columns):
+            for i, value in enumerate(column.values if not (self.printed and c == 1) else ()):
+                if isinstance(value, str) and 1 <= len(value) <= 80 and i not in column.moments:
                     found.setdefault(value, []).append(i)
         return found
 
@@ -192,17 +209,35 @@ def tables_of(evidence: Evidence) -> Iterator[EvidenceTable]:
 def _printed_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
     """Group printed lines by how many numbers they have, so that a printed table becomes a table with columns."""
     groups: dict[int, list[tuple[object, ...]]] = {}
+    heads: dict[int, tuple[str, ...]] = {}
+    words: list[str] = []
     for line in evidence.text[:200_000].splitlines()[:_MAX_ROWS]:
-        numbers = [Decimal(n.replace(",", "")) for n in re.findall(_PRINTED_NUMBER, line)]
-        if numbers:
-            label = re.sub(_PRINTED_NUMBER, " ", line).strip(" \t:=|,;()[]'\"")
-            groups.setdefault(len(numbers), []).append((label, line, *numbers))
+        head = re.match(r"\s*(\d{1,2}%)(?=\s+[-\d])", line)
+        body = line[head.end() :] if head else line
+        numbers = [Decimal(n.replace(",", "")) for n in re.findall(_PRINTED_NUMBER, body)]
+        if not numbers:
+            words = re.findall(r"[^\W\d]\w*", line)
+            continue
+        if 0 <= len(words) - len(numbers) <= 1 < len(numbers) and len(numbers) not in heads:
+            heads[len(numbers)] = tuple(words[-len(numbers) :])
+        label = head[1] if head else re.sub(_PRINTED_NUMBER, " ", body).strip(" \t:=|,;()[]{}'\"")
+        groups.setdefault(len(numbers), []).append((re.sub(r"\s+", " ", label), line, *numbers))
+    pairs = re.findall(_PRINTED_PAIR, evidence.text[:200_000])
+    if len(pairs) > 1:
+        columns = [_column("label", [name.strip() for name, _ in pairs]), _column("line", [""] * len(pairs))]
+        columns.append(_column("value", [Decimal(number.replace(",", "")) for _, number in pairs]))
+        yield EvidenceTable(evidence.name, columns, len(pairs), len(pairs), printed=True)
     for width, rows in groups.items():
-        names = ("label", "line", *(f"value {i + 1}" if width > 1 else "value" for i in range(width)))
+        usual = tuple(f"value {i + 1}" if width > 1 else "value" for i in range(width))
+        names = ("label", "line", *heads.get(width, usual))
         columns = [_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
         yield EvidenceTable(evidence.name, columns, len(rows), len(rows), printed=True)
 
 
+_PRINTED_PAIR = (
+    r"([^\W\d][\w .%²/-]{0,30}?)['\"]?\s*[:=]\s*"
+    r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)(?![\w.])"
+)
 _PRINTED_NUMBER = r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?(?![\w])"
 
 
@@ -253,6 +288,19 @@ def singular(word: str) -> str:
 
 
 _LIKE_A_DATE = re.compile(r"(?<!\d)(?:1[89]|2[01])\d\d(?!\d)|\bQ[1-4]\b|\bFY|\bH[12]\b", re.I)
+
+
+def _moment_of(value: object) -> datetime | None:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    if isinstance(value, str) and len(value) <= 32 and re.match(r"\d{4}-\d\d-\d\d", value):
+        try:
+            return datetime.fromisoformat(value).replace(tzinfo=None)
+        except ValueError:
+            return None
+    return None
 
 
 def _period_of(value: object, column: EvidenceColumn) -> Period | None:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Literal
 
-MARK = " [unverified]"
+MARK = " [?]"
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -213,7 +213,7 @@ def find_numbers(text: str) -> tuple[Mention, ...]:
     taken = bytearray(len(bare))
     for start, end in _skipped(bare):
         _mark_taken(taken, start, end)
-    for scan in (_find_dates, _find_times, _find_fractions, _find_digits, _find_words):
+    for scan in (_find_durations, _find_dates, _find_times, _find_fractions, _find_digits, _find_words):
         for mention in scan(bare, taken):
             if not any(taken[mention.start : mention.end]):
                 _mark_taken(taken, mention.start, mention.end)
@@ -306,6 +306,36 @@ def _period(groups: dict[str, str | None]) -> Period | None:
 def month_number(name: str) -> int:
     """Return 1 for `January` or `jan`, and so on."""
     return next(i for i, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
+
+
+_DURATION = re.compile(
+    r"(?<![\w.,])(?:(?P<hour>\d{1,4})\s?(?:h|hrs?|hours?|Std\.?|Stunden?|heures?|horas?)\b[\s,]*(?:and\s+|und\s+|et\s+|y\s+)?)?"
+    r"(?:(?P<minute>\d{1,3})\s?(?:m|min|mins|minutes?|Minuten?|minutos?)\b\.?)?"
+    r"(?:[\s,]*(?:and\s+|und\s+|et\s+|y\s+)?(?P<second>\d{1,2})\s?(?:s|sec|secs|seconds?|Sekunden?)\b)?",
+    re.I,
+)
+
+
+def _find_durations(text: str, taken: bytearray) -> Iterator[Mention]:
+    """Find durations of two or three parts, such as `1 h 28 min`, as a number of seconds."""
+    for match in _DURATION.finditer(text):
+        parts = [name for name in ("hour", "minute", "second") if match[name]]
+        if len(parts) < 2 or any(taken[match.start() : match.end()]):
+            continue
+        seconds = sum((int(match[name]) * TIME_UNITS[name] for name in parts), Decimal(0))
+        end = match.start() + len(match.group().rstrip(" ,.\t\n"))
+        step = 2 * TIME_UNITS[parts[-1]]  # Models cut as often as they round.
+        hedge = _hedge(text, match.start())
+        readings = (Reading(seconds, step),)
+        yield Mention(
+            match.start(),
+            end,
+            text[match.start() : end],
+            "number",
+            readings,
+            "second",
+            "" if hedge == "about" else hedge,
+        )
 
 
 def _find_times(text: str, taken: bytearray) -> Iterator[Mention]:
@@ -530,13 +560,16 @@ def _read_count(text: str, match: re.Match[str], after: str) -> tuple[Kind, Read
         return "number", reading, _TIME_WORDS[re.sub(r"[^a-z]", "", groups["time"].lower())], end
     if groups.get("money") or factor > 1:
         return "number", reading, "money" if groups.get("money") else "", end
-    if value == 1 or not _counts_something(after):
+    alone = text[max(0, match.start() - 1) : match.start()] == "(" and after.startswith(")")
+    if value == 1 or not (alone or _counts_something(after)):
         return None
     return "number", reading, "", match.end()
 
 
 def _counts_something(after: str) -> bool:
     """Return whether a plural noun follows, as in `three regions` or `three of the five largest regions`."""
+    if re.match(r"\s+(?:are|were|have|had)\s+(?!the\b)", after):
+        return True
     if re.match(r"\s+(?:of|out of)\s+(?:the|these|those|our|all|its|their|\w+)\b", after):
         return True
     for word in re.findall(r"(?<=[\s-])([A-Za-z]+)(?=[^A-Za-z]|$)", re.split(r"[,.;:()\n|]", after)[0])[:3]:

@@ -1,0 +1,160 @@
+"""The number check on answers as models write them: how many honest ones it stops, how many false ones it catches.
+
+`python -m bench.number_check FILE.jsonl [--all]` reads one answer per line and prints four rates. Fields of a line:
+
+    question   the question that was asked
+    results    the results that the model saw: [{"id": "r1", "columns": ["city", "revenue"], "rows": [["Oslo", 523]]}]
+               dates and times as ISO text; an optional "row_count" if the rows are only the first of more
+    answer     the text of the answer
+    planted    null if every claim of the answer is true; else what was made false:
+               {"kind": "number", "text": "421", "true": "412"} or {"kind": "label", "text": "Canada", "true": "USA"};
+               `text` occurs in the answer as it stands; an optional "at" is its position if it occurs more than once
+    thread     optional: the earlier messages of the conversation, as a list of texts
+    schema     optional: the description of the tables that the model was shown, as text
+    code       optional: the code that was run, as text
+    output     optional: what the code printed, as text
+
+An honest answer is *sent back* if the model is asked to write it again, and *marked* if any number of it is marked or
+it is sent back. A false number is caught if it is marked, or named as contradicted; a false label is caught if a number
+of its sentence is. `--all` prints each answer that is judged wrongly. `--random N` also replaces N numbers of honest
+answers by random ones of the same form, and says how many of those are caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.figure import Figure, print_table
+from etude.runtime.number_check.check import Evidence, Verdict, check_numbers
+from etude.runtime.number_check.passage import Passage
+
+BATTERY = Path(__file__).parents[1] / "tests" / "runtime" / "number_check" / "answers.jsonl"
+MOST = {
+    "honest answers sent back": 2.0,
+    "honest answers marked": 5.0,
+    "false numbers missed": 5.0,
+    "false labels missed": 20.0,
+}
+
+
+def judge(line: dict[str, Any], answer: str | None = None) -> Verdict:
+    """Check one answer."""
+    results = [
+        Evidence(r["id"], tuple(r["columns"]), [tuple(row) for row in r["rows"]], r.get("row_count"))
+        for r in line["results"]
+    ]
+    if line.get("output"):
+        results.append(Evidence("printed", text=line["output"]))
+    code = line.get("code") or ""
+    return check_numbers(
+        line["answer"] if answer is None else answer,
+        results,
+        line["question"],
+        [code] if isinstance(code, str) else code,
+        line.get("schema") or "",
+        line.get("thread") or (),
+    )
+
+
+def is_caught(line: dict[str, Any], verdict: Verdict) -> bool:
+    """Return whether the planted falsehood was found."""
+    planted, text = line["planted"], line["answer"]
+    at = planted.get("at", text.find(planted["text"]))
+    end = at + len(planted["text"])
+    if planted["kind"] == "number":
+        if any(c.mention.start < end and at < c.mention.end for c in verdict.unverified):
+            return True
+        if any(ch.isdigit() for ch in planted["text"]) and not re.search("[A-Za-z]{3}", planted["text"]):
+            return False
+    passage = Passage(text, (), [], "")
+    sentence = passage.sentence(at)
+    return any(passage.sentence(c.mention.start) == sentence for c in verdict.unverified)
+
+
+def measure_file(path: Path, show: bool = False) -> list[Figure]:
+    """Return the four rates of a file, in percent."""
+    tally = {name: [0, 0] for name in MOST}
+    for raw in path.read_text().splitlines():
+        line = json.loads(raw)
+        verdict = judge(line)
+        if line["planted"] is None:
+            _count(tally["honest answers sent back"], verdict.sends_back)
+            _count(tally["honest answers marked"], not verdict.ok or verdict.sends_back)
+            wrong = not verdict.ok
+        else:
+            wrong = not is_caught(line, verdict)
+            _count(tally[f"false {line['planted']['kind']}s missed"], wrong)
+        if wrong and show:
+            flagged = [(c.mention.text, c.because if c.contradicted else "") for c in verdict.unverified]
+            print(
+                f"{line['planted'] or 'HONEST'} {flagged if line['planted'] is None else ''}\n    {line['answer']!r}\n"
+            )
+            if line["planted"] and line["planted"]["kind"] == "number":
+                print(
+                    "    ",
+                    [
+                        (c.mention.text, c.because)
+                        for c in verdict.mentions
+                        if c.mention.text in line["planted"]["text"] or line["planted"]["text"] in c.mention.text
+                    ],
+                )
+    figures = []
+    for name, (bad, all_) in tally.items():
+        figures.append(Figure(f"{name}, of {all_}", 100 * bad / max(all_, 1), None, "%", most=MOST[name]))
+    return figures
+
+
+def measure_random(path: Path, count: int) -> Figure:
+    """Return how many random numbers in honest answers are missed, in percent."""
+    rng = random.Random(1)
+    lines = [line for line in map(json.loads, path.read_text().splitlines()) if line["planted"] is None]
+    missed = tried = 0
+    while tried < count:
+        line = rng.choice(lines)
+        found = list(re.finditer(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w]|[.,]\d)", line["answer"]))
+        if not found:
+            continue
+        match = rng.choice(found)
+        digits = [i for i in range(match.start(), match.end()) if line["answer"][i].isdigit()]
+        text = list(line["answer"])
+        for i in digits:
+            text[i] = rng.choice("123456789" if i == digits[0] else "0123456789")
+        if "".join(text) == line["answer"]:
+            continue
+        tried += 1
+        verdict = judge(line, "".join(text))
+        missed += not any(c.mention.start < match.end() and match.start() < c.mention.end for c in verdict.unverified)
+    return Figure(f"random numbers missed, of {tried}", 100 * missed / tried, None, "%")
+
+
+def measure() -> list[Figure]:
+    """Measure the battery of the tests."""
+    return [*measure_file(BATTERY), measure_random(BATTERY, 100)]
+
+
+def _count(pair: list[int], bad: bool) -> None:
+    pair[0] += bad
+    pair[1] += 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.number_check")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--all", action="store_true", help="print each answer that is judged wrongly")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="also try N random numbers")
+    options = parser.parse_args()
+    figures = measure_file(options.file, options.all)
+    if options.random:
+        figures.append(measure_random(options.file, options.random))
+    print_table(figures)
+    return 0 if all(f.holds for f in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

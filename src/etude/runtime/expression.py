@@ -1,0 +1,454 @@
+"""Expressions over the results of a run, such as `sum(r1.revenue) / r2.total[0]`, computed exactly and without `eval`.
+
+r1.revenue[0]               a cell by row number, from 0; -1 is the last row
+r1.revenue[country='USA']   a cell by label; conditions: = != < <= > >= in (...), joined by `and`
+r1.revenue                  a column; also r1["net revenue"] or r1.`net revenue`
+sum min max mean median count abs round, + - * / and parentheses, on single values or on whole columns
+count(r1)                   the number of rows; the difference of two dates is a number of days
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
+from typing import NoReturn
+
+from etude.errors import Invalid
+
+Scalar = Decimal | str | dt.date | dt.datetime | bool | None
+MAX_CHARS = 600
+MAX_DEPTH = 24
+MAX_ROWS = 200_000
+_EXACT = Context(prec=60, Emax=100_000, Emin=-100_000, traps=[InvalidOperation, DivisionByZero, Overflow])
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)
+    |(?P<name>[^\W\d]\w*)
+    |(?P<text>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`)
+    |(?P<mark><=|>=|!=|<>|==|[-+*/().,\[\]=<>]))""",
+    re.X,
+)
+
+
+class ResultRows:
+    """The rows of one result, as expressions read them."""
+
+    def __init__(self, name: str, columns: Sequence[str], rows: Callable[[], Sequence[tuple[object, ...]]]) -> None:
+        self.name = name
+        self.columns = tuple(columns)
+        self._read = rows
+        self._rows: Sequence[tuple[object, ...]] | None = None
+
+    @property
+    def rows(self) -> Sequence[tuple[object, ...]]:
+        """All rows; they are read when they are first needed."""
+        if self._rows is None:
+            self._rows = self._read()
+        return self._rows
+
+    def position(self, column: str) -> int:
+        """Return the position of a column; case and separators do not matter if the name is still unique."""
+        if column in self.columns:
+            return self.columns.index(column)
+        wanted = _loose(column)
+        near = [i for i, name in enumerate(self.columns) if _loose(name) == wanted]
+        if len(near) == 1:
+            return near[0]
+        close = difflib.get_close_matches(column, self.columns, n=1)
+        hint = f"did you mean `{close[0]}`?" if close else f"its columns are {', '.join(self.columns)}."
+        raise Invalid(f"`{self.name}` has no column `{column}`; {hint}")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Several values."""
+
+    values: tuple[Scalar, ...]
+
+
+_Value = Scalar | _Column
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The value of an expression and the results that it used."""
+
+    value: Scalar
+    results: tuple[str, ...]
+
+
+def evaluate(expression: str, results: Mapping[str, ResultRows]) -> Outcome:
+    """Return the value of an expression; raises `Invalid` with a sentence that says what is wrong."""
+    if len(expression) > MAX_CHARS:
+        raise Invalid(f"an expression has at most {MAX_CHARS} characters; this one has {len(expression)}.")
+    reader = _Reader(expression, results)
+    try:
+        value = reader.read()
+    except (ArithmeticError, ValueError):
+        raise Invalid(f"`{expression.strip()}` cannot be computed: it divides by zero or is too large.") from None
+    if isinstance(value, _Column):
+        if len(value.values) != 1:
+            raise Invalid(
+                f"`{expression.strip()}` is {len(value.values):,} values; choose a row, such as `[0]`, or use sum(...)."
+            )
+        value = value.values[0]
+    if value is None:
+        raise Invalid(f"`{expression.strip()}` is null.")
+    return Outcome(value, tuple(reader.used))
+
+
+class _Reader:
+    """Reads an expression from left to right and computes it on the way."""
+
+    def __init__(self, text: str, results: Mapping[str, ResultRows]) -> None:
+        self._text = text
+        self._results = results
+        self._tokens = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+        self.used: dict[str, None] = {}
+
+    def read(self) -> _Value:
+        value = self._sum()
+        if self._at < len(self._tokens):
+            self._fail(f"`{self._tokens[self._at][1]}` is not expected there")
+        return value
+
+    # -- tokens
+
+    def _peek(self) -> str:
+        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+
+    def _take(self, *marks: str) -> str:
+        found = self._peek()
+        if found and (found.lower() if self._tokens[self._at][0] == "name" else found) in marks:
+            self._at += 1
+            return found.lower()
+        return ""
+
+    def _need(self, mark: str) -> None:
+        if not self._take(mark):
+            self._fail(f"`{mark}` is missing")
+
+    def _next(self, *kinds: str) -> tuple[str, str]:
+        if self._at >= len(self._tokens):
+            self._fail("it ends too early")
+        kind, text = self._tokens[self._at]
+        if kind not in kinds:
+            self._fail(f"`{text}` is not expected there")
+        self._at += 1
+        return kind, text
+
+    def _fail(self, why: str) -> NoReturn:
+        raise Invalid(f"`{self._text.strip()}` cannot be read: {why}.")
+
+    # -- arithmetic
+
+    def _sum(self) -> _Value:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._fail("it has too many parentheses")
+        value = self._product()
+        while sign := self._take("+", "-"):
+            value = self._combine(sign, value, self._product())
+        self._depth -= 1
+        return value
+
+    def _product(self) -> _Value:
+        value = self._signed()
+        while sign := self._take("*", "/"):
+            value = self._combine(sign, value, self._signed())
+        return value
+
+    def _signed(self) -> _Value:
+        negative = False
+        while sign := self._take("-", "+"):
+            negative ^= sign == "-"
+        value = self._atom()
+        return self._combine("-", Decimal(0), value) if negative else value
+
+    def _combine(self, sign: str, left: _Value, right: _Value) -> _Value:
+        if isinstance(left, _Column) or isinstance(right, _Column):
+            wide = [len(v.values) for v in (left, right) if isinstance(v, _Column)]
+            if len(set(wide)) > 1:
+                self._fail(f"the columns have {wide[0]:,} and {wide[1]:,} rows")
+            lefts = left.values if isinstance(left, _Column) else (left,) * wide[0]
+            rights = right.values if isinstance(right, _Column) else (right,) * wide[0]
+            pairs = zip(lefts, rights, strict=True)
+            return _Column(tuple(None if a is None or b is None else self._compute(sign, a, b) for a, b in pairs))
+        return self._compute(sign, left, right)
+
+    def _compute(self, sign: str, left: Scalar, right: Scalar) -> Scalar:
+        if sign == "-" and (days := _days_between(left, right)) is not None:
+            return days
+        a, b = self._number(left), self._number(right)
+        match sign:
+            case "+":
+                return _EXACT.add(a, b)
+            case "-":
+                return _EXACT.subtract(a, b)
+            case "*":
+                return _EXACT.multiply(a, b)
+        if not b:
+            self._fail("it divides by zero")
+        return _EXACT.divide(a, b)
+
+    def _number(self, value: Scalar) -> Decimal:
+        if isinstance(value, Decimal):
+            return value
+        if value is None:
+            self._fail("one of its values is null")
+        if isinstance(value, str) and re.fullmatch(r"\s*[-+]?\d+(?:\.\d+)?\s*", value):
+            return Decimal(value.strip())
+        self._fail(f"`{str(value)[:40]}` is not a number")
+
+    # -- values
+
+    def _atom(self) -> _Value:
+        if self._take("("):
+            value = self._sum()
+            self._need(")")
+            return value
+        kind, text = self._next("number", "name", "text")
+        if kind == "number":
+            return Decimal(text)
+        if kind == "text":
+            return _unquote(text)
+        if self._peek() == "(":
+            return self._function(text)
+        return self._reference(text)
+
+    def _function(self, name: str) -> _Value:
+        self._need("(")
+        if name.lower() == "count" and self._peek() in self._results and self._bare_result():
+            return Decimal(len(self._use(self._next("name")[1], closing=True).rows))
+        arguments = [self._sum()]
+        while self._take(","):
+            arguments.append(self._sum())
+        self._need(")")
+        compute = _FUNCTIONS.get(name.lower())
+        if compute is None:
+            self._fail(f"there is no function `{name}`; there are {', '.join(_FUNCTIONS)}")
+        if name.lower() == "round":
+            return _round(self._number(_single(arguments[0])), arguments[1:])
+        if name.lower() == "abs":
+            return abs(self._number(_single(arguments[0])))
+        flat = [v for a in arguments for v in (a.values if isinstance(a, _Column) else (a,)) if v is not None]
+        if name.lower() == "count":
+            return Decimal(len(flat))
+        if not flat:
+            self._fail(f"`{name}` has no values")
+        if name.lower() in ("min", "max") and not any(isinstance(v, Decimal) for v in flat):
+            return (min if name.lower() == "min" else max)(flat, key=str)
+        return compute([self._number(v) for v in flat])
+
+    def _bare_result(self) -> bool:
+        return self._at + 1 < len(self._tokens) and self._tokens[self._at + 1][1] == ")"
+
+    def _use(self, name: str, closing: bool = False) -> ResultRows:
+        if name not in self._results:
+            known = ", ".join(self._results) or "none yet"
+            raise Invalid(f"there is no result `{name}`; the results are: {known}.")
+        if closing:
+            self._need(")")
+        self.used[name] = None
+        return self._results[name]
+
+    def _reference(self, name: str) -> _Value:
+        result, column, rows = self._use(name), None, None
+        single = False
+        while mark := self._take(".", "["):
+            if mark == ".":
+                column = self._column_name(result, column)
+            elif self._tokens[self._at : self._at + 1] and self._quoted_column(column):
+                column = self._column_name(result, column)
+                self._need("]")
+            else:
+                if rows is not None:
+                    self._fail("it chooses rows twice")
+                rows, single = self._rows(result)
+                self._need("]")
+        if column is None:
+            self._fail(f"`{name}` needs a column, such as `{name}.{result.columns[0] if result.columns else 'x'}`")
+        chosen = [result.rows[i] for i in rows] if rows is not None else result.rows
+        values = tuple(_scalar(row[column]) for row in chosen)
+        return values[0] if single or len(values) == 1 else _Column(values)
+
+    def _quoted_column(self, column: int | None) -> bool:
+        kind, _ = self._tokens[self._at]
+        closes = self._at + 1 < len(self._tokens) and self._tokens[self._at + 1][1] == "]"
+        return column is None and kind == "text" and closes
+
+    def _column_name(self, result: ResultRows, column: int | None) -> int:
+        if column is not None:
+            self._fail("it names two columns")
+        kind, text = self._next("name", "text")
+        return result.position(_unquote(text) if kind == "text" else text)
+
+    def _rows(self, result: ResultRows) -> tuple[list[int], bool]:
+        """Return the chosen rows, and whether it is one row by number."""
+        negative = bool(self._take("-"))
+        if self._tokens[self._at : self._at + 1] and self._tokens[self._at][0] == "number":
+            row = Decimal(self._next("number")[1])
+            index = int(-row if negative else row)
+            if row != int(row) or not -len(result.rows) <= index < len(result.rows):
+                self._fail(f"`{result.name}` has {len(result.rows):,} rows, counted from 0; {index} is not one")
+            return [index % len(result.rows)], True
+        rows = list(range(len(result.rows)))
+        described = []
+        while True:
+            column, fits, said = self._condition(result)
+            rows = [i for i in rows if fits(_scalar(result.rows[i][column]))]
+            described.append(said)
+            if not self._take("and"):
+                break
+        if not rows:
+            raise Invalid(f"no row of `{result.name}` has {' and '.join(described)}.")
+        return rows, False
+
+    def _condition(self, result: ResultRows) -> tuple[int, Callable[[Scalar], bool], str]:
+        kind, text = self._next("name", "text")
+        column = result.position(_unquote(text) if kind == "text" else text)
+        sign = self._take("=", "==", "!=", "<>", "<", "<=", ">", ">=", "in")
+        if not sign:
+            self._fail("a condition compares a column with a value, such as `[country='USA']`")
+        if sign == "in":
+            self._need("(")
+            values = [self._constant()]
+            while self._take(","):
+                values.append(self._constant())
+            self._need(")")
+            return column, lambda v: any(_equal(v, w) for w in values), f"{text} in {_show(values)}"
+        value = self._constant()
+        return column, lambda v: _compare(sign, v, value), f"{text} {sign} {_show([value])}"
+
+    def _constant(self) -> Scalar:
+        negative = bool(self._take("-"))
+        kind, text = self._next("number", "text")
+        if kind == "text":
+            return _unquote(text)
+        return -Decimal(text) if negative else Decimal(text)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(text.rstrip()):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise Invalid(f"`{text.strip()}` cannot be read: `{text[at : at + 10].strip()}` is not expected there.")
+        yield match.lastgroup or "", match[match.lastgroup or 0]
+        at = match.end()
+
+
+def _unquote(text: str) -> str:
+    mark = text[0]
+    return text[1:-1].replace(mark * 2, mark)
+
+
+def _loose(name: str) -> str:
+    return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
+
+
+def _show(values: Sequence[Scalar]) -> str:
+    return ", ".join(f"'{v}'" if isinstance(v, str) else str(v) for v in values)
+
+
+def _scalar(value: object) -> Scalar:
+    if value is None or isinstance(value, str | bool | Decimal | dt.date):
+        return value if not isinstance(value, Decimal) or value.is_finite() else None
+    if isinstance(value, int):
+        return Decimal(value)
+    if isinstance(value, float):
+        exact = Decimal(repr(value))
+        return exact if exact.is_finite() else None
+    return str(value)
+
+
+def _single(value: _Value) -> Scalar:
+    if isinstance(value, _Column):
+        raise Invalid("`abs` and `round` take one value; choose a row, such as `[0]`.")
+    return value
+
+
+def _round(value: Decimal, places: Sequence[_Value]) -> Decimal:
+    wanted = _single(places[0]) if places else Decimal(0)
+    if not isinstance(wanted, Decimal) or wanted != int(wanted) or not -20 <= wanted <= 20:
+        raise Invalid("`round` takes a number of places between -20 and 20.")
+    return value.quantize(Decimal(1).scaleb(-int(wanted)), ROUND_HALF_UP, _EXACT)
+
+
+def _days_between(left: Scalar, right: Scalar) -> Decimal | None:
+    a, b = _moment(left), _moment(right)
+    if a is None or b is None:
+        return None
+    gap = a.replace(tzinfo=None) - b.replace(tzinfo=None)
+    seconds = Decimal(gap.days * 86400 + gap.seconds) + Decimal(gap.microseconds) / 1_000_000
+    return _EXACT.divide(seconds, Decimal(86400))
+
+
+def _moment(value: Scalar) -> dt.datetime | None:
+    if isinstance(value, dt.datetime):
+        return value
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day)
+    if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value):
+        try:
+            return dt.datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    return None
+
+
+def _equal(value: Scalar, wanted: Scalar) -> bool:
+    if value is None or wanted is None:
+        return value is wanted
+    if isinstance(value, Decimal) and isinstance(wanted, Decimal):
+        return value == wanted
+    return str(value).casefold() == str(wanted).casefold()
+
+
+def _compare(sign: str, value: Scalar, wanted: Scalar) -> bool:
+    if sign in ("=", "=="):
+        return _equal(value, wanted)
+    if sign in ("!=", "<>"):
+        return not _equal(value, wanted)
+    if value is None or wanted is None:
+        return False
+    if isinstance(value, Decimal) and isinstance(wanted, Decimal):
+        order = (value > wanted) - (value < wanted)
+    else:
+        order = (str(value) > str(wanted)) - (str(value) < str(wanted))
+    return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[sign]
+
+
+def _total(values: Sequence[Decimal]) -> Decimal:
+    total = Decimal(0)
+    for value in values:
+        total = _EXACT.add(total, value)
+    return total
+
+
+def _mean(values: Sequence[Decimal]) -> Decimal:
+    return _EXACT.divide(_total(values), Decimal(len(values)))
+
+
+def _median(values: Sequence[Decimal]) -> Decimal:
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else _mean(ordered[half - 1 : half + 1])
+
+
+_FUNCTIONS: dict[str, Callable[[Sequence[Decimal]], Decimal]] = {
+    "sum": _total,
+    "min": min,
+    "max": max,
+    "mean": _mean,
+    "avg": _mean,
+    "median": _median,
+    "count": lambda values: Decimal(len(values)),
+    "abs": lambda values: abs(values[0]),
+    "round": lambda values: values[0],
+}

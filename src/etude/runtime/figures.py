@@ -1,0 +1,145 @@
+"""Figures that a model writes as expressions over results: `{{ r1.revenue[0] / r2.total[0] | 0.1% }}`.
+
+The format is a sample of the number: `1,234.5`, `1.234,5`, `0.1%`, `$1,234`, `1.2M`, `1.5x`. Such a figure is true by
+construction, and the answer records where it came from.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+from etude.entities import Figure
+from etude.errors import Invalid
+from etude.runtime.expression import ResultRows, Scalar, evaluate
+
+OPEN, CLOSE = "{{", "}}"
+MAX_FIGURES = 300
+_FIGURE = re.compile(r"\{\{(.*?)\}\}", re.S)
+_LONG = Context(prec=100)
+_SCALES = {"k": 3, "K": 3, "M": 6, "B": 9, "bn": 9, "thousand": 3, "million": 6, "billion": 9}
+_SAMPLE = re.compile(
+    r"(?P<before>[^\d#]*?)(?P<plus>\+)?(?P<digits>[\d#](?:[\d#.,'\u00a0\u202f ]*[\d#])?)"
+    r"(?P<scale>\s?(?:k|K|M|B|bn|thousand|million|billion)\b)?(?P<after>[^\d#]*)$"
+)
+_PYTHON = re.compile(r"(?P<plus>\+)?(?P<comma>,)?(?:\.(?P<places>\d{1,2}))?(?P<kind>[fd%])?$")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A text with its figures filled in. `errors` has a sentence for each figure that could not be computed."""
+
+    text: str
+    figures: tuple[Figure, ...]
+    errors: tuple[str, ...] = ()
+
+
+def render_figures(text: str, results: Mapping[str, ResultRows]) -> Rendered:
+    """Replace each expression of a text by its value."""
+    pieces: list[str] = []
+    figures: list[Figure] = []
+    errors: list[str] = []
+    at = length = 0
+    for match in _FIGURE.finditer(text):
+        pieces.append(text[at : match.start()])
+        length += len(pieces[-1])
+        at = match.end()
+        try:
+            if len(figures) >= MAX_FIGURES:
+                raise Invalid(f"an answer has at most {MAX_FIGURES} figures.")
+            shown, figure = _fill(match[1], results)
+        except Invalid as error:
+            errors.append(f"`{match[0]}`: {error.message}")
+            shown = "…"
+        else:
+            figures.append(figure.model_copy(update={"start": length, "end": length + len(shown)}))
+        pieces.append(shown)
+        length += len(shown)
+    rest = text[at:]
+    if OPEN in rest:
+        errors.append(f"`{rest[rest.index(OPEN) :][:60]}`: `{CLOSE}` is missing.")
+        rest = rest[: rest.index(OPEN)] + "…"
+    return Rendered("".join([*pieces, rest]), tuple(figures), tuple(errors))
+
+
+def move_figures(figures: Sequence[Figure], text: str, changed: str) -> tuple[Figure, ...]:
+    """Return the figures at their places in a text to which marks were added."""
+    moved, at = [], 0
+    for figure in figures:
+        found = changed.find(text[figure.start : figure.end], max(at, figure.start))
+        if found >= 0:
+            moved.append(figure.model_copy(update={"start": found, "end": found + figure.end - figure.start}))
+            at = found + figure.end - figure.start
+    return tuple(moved)
+
+
+def _fill(inside: str, results: Mapping[str, ResultRows]) -> tuple[str, Figure]:
+    expression, _, sample = inside.partition("|")
+    outcome = evaluate(expression, results)
+    if not outcome.results:
+        raise Invalid("it uses no result; write a column of one, such as `r1.total[0]`.")
+    shown = write_value(outcome.value, sample.strip().strip("'\""))
+    value = f"{outcome.value:f}" if isinstance(outcome.value, Decimal) else str(outcome.value)
+    used = ", ".join(outcome.results)
+    return shown, Figure(start=0, end=0, text=shown, value=value, result=used, expression=expression.strip())
+
+
+def write_value(value: Scalar, sample: str) -> str:
+    """Return a value in the format of a sample; without one, with thousands separators and at most two decimals."""
+    if not isinstance(value, Decimal):
+        return _write_text(value)
+    if not sample:
+        whole = value == value.to_integral_value()
+        return f"{_round(value, 0 if whole else 2):,f}"
+    if (python := _PYTHON.match(sample)) and not sample.isdigit():
+        percent, places = python["kind"] == "%", python["places"]
+        digits = int(places) if places else 0 if percent or python["kind"] == "d" or not python["kind"] else 6
+        rounded = _round(value * 100 if percent else value, digits)
+        sign = "+" if python["plus"] and rounded > 0 else ""
+        return f"{sign}{rounded:,f}{'%' if percent else ''}" if python["comma"] else f"{sign}{rounded:f}{'%' * percent}"
+    match = _SAMPLE.match(sample)
+    if match is None:
+        raise Invalid(f"the format `{sample}` is not a sample of a number, such as `1,234.5` or `0.1%`.")
+    group, point, places = _separators(match["digits"])
+    scaled = value
+    if "%" in match["after"]:
+        scaled = _LONG.multiply(scaled, Decimal(100))
+    if scale := (match["scale"] or "").strip():
+        scaled = scaled.scaleb(-_SCALES[scale], _LONG)
+    rounded = _round(scaled, places)
+    body = f"{abs(rounded):,f}" if group else f"{abs(rounded):f}"
+    body = "".join({",": group, ".": point}.get(c, c) for c in body)
+    sign = "-" if rounded < 0 else "+" if match["plus"] and rounded > 0 else ""
+    return f"{sign}{match['before'].replace('-', '')}{body}{match['scale'] or ''}{match['after']}"
+
+
+def _round(value: Decimal, places: int) -> Decimal:
+    if value.adjusted() > 60:
+        raise Invalid("the value is too large to write.")
+    return value.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _LONG)
+
+
+def _separators(digits: str) -> tuple[str, str, int]:
+    """Return the thousands separator, the decimal point and the decimals that a sample shows."""
+    marks = [c for c in digits if not c.isdigit() and c != "#"]
+    if not marks:
+        return "", ".", 0
+    last = marks[-1]
+    after = len(digits) - digits.rindex(last) - 1
+    if len(set(marks)) == 2:
+        return marks[0], last, after
+    lead = digits.split(last, maxsplit=1)[0]
+    if last in ",' \u00a0\u202f" and after == 3 and lead != "0":
+        return last, "," if last in " \u00a0\u202f" else ".", 0
+    if last == "." and after == 3 and (len(marks) > 1 or (lead not in ("0", "#") and lead == "1")):
+        return ".", ",", 0
+    return "", last if last in ".," else ".", after
+
+
+def _write_text(value: Scalar) -> str:
+    if isinstance(value, dt.datetime):
+        return value.isoformat(sep=" ")
+    return str(value)

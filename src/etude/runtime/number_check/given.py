@@ -1,0 +1,193 @@
+"""Numbers that need no result: the user's own, parts of names, dates, literals of the code, conventional levels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import time
+from decimal import Decimal
+
+from etude.runtime.number_check.evidence import EvidenceTable
+from etude.runtime.number_check.mentions import Mention, Period, find_numbers
+from etude.runtime.number_check.passage import Passage, half_of, quarter_of
+
+_SELECTION = re.compile(
+    r"\b(?:top|bottom|first|last|latest|past|previous|next|largest|biggest|highest|lowest|smallest|"
+    r"leading|best|worst|recent|final)[\s-]+(?:\w+\s+)?[*_]*$",
+    re.I,
+)
+_SELECTED = re.compile(
+    r"\s+(?:largest|biggest|highest|lowest|smallest|best|worst|top|leading|longest|shortest|busiest|oldest|newest)\b",
+    re.I,
+)
+_CONVENTIONAL = re.compile(r"\s*(?:confidence|significance|percentile|credible|quartile)\b|\s*/\s*7\b", re.I)
+
+
+@dataclass
+class Given:
+    """The numbers, percentages and dates of the question, the code, the schema and the names of columns."""
+
+    plain: set[Decimal]
+    percents: set[Decimal]
+    periods: list[Period]
+    named: set[tuple[str, str]]
+    """Words with a number behind them, such as `day 7`, from names of columns and labels."""
+
+
+def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTable]) -> Given:
+    """Collect what an answer may repeat without a result."""
+    given = Given(set(), set(), [], set())
+    names = [column.name for table in tables for column in table.columns]
+    names += [table.name for table in tables]
+    names += [value for table in tables for value in list(table.labels)[:2000]]
+    for name in names:
+        given.named |= {(w.lower(), n) for w, n in re.findall(r"([^\W\d_]+)[\s_-]*(\d+)", name)}
+    printed = (str(value) for table in tables if table.printed for value in table.columns[0].values)
+    columns = [re.sub(r"_", " ", column.name) for table in tables for column in table.columns]
+    columns += [re.sub(r"_", " ", table.name) for table in tables]
+    columns += [re.sub(r"([a-z])(\d)", r"\1 \2", name) for name in columns]
+    for text in (question, *context, *columns, *printed):
+        _add(given, text)
+    return given
+
+
+def _add(given: Given, text: str) -> None:
+    given.percents |= {Decimal(n) for n in re.findall(r"\bp(\d\d)\b", text)}  # p95 means 95%.
+    for mention in find_numbers(text):
+        values = {reading.value for reading in mention.readings}
+        (given.percents if mention.kind in ("percent", "points") else given.plain).update(values)
+        if mention.period:
+            given.periods.append(mention.period)
+    for quarter in re.findall(r"\bq([1-4])\b", text):
+        given.periods.append(Period(quarter=int(quarter)))
+    for digits in re.findall(r"(?<![\w.])\d{1,15}(?:\.\d{1,9})?(?![\w.])", text):
+        given.plain.add(Decimal(digits))
+        if 0 < Decimal(digits) < 1:
+            given.percents.add(Decimal(digits) * 100)
+        if len(digits) == 4 and 1500 <= int(float(digits)) <= 2500:
+            given.periods.append(Period(int(digits)))
+    given.periods += [Period(int(y)) for y in re.findall(r"(?<!\d)((?:19|20)\d\d)(?!\d)", text)]
+
+
+def find_given(passage: Passage, given: Given, mention: Mention) -> str:
+    """Explain a number that the user wrote, that is part of a name, or that selects (`the top 3`); else empty."""
+    for label in passage.labels:
+        name = passage.text[label.start : label.end]
+        inside = label.start <= mention.start and mention.end <= label.end and mention.kind != "date"
+        if inside and (any(c.isalpha() for c in name) or label.column >= 0):
+            return f"part of the name `{name}`"
+    before, after = passage.around(mention, 40, 20)
+    word = re.search(r"([^\W\d_]+)[\s_-]*$", before)
+    if word and (word[1].lower(), mention.text) in given.named:
+        return "part of a name"
+    if mention.kind == "date" and mention.period:
+        return _find_date(passage, given, mention.period)
+    if mention.kind == "time":
+        return _find_time(passage, mention)
+    allowed = given.percents if mention.kind in ("percent", "points") else given.plain
+    if not mention.word or mention.kind == "number":
+        for reading in mention.readings:
+            if abs(reading.value) in allowed or reading.value in allowed:
+                return "in the question or the query"
+    if re.fullmatch(r"(?:19|20)\d\d", mention.text) and (
+        because := _find_date(passage, given, Period(int(mention.text)))
+    ):
+        return because
+    if mention.word and mention.kind == "percent" and _by_definition(passage, mention):
+        return "by the definition of a quantile"
+    if _CONVENTIONAL.match(after):
+        return "a conventional level"
+    if (
+        re.search(r"\bp\s*(?:-?value)?\s*(?:<|=|≤|of)?\s*$", before, re.I)
+        and mention.hedge == "under"
+        and mention.readings
+    ):
+        limit = float(mention.readings[0].value)
+        if any(0 <= v < limit for table in passage.tables for c in table.columns for v in c.numbers.values()):
+            return "a conventional level"
+    value = mention.readings[0].value if mention.readings else Decimal(0)
+    most = max((table.row_count for table in passage.tables), default=0)
+    if mention.kind == "ordinal" and 1 <= value <= max(most, 3):
+        return f"a rank among {most} rows"
+    if mention.kind == "number" and not mention.unit and 1 <= value <= most and _SELECTED.match(after):
+        return f"a selection among {most} rows"
+    if mention.kind == "number" and not mention.unit and _SELECTION.search(before) and 1 <= value <= most:
+        return f"a selection among {most} rows"
+    return ""
+
+
+def _by_definition(passage: Passage, mention: Mention) -> bool:
+    """Return whether `half of them are below` repeats what the median is."""
+    level = f"{mention.readings[0].value:.0f}"
+    index = passage.sentence(mention.start)
+    text = passage.sentence_text(index)
+    if level not in ("50", "25", "75") or not re.search(
+        r"\b(?:below|above|under|over|less|more|between|at most|at least)\b", text, re.I
+    ):
+        return False
+    lines = any(str(v).strip() == f"{level}%" for t in passage.tables if t.printed for v in t.columns[0].values)
+    return lines or (level == "50" and "median" in passage.text.lower())
+
+
+def _find_date(passage: Passage, given: Given, period: Period) -> str:
+    if any(_agree(period, known) for known in given.periods):
+        return "a date in the question, the query or a name"
+    known_periods = {p: table.name for table in passage.tables for p in table.all_periods}
+    for known, name in known_periods.items():
+        if _agree(period, known):
+            return f"a date in {name}"
+    years = [known.year for known in known_periods if known.year is not None]
+    if period.year is None:
+        return "" if years else "a time of the year"
+    plain = period.month is None and period.quarter is None
+    if plain and years and min(years) < period.year < max(years):
+        return "within the dates of the results"
+    if plain and passage.tables and not known_periods and any(_is_year_column(t) for t in passage.tables):
+        return ""
+    return ""
+
+
+def _is_year_column(table: EvidenceTable) -> bool:
+    return any("year" in column.words for column in table.columns)
+
+
+def _agree(written: Period, known: Period) -> bool:
+    """Return whether two dates agree in every part that both specify."""
+    if written.year is None and known.month is None and known.quarter is None:
+        return False
+    if written.day is not None and known.day is None and known.month is None:
+        return False
+    pairs = (
+        (written.year, known.year),
+        (written.half, half_of(known)),
+        (written.quarter, quarter_of(known)),
+        (written.month, known.month),
+        (written.day, known.day),
+    )
+    return all(a is None or b is None or a == b for a, b in pairs)
+
+
+def _find_time(passage: Passage, mention: Mention) -> str:
+    match = re.match(r"(\d{1,2})(?::(\d\d))?", mention.text)
+    if match is None:
+        return ""
+    hour, minute = int(match[1]), int(match[2] or 0)
+    hours = {hour, hour % 12 + (12 if "p" in mention.text.lower() else 0)}
+    for table in passage.tables:
+        for column in table.columns:
+            if any(_is_time(value, hours, minute) for value in _times(column.values)):
+                return f"a time in {table.name}"
+            if any(m.hour in hours and m.minute == minute for m in column.moments.values()):
+                return f"a time in {table.name}"
+            if any(isinstance(value, str) and mention.text in value for value in column.values):
+                return f"a time in {table.name}"
+    return "in the question" if mention.text in passage.question else ""
+
+
+def _times(values: Iterable[object]) -> Iterable[time]:
+    return (value for value in values if isinstance(value, time))
+
+
+def _is_time(value: time, hours: set[int], minute: int) -> bool:
+    return value.hour in hours and value.minute == minute

@@ -1,0 +1,403 @@
+"""A text as the check reads it: sentences, the labels near each number, and the columns that words name."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
+from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, month_number, word_set
+
+_SENTENCE_END = re.compile(
+    r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|"
+    r"(?<=[.!?])(?<!\bvs\.)(?<!\bapprox\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)(?<!\bNo\.)[\"')*_]*\s+(?=\S)"
+)
+_WORD = re.compile(r"[^\W_]+")
+_JOINED = re.compile(
+    r"[\s,&/()*_`'\"]*(?:and|or|und|et|y|e|oder|plus)?[\s*_`'\"]*(?:the|der|die|das|la|le|les|el)?\s*", re.I
+)
+_BREAK = re.compile(
+    r"[,;:]|[.](?=\s)|\b(?:and|while|but|whereas|followed|versus|against|compared|und|et|y|mais|pero|"
+    r"aber)\b|[()\u2014\u2013]",
+    re.I,
+)
+_BELONGS_AFTER = re.compile(
+    r"[\s)*_]*(?:[^\W\d]+\s+){0,3}?(?:in|from|for|by|of|at|on|to|aus|von|im|en|de|du|des|"
+    r"del)\s+(?:the\s+)?[*_`\"'(]*$|\s*\(\s*$",
+    re.I,
+)
+_APPOSED = re.compile(r"[\s*_”“\"'\u2019]*(?:[(,]\s*|in\s+|from\s+|of\s+|at\s+|by\s+)[*_”“\"'\u2018]*", re.I)
+_DIRECT = re.compile(
+    r"[\s(:*_,'\u2019|=$€£-]*(?:s\b)?(?:[\s(:*_,|=$€£-]*\b(?:with|at|of|had|has|have|made|makes|earned|is|"
+    r"was|are|were|by|for|from|in|"
+    r"on|only|about|around|roughly|nearly|almost|over|just|a|an|the|sold|selling|took|takes|gets|got|"
+    r"leads|follows|comes|next|"
+    r"second|third|first|close|behind|then|total|reached|scored|recorded|brought|spent|paid|pays|totaling|"
+    r"totalling|it|its|"
+    r"still|even|also|mit|hat|avec|con|tiene)\b)*[\s(:*_,|=$€£-]*",
+    re.I,
+)
+_FILLERS = word_set("to the of a an")
+_COMMON = word_set(
+    "other others total all none no yes unknown new old high low medium mean min max count std first last true false "
+    "and the for per with from avg name date year month day week value top bottom best worst more less average median "
+    "active open closed paid home free main local both each single one two three line label male female"
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+STATISTICS = {
+    "mean": ("mean", "average", "averages", "averaged", "avg"),
+    "50%": ("median",),
+    "std": ("std", "standard deviation", "sd"),
+    "min": ("min", "minimum", "lowest", "smallest", "youngest", "cheapest"),
+    "max": ("max", "maximum", "highest", "largest", "oldest", "biggest"),
+    "count": ("count", "records", "rows", "observations"),
+    "25%": ("first quartile", "lower quartile", "25th percentile"),
+    "75%": ("third quartile", "upper quartile", "75th percentile"),
+}
+
+
+@dataclass(frozen=True)
+class Label:
+    """A place in the text that names rows of a table. A weak label is only part of a name, or a common word."""
+
+    start: int
+    end: int
+    table: int
+    rows: tuple[int, ...]
+    strong: bool
+    column: int = -1
+    """The column that the label is from."""
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """The rows of one table that a number may refer to, with how far-fetched that is: 0 is the label next to it."""
+
+    costs: dict[int, float]
+    primary: frozenset[int]
+    """The rows of the label next to the number."""
+    strong: bool
+    """Whether the label next to the number is a whole name."""
+    direct: bool = False
+    """Whether only small words stand between that label and the number."""
+    conflict: bool = False
+    """Whether two labels next to the number, such as a name and its city, are of different rows."""
+
+
+class Passage:
+    """An answer, its numbers and the tables that they are checked against."""
+
+    def __init__(self, text: str, mentions: Sequence[Mention], tables: list[EvidenceTable], question: str) -> None:
+        self.text, self.mentions, self.tables, self.question = text, mentions, tables, question
+        self.starts = [0, *(match.end() for match in _SENTENCE_END.finditer(text) if match.end() < len(text))]
+        self.labels = sorted(_find_labels(text, mentions, tables), key=lambda label: (label.start, -label.end))
+        self.asked = list(_find_labels(question, (), tables))
+
+    def sentence(self, position: int) -> int:
+        """Return the index of the sentence at a position."""
+        return bisect_right(self.starts, position) - 1
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Return the start and the end of a sentence."""
+        return self.starts[index], self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
+
+    def sentence_text(self, index: int) -> str:
+        """Return the text of a sentence; empty before the first."""
+        if index < 0:
+            return ""
+        start, end = self.bounds(index)
+        return self.text[start:end]
+
+    def around(self, mention: Mention, before: int, after: int) -> tuple[str, str]:
+        """Return the text before and after a number, within its sentence."""
+        start, end = self.bounds(self.sentence(mention.start))
+        return (
+            self.text[max(start, mention.start - before) : mention.start],
+            self.text[mention.end : min(end, mention.end + after)],
+        )
+
+    def labels_in(self, index: int, table: int | None = None) -> list[Label]:
+        """Return the labels of a sentence."""
+        start, end = self.bounds(index) if index >= 0 else (0, 0)
+        return [x for x in self.labels if start <= x.start < end and (table is None or x.table == table)]
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer(r"\n", self.text))]
+
+    def header(self, mention: Mention) -> str:
+        """Return the heading above a number in a Markdown table; empty elsewhere."""
+        line = bisect_right(self._lines, mention.start) - 1
+        start = self._lines[line]
+        if not self.text[start:].lstrip().startswith("|"):
+            return ""
+        cell = self.text[start : mention.start].count("|")
+        while line and self.text[self._lines[line - 1] :].lstrip().startswith("|"):
+            line -= 1
+        head = self.text[self._lines[line] :].split("\n")[0].split("|")
+        return head[cell] if cell < len(head) else ""
+
+    def anchors(self, mention: Mention, table: int) -> Anchors:
+        """Return the rows that a number may refer to, by the labels around it."""
+        index = self.sentence(mention.start)
+        own = [x for x in self.labels_in(index, table) if x.end <= mention.start or x.start >= mention.end]
+        costs: dict[int, float] = {}
+
+        def allow(labels: Sequence[Label], cost: float) -> None:
+            for label in labels:
+                extra = 0.0 if len(label.rows) == 1 else 0.6
+                for row in label.rows[:60]:
+                    costs[row] = min(costs.get(row, 9.0), cost + extra)
+
+        first, second = self._nearest(mention, own)
+        first, conflict = self._intersect(first, own)
+        allow(first, 0.0)
+        allow(second, 0.9)
+        allow(own[:1], 0.8)
+        allow(own, 1.2)
+        if not own:
+            previous = self.labels_in(index - 1, table)
+            allow(previous[-1:], 0.4)
+            allow(previous, 0.9)
+            allow([x for x in self.asked if x.table == table], 0.7)
+            for back in range(2, 5):
+                allow(self.labels_in(index - back, table) if index - back >= 0 else [], 1.5)
+        else:
+            allow(self.labels_in(index - 1, table), 1.6)
+            allow([x for x in self.asked if x.table == table], 1.4)
+        primary = frozenset(row for label in first for row in label.rows)
+        strong = bool(first) and all(x.strong and len(x.rows) == 1 for x in first)
+        return Anchors(costs, primary, strong, self._is_direct(mention, first), conflict)
+
+    def _is_direct(self, mention: Mention, first: list[Label]) -> bool:
+        if not first:
+            return False
+        before = [x for x in first if x.end <= mention.start]
+        gap = self.text[max(x.end for x in before) : mention.start] if before else ""
+        if not before:
+            gap = self.text[mention.end : min(x.start for x in first)]
+        return len(gap) < 40 and _DIRECT.fullmatch(gap) is not None
+
+    def _intersect(self, first: list[Label], own: list[Label]) -> tuple[list[Label], bool]:
+        """Combine labels of two columns that stand together, as in `Ana (Madrid)`, and say whether they disagree."""
+        if len(first) != 1:
+            return first, False
+        [label] = first
+        for other in own:
+            near, far = (other, label) if other.start < label.start else (label, other)
+            if (
+                other.column == label.column
+                or near.end > far.start
+                or not _APPOSED.fullmatch(self.text[near.end : far.start])
+            ):
+                continue
+            rows = tuple(row for row in label.rows if row in other.rows)
+            if not rows:
+                return [near], near.strong and far.strong
+            joined = Label(near.start, far.end, label.table, rows, near.strong or far.strong, near.column)
+            return [joined], False
+        return first, False
+
+    def _nearest(self, mention: Mention, own: list[Label]) -> tuple[list[Label], list[Label]]:
+        """Return the labels that a number most likely belongs to, and those that it may also belong to."""
+        before = [x for x in own if x.end <= mention.start]
+        after = [x for x in own if x.start >= mention.end]
+        left = self._group(before[::-1], backwards=True)
+        right = self._group(after, backwards=False)
+        between = bool(right) and any(
+            mention.end <= m.start < min(x.start for x in right)
+            for m in self.mentions
+            if m.kind not in ("date", "ordinal")
+        )
+        if not left or not right:
+            apart = between or (
+                not left and bool(right) and ";" in self.text[mention.end : min(x.start for x in right)]
+            )
+            return (left or right, []) if left or not apart else ([], right)
+        gap_left = self.text[max(x.end for x in left) : mention.start]
+        gap_right = self.text[mention.end : min(x.start for x in right)]
+        breaks_left, breaks_right = len(_BREAK.findall(gap_left)), len(_BREAK.findall(gap_right))
+        used = any(max(x.end for x in left) <= m.start < mention.start for m in self.mentions if m.kind != "date")
+        if _BELONGS_AFTER.match(gap_right) and not re.match(r"\W*$", gap_left):
+            if used or breaks_left:
+                return right, left
+            return [*left, *right], []
+        if between or breaks_left <= breaks_right:
+            return left, right
+        return (right, left) if used else ([*left, *right], [])
+
+    def _group(self, labels: list[Label], backwards: bool) -> list[Label]:
+        """Return the first label and those that are listed with it, as in `North, South and East`."""
+        group: list[Label] = []
+        for label in labels:
+            if group and label.column != group[0].column:
+                break
+            if group:
+                near, far = (label, group[-1]) if backwards else (group[-1], label)
+                if far.start >= near.end and not _JOINED.fullmatch(self.text[near.end : far.start]):
+                    break
+            group.append(label)
+        return group
+
+
+def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTable]) -> Iterator[Label]:
+    words = [(m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(text) if m.group().lower() not in _FILLERS]
+    keys = [_stem(word) for word, _, _ in words]
+    for t, table in enumerate(tables):
+        aliases = table_aliases(table)
+        longest = max((len(alias) for alias in aliases), default=0)
+        at = 0
+        while at < len(words):
+            for length in range(min(longest, len(words) - at), 0, -1):
+                found = aliases.get(tuple(keys[at : at + length]))
+                if found is None:
+                    continue
+                start, end = words[at][1], words[at + length - 1][2]
+                rows, strong, written, column = found
+                if len(written) <= 3 and text[start:end] != written and text[start:end].lower() == written.lower():
+                    continue  # `in` is not `IN`.
+                numeric = length == 1 and keys[at].isdigit()
+                if not numeric and any(m.start <= start < m.end for m in mentions if m.kind not in ("date", "ordinal")):
+                    continue
+                yield Label(start, end, t, rows, strong, column)
+                at += length - 1
+                break
+            else:
+                pair = aliases.get((words[at][0] + keys[at + 1],)) if at + 1 < len(words) else None
+                if pair is not None and len(pair[2]) > 5:
+                    yield Label(words[at][1], words[at + 1][2], t, pair[0], pair[1], pair[3])
+            at += 1
+        yield from _period_labels(text, mentions, t, table)
+        for match in re.finditer(r"\bnumber (\d{1,2}|[a-z]+)\b", text, re.I):
+            place = int(match[1]) if match[1].isdigit() else WORDS.get(match[1].lower(), 0)
+            if 1 <= place <= table.rows and table.kind == "result" and not table.printed:
+                yield Label(match.start(), match.end(), t, (place - 1,), False)
+        if table.printed:
+            yield from _statistic_labels(text, t, table)
+
+
+def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]]:
+    """Return the names of the rows of a table: whole texts, and words that only one of them has."""
+    if table.aliases is not None:
+        return table.aliases
+    found: dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]] = {}
+    columns: dict[str, int] = {}
+    for c, column in enumerate(table.columns):
+        for value in column.values:
+            if isinstance(value, str):
+                columns.setdefault(value, c)
+    parts: dict[str, set[str]] = {}
+    by_value: dict[str, list[int]] = {}
+    for value, rows in table.labels.items():
+        by_value.setdefault(value, []).extend(rows)
+    for value, rows in by_value.items():
+        keys = tuple(_stem(w) for w in _WORD.findall(value.lower()) if w not in _FILLERS)
+        if not keys or len(keys) > 8 or all(key.isdigit() for key in keys):
+            continue
+        strong = value.lower() not in _COMMON and len(value) > 1
+        if keys in found:
+            rows.extend(row for row in found[keys][0] if row not in rows)
+        found[keys] = (tuple(sorted(rows)), strong, value, columns.get(value, -1))
+        for key in set(keys) if len(keys) > 1 else ():
+            parts.setdefault(key, set()).add(value)
+    for key, values in parts.items():
+        if len(values) == 1 and len(key) >= 3 and key not in _COMMON and not key.isdigit() and (key,) not in found:
+            [value] = values
+            code = any(c.isdigit() for c in key)
+            found[(key,)] = (tuple(by_value[value]), code, key + "...", columns.get(value, -1))
+    for c, column in enumerate(table.columns):
+        for row, number in column.numbers.items() if column.is_key and row_names(column) else ():
+            digits = str(int(number))
+            same = found[(digits,)][0] if (digits,) in found else ()
+            found[(digits,)] = ((*same, row), True, digits, c)
+    table.aliases = found
+    return found
+
+
+def row_names(column: EvidenceColumn) -> bool:
+    """Return whether the numbers of a key are long enough to be recognised as names, such as postcodes."""
+    return all(value.is_integer() and 100 <= value < 1e12 for value in column.numbers.values()) and not column.periods
+
+
+def _stem(word: str) -> str:
+    """Return a word without its ending, so that `failed` is found as `fail`."""
+    plain = singular(word)
+    for ending in ("ing", "ed"):
+        if plain.endswith(ending) and len(plain) - len(ending) >= 4:
+            return plain[: -len(ending)]
+    return plain
+
+
+def _period_labels(text: str, mentions: Sequence[Mention], t: int, table: EvidenceTable) -> Iterator[Label]:
+    if not table.periods:
+        return
+    for start, end, period in written_periods(text, mentions):
+        inside = tuple(row for row, other in table.periods.items() if covers(period, other))
+        if inside and (len(inside) < table.rows or table.rows == 1):
+            yield Label(start, end, t, inside, len(inside) == 1)
+    if table.moments:
+        for match in re.finditer(rf"\b(?:{'|'.join(_WEEKDAYS)})s?\b", text, re.I):
+            day = _WEEKDAYS.index(
+                match.group().lower().removesuffix("s") if match.group()[-1] == "s" else match.group().lower()
+            )
+            rows = tuple(row for row, moment in table.moments.items() if moment.weekday() == day)
+            if rows:
+                yield Label(match.start(), match.end(), t, rows, False)
+
+
+def _statistic_labels(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:
+    """Find the lines of `describe()` by other words for them: `average` for `mean`."""
+    lines = {str(v).strip().lower(): row for row, v in enumerate(table.columns[0].values)}
+    for label, row in list(lines.items()):
+        for word in label.split():
+            if word in ("median", "mean", "average", "std", "min", "max"):
+                lines.setdefault("50%" if word == "median" else "mean" if word == "average" else word, row)
+    for line, words in STATISTICS.items():
+        if line in lines:
+            for match in re.finditer(rf"\b(?:{'|'.join(words)})\b", text, re.I):
+                yield Label(match.start(), match.end(), t, (lines[line],), False)
+
+
+def written_periods(text: str, mentions: Sequence[Mention]) -> list[tuple[int, int, Period]]:
+    """Return the dates, months, quarters and halves of a text."""
+    found = [(m.start, m.end, m.period) for m in mentions if m.period]
+    taken = {at for start, end, _ in found for at in range(start, end)}
+    for match in re.finditer(rf"\b(?:{'|'.join(MONTHS)}|(?:{'|'.join(m[:3] for m in MONTHS)}|sept)\b\.?)", text, re.I):
+        if match.group()[0].isupper() and match.start() not in taken:
+            found.append((match.start(), match.end(), Period(month=month_number(match.group()))))
+    years = {period.year for _, _, period in found if period.year}
+    year = min(years) if len(years) == 1 else None
+    pattern = r"\b(first|second|1st|2nd)[\s-]half\b|\bH([12])\b(?!\s?\d)|\bthe (first|second)\b(?=[,.;]| half)"
+    for match in re.finditer(pattern, text):
+        half = int(match[2]) if match[2] else 1 if (match[1] or match[3]) in ("first", "1st") else 2
+        if match.start() not in taken:
+            found.append((match.start(), match.end(), Period(year, half)))
+    return sorted(found, key=lambda item: item[0])
+
+
+def quarter_of(period: Period) -> int | None:
+    """Return the quarter that contains a period."""
+    return period.quarter or ((period.month + 2) // 3 if period.month else None)
+
+
+def half_of(period: Period) -> int | None:
+    """Return the half of the year that contains a period."""
+    quarter = quarter_of(period)
+    return period.half or ((quarter + 1) // 2 if quarter else None)
+
+
+def covers(outer: Period, inner: Period) -> bool:
+    """Return whether a written period includes a row's: `2024` includes March 2024, and `March` any March."""
+    return all(
+        wanted is None or wanted == have
+        for wanted, have in (
+            (outer.year, inner.year),
+            (outer.half, half_of(inner)),
+            (outer.quarter, quarter_of(inner)),
+            (outer.month, inner.month),
+            (outer.day, inner.day),
+        )
+    )

@@ -1,0 +1,92 @@
+"""`answer`: end the run with a text, the results to show and a chart."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from etude.entities import Entity
+from etude.errors import Invalid
+from etude.tools.base import Tool, ToolContext
+
+MARKS = ("bar", "line", "area", "point", "arc", "rect", "tick", "boxplot")
+SHORT = frozenset({"result", "mark", "x", "y", "color", "title"})
+_VEGA = frozenset({"$schema", "encoding", "layer", "hconcat", "vconcat", "concat", "repeat", "facet", "spec"})
+
+
+class Arguments(Entity):
+    """The answer and what is shown with it."""
+
+    text: str = Field(default="", description="the answer; if it is left out, the text of this turn is the answer")
+    results: tuple[str, ...] = Field(
+        default=(), max_length=12, description='ids of the results to show, in order, such as ["r2", "r1"]'
+    )
+    chart: dict[str, Any] | None = Field(
+        default=None,
+        description='{"result": "r1", "mark": "line", "x": "month", "y": "sales", "color": "city", "title": "..."} '
+        "with columns of that result (only mark, x and y are needed), or a Vega-Lite specification",
+    )
+
+
+class GiveAnswer(Tool):
+    """Ends the run."""
+
+    name = "answer"
+    description = (
+        "Give the final answer: the text, which results the person sees, in which order, and a chart if one helps. "
+        "The run ends with it."
+    )
+    arguments = Arguments
+
+    def use(self, context: ToolContext, arguments: Any) -> str:
+        """Check that the results and the columns of the chart exist."""
+        known = context.results()
+        for name in arguments.results:
+            _require_result(name, known)
+        if arguments.chart is not None:
+            check_chart(arguments.chart, arguments.results, known)
+        return "The answer was given."
+
+
+def check_chart(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> None:
+    """Raise `Invalid` if a chart cannot be drawn: an unknown mark, result or column."""
+    if chart_result(chart, shown, known):
+        _require_result(chart_result(chart, shown, known), known)
+    if is_vega(chart):
+        return
+    if unknown := sorted(set(chart) - SHORT):
+        raise Invalid(
+            f"A chart has no `{unknown[0]}`.", hint=f"Give {', '.join(sorted(SHORT))}, or a Vega-Lite specification."
+        )
+    if chart.get("mark") not in MARKS:
+        raise Invalid(f"`{chart.get('mark')}` is not a mark of a chart.", hint=f"Marks: {', '.join(MARKS)}.")
+    name = chart_result(chart, shown, known)
+    if not name:
+        raise Invalid("There is no result to draw a chart of.", hint="Compute one first.")
+    for part in ("x", "y", "color"):
+        column = chart.get(part)
+        if column is None and (part == "color" or chart["mark"] in ("arc", "boxplot")):
+            continue
+        if column not in known[name]:
+            near = difflib.get_close_matches(str(column), known[name], n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"Its columns: {', '.join(known[name])}."
+            raise Invalid(f"`{name}` has no column `{column}` for `{part}` of the chart.", hint=hint)
+
+
+def is_vega(chart: Mapping[str, Any]) -> bool:
+    """Return whether a chart is a Vega-Lite specification rather than the short form."""
+    return bool(_VEGA & set(chart))
+
+
+def chart_result(chart: Mapping[str, Any], shown: Sequence[str], known: Mapping[str, Sequence[str]]) -> str:
+    """Return the id of the result that a chart draws: the named one, the first shown one, or the last one."""
+    named = chart.get("result")
+    return str(named) if named is not None else next(iter(shown), "") or next(reversed(list(known)), "")
+
+
+def _require_result(name: str, known: Mapping[str, Sequence[str]]) -> None:
+    if name not in known:
+        raise Invalid(f"There is no result `{name}`.", hint=f"Results: {', '.join(known) or 'none yet'}.")

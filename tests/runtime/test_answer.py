@@ -1,0 +1,208 @@
+"""How a run ends: what the person sees, figures with their origin, and answers at the end of a budget."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.app import App
+from etude.cli.ask import print_answer
+from etude.entities import Budget
+from etude.events import Entry, TextDelta
+from etude.models.base import ModelRequest, ToolResult, UserMessage
+from etude.models.scripted import Line, Scripted, ScriptedCall
+from etude.runtime.answer import describe_answer
+from etude.sample import write_shop
+
+COUNTRIES = "SELECT country, count(*) AS n FROM customers GROUP BY ALL ORDER BY n DESC, country LIMIT 3"
+TOTAL = "SELECT count(*) AS total FROM customers"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop") / "shop"
+    folder.mkdir()
+    write_shop(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with App(home=tmp_path_factory.mktemp("home")) as app:
+        yield app
+
+
+def sql(query: str, **more: Any) -> Line:
+    return Line(calls=(ScriptedCall(name="execute_sql", arguments={"dataset": "shop", "query": query}),), **more)
+
+
+def end(**arguments: Any) -> Line:
+    return Line(calls=(ScriptedCall(name="answer", arguments=arguments),))
+
+
+def returned(model: Scripted) -> list[str]:
+    return [m.text for m in model.seen[-1].conversation if isinstance(m, ToolResult)]
+
+
+def said(model: Scripted) -> str:
+    message = model.seen[-1].conversation[-1]
+    assert isinstance(message, UserMessage)
+    return message.text
+
+
+def names(result: Any) -> list[str]:
+    return [c.name for c in result.columns]
+
+
+# -- the model chooses what is shown
+
+
+def test_results_have_short_ids_and_the_model_chooses_among_them(app: App, shop: Path):
+    model = Scripted([sql(COUNTRIES), sql(TOTAL), sql("SELECT 1 AS checked"), end(text="See.", results=["r2", "r1"])])
+    answer = app.ask(str(shop), "Where?", model=model).require()
+    assert [text.split("\n")[0] for text in returned(model)] == ["r1:", "r2:", "r3:"]
+    assert answer.text == "See."
+    assert [(name, names(result)) for name, result in answer.results] == [("r2", ["total"]), ("r1", ["country", "n"])]
+    assert answer.result is not None and names(answer.result) == ["total"]
+    body = describe_answer(answer, 2)
+    assert [shown.id for shown in body.results] == ["r2", "r1"] and len(body.results[1].rows.rows) == 2
+
+
+def test_plain_text_still_ends_a_run_with_the_last_result(app: App, shop: Path):
+    answer = app.ask(str(shop), "Where?", model=Scripted([sql(TOTAL), sql(COUNTRIES), Line(text="Here.")])).require()
+    assert [name for name, _ in answer.results] == ["r2"]
+
+
+def test_the_text_of_the_turn_is_the_answer_if_the_call_has_none(app: App, shop: Path):
+    call = ScriptedCall(name="answer", arguments={"results": ["r1"]})
+    model = Scripted([sql(TOTAL), sql(COUNTRIES), Line(text="As the table shows.", calls=(call,))])
+    answer = app.ask(str(shop), "Where?", model=model).require()
+    assert answer.text == "As the table shows." and [name for name, _ in answer.results] == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"results": ["r7"]}, "There is no result `r7`"),
+        ({"chart": {"mark": "bar", "x": "land", "y": "n"}}, "`r1` has no column `land`"),
+        ({"chart": {"mark": "pie", "x": "country", "y": "n"}}, "`pie` is not a mark"),
+        ({"chart": {"mark": "bar", "x": "country", "y": "n", "colour": "n"}}, "A chart has no `colour`"),
+    ],
+)
+def test_a_choice_that_does_not_exist_goes_back_to_the_model(app: App, shop: Path, arguments: Any, why: str):
+    model = Scripted([sql(COUNTRIES), end(text="Done.", **arguments), end(text="Now done.")])
+    answer = app.ask(str(shop), "Where?", model=model).require()
+    assert answer.text == "Now done." and why in returned(model)[-1]
+
+
+def test_a_chart_in_short_form_becomes_vega_lite(app: App, shop: Path):
+    chart = {"mark": "line", "x": "country", "y": "n", "title": "Customers"}
+    answer = app.ask(str(shop), "Draw.", model=Scripted([sql(COUNTRIES), end(text="Here.", chart=chart)])).require()
+    assert answer.chart is not None and answer.chart["mark"]["type"] == "line" and answer.chart["title"] == "Customers"
+    assert {k: v["type"] for k, v in answer.chart["encoding"].items()} == {"x": "nominal", "y": "quantitative"}
+    assert "data" not in answer.chart
+
+
+def test_a_chart_of_another_result_than_the_first_has_its_data(app: App, shop: Path):
+    chart = {"result": "r1", "mark": "bar", "x": "n", "y": "country"}
+    model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text="Here.", results=["r2"], chart=chart)])
+    answer = app.ask(str(shop), "Draw.", model=model).require()
+    assert answer.chart is not None and len(answer.chart["data"]["values"]) == 3
+    out = io.StringIO()
+    print_answer(answer, out)
+    assert "█" in out.getvalue() and "total" in out.getvalue()
+
+
+def test_the_terminal_shows_the_chosen_results_in_order_and_names_a_chart_it_cannot_draw(
+    app: App, shop: Path, tmp_path: Path
+):
+    chart = {"mark": "bar", "encoding": {"x": {"field": "n", "aggregate": "sum", "type": "quantitative"}}}
+    model = Scripted([sql(COUNTRIES), sql(TOTAL), end(text="Here.", results=["r2", "r1"], chart=chart)])
+    out = io.StringIO()
+    print_answer(app.ask(str(shop), "Draw.", model=model).require(), out, tmp_path)
+    shown = out.getvalue()
+    assert shown.index("total") < shown.index("country")
+    [written] = tmp_path.iterdir()
+    assert f"chart: {written}" in shown and '"values"' in written.read_text()
+
+
+def test_a_chart_that_loads_a_url_is_left_out(app: App, shop: Path):
+    chart = {"mark": "bar", "encoding": {}, "data": {"url": "https://example.org/x.csv"}, "layer": [{"href": "x"}]}
+    answer = app.ask(str(shop), "Draw.", model=Scripted([sql(COUNTRIES), end(text="Here.", chart=chart)])).require()
+    assert "url" not in str(answer.chart) and "href" not in str(answer.chart)
+
+
+# -- figures that carry their origin
+
+
+def test_figures_are_computed_and_their_origin_is_kept(app: App, shop: Path):
+    text = "Of {{ r2.total[0] }} customers, {{ r1.n[0] / r2.total | 0.1% }} are in {{ r1.country[0] }}."
+    answer = app.ask(str(shop), "Where?", model=Scripted([sql(COUNTRIES), sql(TOTAL), Line(text=text)])).require()
+    assert "{{" not in answer.text and not answer.unverified
+    assert [(f.result, f.expression) for f in answer.figures] == [
+        ("r2", "r2.total[0]"),
+        ("r1, r2", "r1.n[0] / r2.total"),
+        ("r1", "r1.country[0]"),
+    ]
+    assert all(answer.text[f.start : f.end] == f.text for f in answer.figures)
+
+
+def test_a_wrong_expression_goes_back_to_the_model_as_a_sentence(app: App, shop: Path):
+    model = Scripted([sql(TOTAL), Line(text="There are {{ r1.totl[0] }}."), Line(text="There are {{ r1.total }}.")])
+    answer = app.ask(str(shop), "How many?", model=model).require()
+    assert "`r1` has no column `totl`; did you mean `total`?" in said(model)
+    assert answer.figures[0].expression == "r1.total"
+
+
+def test_streamed_text_shows_values_and_never_an_expression(app: App, shop: Path):
+    seen: list[Entry] = []
+    text = "There are {{ r1.total[0] }} customers, { and } included."
+    model = Scripted([sql(TOTAL), Line(text=text, pace_s=0.06)])
+    answer = app.ask(str(shop), "How many?", model=model, on_entry=seen.append).require()
+    pieces = [e.event.text for e in seen if isinstance(e.event, TextDelta)]
+    assert "".join(pieces) == answer.text and not any("{{" in piece for piece in pieces)
+
+
+# -- no run is lost
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(steps=1), Budget(tokens=10), Budget(rows=3)], ids=["steps", "tokens", "rows"]
+)
+def test_at_the_end_of_a_budget_the_model_answers_from_what_it_has(app: App, shop: Path, budget: Budget):
+    model = Scripted([sql(COUNTRIES), Line(text="Only the countries are known; the cities are missing.")])
+    answer = app.ask(str(shop), "Where?", model=model, budget=budget).require()
+    assert answer.text.startswith("Only the countries are known; the cities are missing.")
+    assert "may be incomplete" in answer.text and "its limit is" in answer.text
+    assert not model.seen[-1].tools and "last turn" in said(model)
+    assert [name for name, _ in answer.results] == ["r1"]
+
+
+def test_a_cell_that_outlasts_the_time_budget_does_not_lose_the_run(app: App, shop: Path):
+    sleep = Line(calls=(ScriptedCall(name="execute_python", arguments={"code": "import time\ntime.sleep(60)"}),))
+    model = Scripted([sql(COUNTRIES), sleep, Line(text="Only the countries are known.")])
+    answer = app.ask(str(shop), "Where?", model=model, budget=Budget(wall_s=4)).require()
+    assert answer.text.startswith("Only the countries are known.") and "longer than 4 s" in answer.text
+    told = [m.text for m in model.seen[-1].conversation if isinstance(m, UserMessage)]
+    assert any("was interrupted before it finished" in text for text in told)
+
+
+def test_a_model_that_calls_tools_in_its_last_turn_ends_with_the_limit(app: App, shop: Path):
+    answer = app.ask(str(shop), "Where?", model=Scripted([sql(COUNTRIES), sql(TOTAL)]), budget=Budget(steps=1))
+    assert answer.status == "failed" and answer.error is not None and answer.error.details["limit"] == "steps"
+
+
+@pytest.mark.parametrize("first", [Line(text=""), Line(text="There are", stop="length")], ids=["empty", "cut"])
+def test_a_turn_that_is_empty_or_cut_is_asked_for_again_with_more_room(app: App, shop: Path, first: Line):
+    def reply(request: ModelRequest) -> Line:
+        return first if len(model.seen) == 1 else Line(text="There are some.")
+
+    model = Scripted([reply])
+    answer = app.ask(str(shop), "How many?", model=model).require()
+    assert answer.text == "There are some."
+    assert [request.max_tokens for request in model.seen] == [16_384, 32_768]
+    assert answer.run.usage.model_calls == 2
