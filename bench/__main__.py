@@ -26,6 +26,7 @@ NAMES = (
     "queue",
     "agents",
     "store",
+    "replay",
 )
 
 

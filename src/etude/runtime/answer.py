@@ -51,6 +51,8 @@ class Answer:
     """The question that the run asks the user before it continues."""
     choices: tuple[str, ...] = ()
     error: EtudeError | None = None
+    replayed: str = ""
+    """How the answer came about if an earlier run was replayed; empty if not."""
 
     @property
     def run_id(self) -> str:
@@ -169,6 +171,7 @@ def make_answer(run: Run, read: Read) -> Answer:
         question=run.question or "" if run.status == "waiting" else "",
         choices=run.choices if run.status == "waiting" else (),
         error=from_problem(run.error | {"run_id": run.id}) if run.error else None,
+        replayed=run.replay.sentence if run.replay else "",
     )
 
 
@@ -215,6 +218,8 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
         reading=answer.reading or None,
         unverified=list(answer.unverified),
         usage=run.usage,
+        replayed=answer.replayed or None,
+        replay=run.replay,
         error=run.error,
     )
 
@@ -223,5 +228,7 @@ def reading_of(run: Run) -> str:
     """Return how the rules understood the question; empty if a model answered."""
     if run.model != "offline":
         return ""
+    if run.replay is not None and run.replay.reading:
+        return run.replay.reading
     turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.calls]
     return turns[-1].text if turns else ""

@@ -70,16 +70,23 @@ class Paused(Exception):
     """The run stops here and may be resumed later."""
 
 
-def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
+def work(
+    prepare: Callable[[], RunSetup],
+    control: Control,
+    log: RunLog,
+    shortcut: Callable[[], RunFinished | None] = lambda: None,
+) -> Run:
     """Work on a run until it ends, waits for a person or is paused. Its outcome is on record, not raised.
 
-    Only Ctrl-C and defects are raised.
+    Only Ctrl-C and defects are raised. `shortcut` returns the end of the run if no model is needed.
     """
     try:
-        agent = prepare()
-        with _deadline(agent.budget, control, log.run):
-            while not _move(agent, control, log):
-                pass
+        end = shortcut()
+        if end is None or not (control.close() and log.finish(end)):
+            agent = prepare()
+            with _deadline(agent.budget, control, log.run):
+                while not _move(agent, control, log):
+                    pass
     except Paused:
         _keep_guidance(control, log)
         log.add(RunPaused(by=control.by))
