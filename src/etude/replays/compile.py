@@ -194,11 +194,14 @@ def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequenc
         values = _values(material.read(step.result, step.artifact, run.id)) if step.artifact else ()
         if (step.artifact and step.artifact.hash == own) or any(_occurs(v, answer) for v in values):
             found.add(step.id)
-    for step in cells:
+    covered: set[str] = set()
+    for step in reversed(cells):
         output = " ".join(read_output(step, material.objects, run.id))
-        numbers = re.findall(r"\d[\d,.]*\d|\d{2,}", output)
-        if any(_occurs(n, answer) for n in numbers):
+        stated = {n for n in re.findall(r"\d[\d,.]*\d|\d{2,}", output) if _occurs(n, answer)}
+        # A number that a later cell shows as well need not be shown twice.
+        if stated - covered:
             found.add(step.id)
+            covered |= stated
     # The cell whose table is the result: the tool that ran it has the artifact.
     for step in run.steps:
         if own and step.kind == "tool" and step.artifact and step.artifact.hash == own:

@@ -62,23 +62,23 @@ class Proof(Entity):
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A recorded run with its files: from the store, or from a capsule."""
 
     run: Run
     get: Callable[[str], bytes] = field(repr=False)
 
 
-def load_recorded(app: App, run_or_file: str) -> Recorded:
+def load_recorded(app: App, run_or_file: str) -> RecordedRun:
     """Return a run of the store by its id, or the run of a capsule by its path."""
     path = Path(run_or_file)
     if path.suffix in (".etude", ".zip") or "/" in run_or_file:
         return read_capsule(path)
     run = app.store.run(app.store.resolve_run(run_or_file))
-    return Recorded(run, lambda hash: app.objects.get(hash, run.id))
+    return RecordedRun(run, lambda hash: app.objects.get(hash, run.id))
 
 
-def read_capsule(path: Path) -> Recorded:
+def read_capsule(path: Path) -> RecordedRun:
     """Read a run from a capsule that `etude runs export` wrote."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -99,10 +99,10 @@ def read_capsule(path: Path) -> Recorded:
             raise NotFound(f"The capsule has no file `{hash}`.", hint="Export the run again.")
         return files[hash]
 
-    return Recorded(run, get)
+    return RecordedRun(run, get)
 
 
-def prove(app: App, recorded: Recorded, source: str | None = None) -> Proof:
+def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
     """Execute every query and cell of a run that succeeded then, and compare. Nothing is recorded."""
     run = recorded.run
     place = source or run.location or run.source
@@ -120,7 +120,7 @@ def prove(app: App, recorded: Recorded, source: str | None = None) -> Proof:
     return Proof(run_id=run.id, question=run.text, source=place, steps=tuple(sorted(done, key=lambda s: s.step)))
 
 
-def _prove_query(app: App, recorded: Recorded, number: int, step: Step, place: str) -> StepProof:
+def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place: str) -> StepProof:
     made: dict[str, Any] = {"step": number, "kind": "sql", "code": step.code}
     try:
         now = app.sql(place, step.code, limits=step.limits, record=False)
@@ -133,7 +133,7 @@ def _prove_query(app: App, recorded: Recorded, number: int, step: Step, place: s
     return StepProof(outcome="different", detail=moved.sentence, moved=moved, **made)
 
 
-def read_table(recorded: Recorded, step: Step) -> Result:
+def read_table(recorded: RecordedRun, step: Step) -> Result:
     """Return the recorded table of a step."""
     import io
 
@@ -145,7 +145,7 @@ def read_table(recorded: Recorded, step: Step) -> Result:
     return Result(step.result, None, open_kept=lambda: io.BytesIO(recorded.get(hash)), run_id=recorded.run.id)
 
 
-def _prove_cells(app: App, recorded: Recorded, place: str) -> list[StepProof]:
+def _prove_cells(app: App, recorded: RecordedRun, place: str) -> list[StepProof]:
     run, done = recorded.run, []
     tables = _tables(recorded)
     with app.open_session(place, record=False, alone=True) as session:
@@ -170,7 +170,7 @@ def _prove_cells(app: App, recorded: Recorded, place: str) -> list[StepProof]:
     return done
 
 
-def _tables(recorded: Recorded) -> Mapping[str, Result]:
+def _tables(recorded: RecordedRun) -> Mapping[str, Result]:
     """Return the tables that cells returned, by the step of the cell."""
     tables: dict[str, Result] = {}
     for step in recorded.run.steps:
