@@ -57,7 +57,7 @@ def make_pairs(app: App, folder: Path, count: int = 100) -> Iterator[Pair]:
     queries = [QUESTIONS[name] for name in QUESTIONS] * 2
     firsts = [_sql(app, folder, query) for query in queries[:each]]
     for first, query in zip(firsts, queries):
-        yield Pair(first, _sql(app, folder, query, Limits(rows=2)), "settings")
+        yield Pair(first, _sql(app, folder, query, Limits(rows=5_000)), "settings")
         yield Pair(first, _sql(app, folder, _rewritten(query)), "code")
         yield Pair(first, _sql(app, folder, f"  {query.replace(' FROM ', '   from ')} -- the same\n"), "none")
         steps = tuple(s.model_copy(update={"versions": s.versions | {"duckdb": "0.0.1"}}) for s in first.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,5 +70,6 @@ def test_the_file_of_cells_runs_alone(app: App, shop: Path, tmp_path: Path) -> N
     model = scripted(tmp_path, *map(python, CELLS), {"text": "The median is 52.0 of 666 orders."})
     file = tmp_path / "median.py"
     file.write_text(write_file(app.scripts.script(ask(app, shop, QUESTION, model=model).run_id)))
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    environment = os.environ | {"ETUDE_HOME": str(tmp_path / "elsewhere")}
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0 and "median 52.0 of 666" in done.stdout, done.stderr
