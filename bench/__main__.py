@@ -27,6 +27,7 @@ NAMES = (
     "queue",
     "agents",
     "store",
+    "replay",
 )
 
 

@@ -23,6 +23,9 @@ import etude
 
 pytest_plugins = ["tests.quick"]
 
+# The same questions are asked in many tests, and each expects that they are answered afresh.
+os.environ.setdefault("ETUDE_REPLAY", "off")
+
 # What starts in the background of a shell ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etude import errors
     from etude.app import App
-    from etude.connection import Connection, ask, connect, load, open_session, reply, save
+    from etude.connection import Connection, ask, connect, load, open_session, replay, reply, save
     from etude.entities import Limits
     from etude.result import Result
     from etude.runtime.answer import Answer
@@ -28,6 +28,7 @@ __all__ = [
     "errors",
     "load",
     "open_session",
+    "replay",
     "reply",
     "save",
 ]
@@ -35,6 +36,7 @@ __all__ = [
 _PLACES = {
     "Answer": "etude.runtime.answer",
     "ask": "etude.connection",
+    "replay": "etude.connection",
     "reply": "etude.connection",
     "App": "etude.app",
     "Connection": "etude.connection",

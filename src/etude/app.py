@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
-from etude.errors import Conflict, Invalid, NotFound
+from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.fair_share import ThreadShare
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from etude.catalog.model import SourceProfile
     from etude.catalog.storage.annotations import Annotations
     from etude.catalog.workflow import Cataloger
-    from etude.entities import Budget, Step
+    from etude.entities import Budget, Run, Step
     from etude.events import Entry
     from etude.models.base import Model
+    from etude.replays.differences import Difference
+    from etude.replays.library import Library
+    from etude.replays.proof import Proof
     from etude.runs import Runs
     from etude.runtime.answer import Answer
     from etude.runtime.control import Control
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from etude.runtime.notebook import HoldSlot, Notebook
     from etude.runtime.repair import Repaired
     from etude.runtime.session_pool import SessionPool
+    from etude.runtime.tool_context import RunResources
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
     from etude.sources.cost import Size
@@ -115,6 +119,8 @@ class App:
                 each.live_runs.close()
             if "agents" in each.__dict__:
                 each.agents.queue.close()
+            if "scripts" in each.__dict__:
+                each.scripts.close()
         if "session_pool" in self.__dict__:
             self.session_pool.close()
         for model in self._models.values():
@@ -434,13 +440,75 @@ class App:
         model: str | Model | None = None,
         thread_id: str | None = None,
         budget: Budget | None = None,
+        fresh: bool = False,
         on_entry: Callable[[Entry], None] | None = None,
         control: Control | None = None,
     ) -> Answer:
-        """Answer a question; `on_entry` is called with each event. `SQL:` and `PYTHON:` run without a model."""
+        """Answer a question; `on_entry` is called with each event. `SQL:` and `PYTHON:` run without a model.
+
+        With `fresh`, the script of an earlier run does not answer it.
+        """
         return self.runs.ask(
-            source, question, model=model, thread_id=thread_id, budget=budget, on_entry=on_entry, control=control
+            source,
+            question,
+            model=model,
+            thread_id=thread_id,
+            budget=budget,
+            fresh=fresh,
+            on_entry=on_entry,
+            control=control,
         )
+
+    @made_once
+    def scripts(self) -> Library:
+        """The scripts that were compiled from runs, and that answer the same questions again."""
+        from etude.replays.library import Library
+
+        return Library(self)
+
+    def replay(self, run_or_file: str, source: str | None = None) -> Proof:
+        """Execute a recorded run again without a model, and compare its results. A file is one of `runs export`."""
+        from etude.replays.proof import load_recorded, prove
+
+        return prove(self, load_recorded(self, run_or_file), source)
+
+    def compare_runs(self, first: str, second: str) -> Difference:
+        """Return why two runs differ, and the rows that moved."""
+        from etude.replays.differences import compare_runs
+
+        def read(run: Run) -> Result | None:
+            return self.result(run.id) if run.result and run.result_artifact else None
+
+        one, other = (self.store.run(self.store.resolve_run(each)) for each in (first, second))
+        return compare_runs(one, other, read)
+
+    def script(self, run_id: str) -> str:
+        """Return the script of a run as a Python file; it is compiled now if that was not done yet."""
+        from etude.replays.cells import NoSlice
+        from etude.replays.compile import NotCompiled
+        from etude.replays.script_file import write_file
+        from etude.runtime.script import script_of
+
+        run = self.store.run(self.store.resolve_run(run_id))
+        stored = self.scripts.find_of_run(run.id)
+        try:
+            if stored is None:
+                stored = self.scripts.draft(run, self.source(run.location or run.source or "")).script
+        except (NotCompiled, NoSlice, EtudeError):
+            return script_of(run)  # without guards: what it read is not there any more, or cannot be told
+        return write_file(stored)
+
+    def resources_for(self, run: Run, source: Source | None) -> RunResources:
+        """Return what a run on a source can reach."""
+        from etude.run_setup import make_resources
+
+        return make_resources(self, run, source)
+
+    def source_fingerprint(self, source: Source) -> str:
+        """Return a fingerprint of a source and its grants that is unique across tenants."""
+        from etude.run_setup import source_fingerprint
+
+        return source_fingerprint(self, source)
 
     def open_model(self, name: str) -> Model:
         """Return a model by its name; it is opened once and shared."""

@@ -16,6 +16,7 @@ from etude.result import Result
 from etude.sources.registered_tables import add_tables
 
 if TYPE_CHECKING:
+    from etude.replays.proof import Proof
     from etude.runtime.answer import Answer
     from etude.runtime.notebook import Notebook
     from etude.sources.parameters import Params
@@ -68,6 +69,19 @@ def reply(run_id: str, text: str, /, *, app: App | None = None) -> Answer:
     try:
         opened.runs.answer(run_id, text)
         return opened.runs.answer_of(opened.runs.work(run_id)).require()
+    finally:
+        if app is None:
+            opened.close()
+
+
+def replay(run: str, /, *, source: str | os.PathLike[str] | None = None, app: App | None = None) -> Proof:
+    """Execute a recorded run again without a model, and compare its results; `run` is an id or a file of `runs export`.
+
+    `source` replaces the source of the run.
+    """
+    opened = app or App()
+    try:
+        return opened.replay(run, os.fspath(source) if source is not None else None)
     finally:
         if app is None:
             opened.close()

@@ -269,6 +269,46 @@ class Guidance(Entity):
     after: int
 
 
+ReplayLevel = Literal["replay", "repair", "example", "scratch", "shadow"]
+
+
+class Replay(Entity):
+    """How the script of an earlier run served this run, or why it did not."""
+
+    level: ReplayLevel
+    """`replay` and `repair` answered without a model. `example`: a similar question was found, but not this one.
+    `scratch`: nothing was used. `shadow`: the script ran beside a fresh run, and both were compared."""
+    cause: str = ""
+    """Why it was not a plain replay, in a word: `no script`, `guard`, `schema`, `parameter`, `day` and others."""
+    reason: str = ""
+    """The same in a sentence; empty if it was a plain replay."""
+    script: str | None = None
+    origin: str | None = None
+    """The run that the script was compiled from."""
+    origin_at: datetime | None = None
+    guards: int = 0
+    """Guards that passed."""
+    parameters: dict[str, str] = {}
+    tokens_saved: int = 0
+    elapsed_ms: float = 0.0
+    reading: str = ""
+    """How the rules understood the question when the origin ran."""
+    agrees: bool | None = None
+    """Of a shadow: whether both gave the same result."""
+
+    @property
+    def sentence(self) -> str:
+        """What a person sees of it; empty if the run was answered without a script."""
+        if self.level not in ("replay", "repair") or self.origin is None or self.origin_at is None:
+            return ""
+        guards = f"{self.guards} guard{'' if self.guards == 1 else 's'} passed"
+        repaired = f" {self.reason}" if self.reason else ""
+        day = f"{self.origin_at.day} {self.origin_at:%B %Y}"
+        return (
+            f"Answered by replaying {self.origin} from {day}.{repaired} {guards}. 0 tokens, {self.elapsed_ms:,.0f} ms."
+        )
+
+
 class Run(Entity):
     """A durable unit of work: the fold of its events."""
 
@@ -311,6 +351,9 @@ class Run(Entity):
     error: dict[str, Any] | None = None
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
+    replay: Replay | None = None
+    script: str | None = None
+    """The script that was compiled from this run."""
 
 
 class RowPage(Entity):
@@ -362,6 +405,9 @@ class AnswerBody(Entity):
     figures: list[Figure] = []
     """Numbers of the answer that etude computed, each with its expression and its result."""
     usage: Usage = Usage()
+    replayed: str | None = None
+    """How the answer came about without a model, if an earlier run was replayed."""
+    replay: Replay | None = None
     error: dict[str, Any] | None = None
     """Why the run failed, in the shape of a problem (RFC 9457)."""
 

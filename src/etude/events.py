@@ -18,6 +18,7 @@ from etude.entities import (
     Limits,
     Outcome,
     Read,
+    Replay,
     ResultInfo,
     Run,
     RunKind,
@@ -207,6 +208,30 @@ class ArtifactCreated(Entity):
     step_id: str | None = None
 
 
+class ReplayDecided(Replay):
+    """The script of an earlier run was used for this run, or was not, and why."""
+
+    type: Literal["replay.decided"] = "replay.decided"
+
+
+class ScriptCompiled(Entity):
+    """A script was compiled from this run, or could not be, and why."""
+
+    type: Literal["script.compiled"] = "script.compiled"
+    script: str | None = None
+    artifact: Artifact | None = None
+    """The script as a Python file."""
+    steps: int = 0
+    """Queries and cells that it keeps."""
+    of_steps: int = 0
+    guards: int = 0
+    parameters: tuple[str, ...] = ()
+    replayable: bool = True
+    """Whether it answers the same question from now on. Otherwise it only helps a model as an example."""
+    reason: str = ""
+    elapsed_ms: float = 0.0
+
+
 class Note(Entity):
     """A remark for readers of the run, such as a truncation, a cast or a repair."""
 
@@ -231,6 +256,8 @@ Event = Annotated[
     | StepFinished
     | TextDelta
     | ArtifactCreated
+    | ReplayDecided
+    | ScriptCompiled
     | Note,
     Field(discriminator="type"),
 ]
@@ -366,6 +393,10 @@ class _Folding:
                 pass
             case ArtifactCreated(artifact=artifact):
                 self._list("artifacts").append(artifact)
+            case ReplayDecided():
+                return {"replay": Replay(**_fields(event))}
+            case ScriptCompiled(script=script):
+                return {"script": script}
             case Note(text=text):
                 self._list("notes").append(text)
             case _:

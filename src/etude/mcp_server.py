@@ -309,11 +309,12 @@ def ask(
     dataset: Dataset = None,
     thread_id: ThreadId = None,
     wait_s: Annotated[float, Field(ge=0, le=300, description="how long to wait for the answer")] = 50,
+    fresh: Annotated[bool, Field(description="do not replay an earlier run with the same question")] = False,
 ) -> RunResult:
     """Let etude's own agent answer a question in plain words. If it takes longer than `wait_s`, call `wait_run`."""
     app = caller.app
     caller.check_capacity()
-    run_id = app.runs.begin("ask", question, app.choose_source(dataset, thread_id), thread_id=thread_id)
+    run_id = app.runs.begin("ask", question, app.choose_source(dataset, thread_id), thread_id=thread_id, fresh=fresh)
     caller.charge_run(run_id)
     app.runs.start(run_id)
     return _run_of(app, app.runs.wait(run_id, wait_s))

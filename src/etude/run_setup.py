@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
     from etude.tools.base import Tool
 
+EXAMPLE_CHARS = 4000
 TOOLS = (
     "list_datasets",
     "get_dataset_schema",
@@ -87,7 +88,7 @@ def make_resources(app: App, run: Run, source: Source | None, mark: str | None =
 
     resources = RunResources(
         names=tuple(sources),
-        fingerprints={name: _fingerprint(app, each) for name, each in sources.items()},
+        fingerprints={name: source_fingerprint(app, each) for name, each in sources.items()},
         find_catalog=cache(lambda name: _describe(app, sources[name], limits)),
         find_known=lambda name: _known_tables(app, sources[name], limits),
         query=query,
@@ -125,10 +126,21 @@ def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources) -> 
     with contextlib.suppress(NotFound):
         messages = earlier_messages(app.store, thread_id, run.id)
     last = last_success(app.store, thread_id, run.source, run.id)
-    opening = open_conversation(resources, messages, last, run.text)
+    opening = open_conversation(resources, messages, last, run.text, _find_example(app, run))
     log.add(ArtifactCreated(artifact=app.objects.put(opening.model_dump_json().encode(), OPENING)))
     log.commit()
     return opening
+
+
+def _find_example(app: App, run: Run) -> str:
+    """Return a similar question with the code that answered it, for the model to look at; empty if there is none."""
+    if run.replay is None or run.replay.level != "example" or run.replay.script is None:
+        return ""
+    with contextlib.suppress(NotFound):
+        script = app.scripts.script(run.replay.script)
+        code = "\n\n".join(step.code for step in script.steps)
+        return f"question: {script.question}\n{code[:EXAMPLE_CHARS]}"
+    return ""
 
 
 def _describe(app: App, source: Source, limits: Limits) -> Catalog:
@@ -151,7 +163,7 @@ def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTa
     return known_tables(catalog, profile)
 
 
-def _fingerprint(app: App, source: Source) -> str:
+def source_fingerprint(app: App, source: Source) -> str:
     """Return a fingerprint of the source that is unique across tenants and grants."""
     granted = source.spec.model_dump_json(exclude={"url"})
     return hashlib.sha256(f"{app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()

@@ -82,11 +82,12 @@ class Runs:
         model: str | Model | None = None,
         thread_id: str | None = None,
         budget: Budget | None = None,
+        fresh: bool = False,
         on_entry: OnEntry | None = None,
         control: Control | None = None,
     ) -> Answer:
         """Answer a question in this thread of execution."""
-        run_id = self.begin("ask", question, source, model=model, thread_id=thread_id, budget=budget)
+        run_id = self.begin("ask", question, source, model=model, thread_id=thread_id, budget=budget, fresh=fresh)
         return self.answer_of(self.work(run_id, control=control, on_entry=on_entry))
 
     def begin(
@@ -99,10 +100,12 @@ class Runs:
         thread_id: str | None = None,
         budget: Budget | None = None,
         limits: Limits | None = None,
+        fresh: bool = False,
     ) -> str:
         """Record a queued run and return its id. `start` or `work` then works on it.
 
-        A question that begins with `SQL:` or `PYTHON:` becomes a run of that kind, which needs no model.
+        A question that begins with `SQL:` or `PYTHON:` becomes a run of that kind, which needs no model. With `fresh`,
+        no script of an earlier run answers the question.
         """
         if not text.strip():
             raise Invalid(
@@ -110,7 +113,7 @@ class Runs:
             )
         opened = self._app.source(source) if source is not None else None
         if kind == "ask":
-            return self._begin_question(text, opened, thread_id, model, budget, limits)
+            return self._begin_question(text, opened, thread_id, model, budget, limits, fresh)
         if kind not in CODE:
             raise Invalid(f"A run of kind `{kind}` cannot be started here.", hint="Kinds: sql, plan, python, ask.")
         if thread_id is not None and opened is None:
@@ -125,6 +128,7 @@ class Runs:
         model: str | Model | None,
         budget: Budget | None,
         limits: Limits | None,
+        fresh: bool,
     ) -> str:
         direct = parse_direct(text)
         thread = open_thread(self._app.store, thread_id, text, source.name if source else None)
@@ -141,6 +145,7 @@ class Runs:
             model=model or self._app.settings.model,
             budget=budget or self._app.settings.budget,
             limits=limits,
+            fresh=fresh,
         )
 
     def _queue(
@@ -154,6 +159,7 @@ class Runs:
         model: str | Model | None = None,
         budget: Budget | None = None,
         limits: Limits | None = None,
+        fresh: bool = False,
     ) -> str:
         log = RunLog(self._storage)
         log.add(
@@ -166,6 +172,7 @@ class Runs:
                 model=model.name if isinstance(model, Model) else model,
                 budget=budget,
                 limits=limits,
+                params={"fresh": True} if fresh else {},
             )
         )
         # The message comes first: otherwise, after a crash, the run would not be in its conversation.
@@ -224,7 +231,23 @@ class Runs:
 
     def _answer(self, log: RunLog, run: Run, control: Control) -> Run:
         model = self._given.get(run.id, _Given()).model
-        return work(lambda: make_setup(self._app, log, self._source_of(run), model, self._conclude), control, log)
+        source = self._source_of(run)
+
+        def replay() -> RunFinished | None:
+            # Only the name of a model is on record, so one that was passed as an object is always asked.
+            if model is not None or self._app.settings.replay == "off":
+                return None
+            end = self._app.scripts.answer(
+                run, source, lambda: make_resources(self._app, run, source), log, control.step
+            )
+            if end is not None:
+                self._add_reply(run, end.answer or "")
+            return end
+
+        ended = work(lambda: make_setup(self._app, log, source, model, self._conclude), control, log, replay)
+        if model is None and ended.status == "succeeded" and self._app.settings.replay != "off":
+            self._app.scripts.learn(ended, source)
+        return ended
 
     def _conclude(self, run: Run, turn: Turn) -> RunFinished | Guided:
         earlier = []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
@@ -243,6 +243,8 @@ class Settings(Entity):
     model: str = "offline"
     """The model that answers questions: `offline` for rules only, or for example `openai:gpt-5` or `ollama:qwen3`."""
     budget: Budget = Budget()
+    replay: Literal["on", "off", "shadow"] = "on"
+    """Whether scripts of earlier runs answer the same questions; `shadow` also runs a model now and then to compare."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Model providers by name, such as `openai`."""
     catalog: CatalogSettings = CatalogSettings()

@@ -55,6 +55,10 @@ class Metrics:
         )
         self._tokens = Counter("etude_tokens_total", "Tokens of models.", ["direction"], registry=registry)
         self._cost = Counter("etude_cost_usd_total", "Cost of models, if the price is known.", registry=registry)
+        self._replays = Counter(
+            "etude_replays_total", "Questions by how a script served them.", ["level", "cause"], registry=registry
+        )
+        self._saved = Counter("etude_replay_tokens_saved_total", "Tokens that replays saved.", registry=registry)
         self._open = Gauge("etude_runs_open", "Runs that have not ended.", ["status"], registry=registry)
         self._streams = Gauge("etude_streams_open", "Event streams.", registry=registry)
         Gauge("etude_info", "This process.", ["version"], registry=registry).labels(__version__).set(1)
@@ -68,6 +72,9 @@ class Metrics:
         self._runs.labels(run.kind, run.status).inc()
         if run.started_at and run.ended_at:
             self._run_seconds.labels(run.kind).observe(max((run.ended_at - run.started_at).total_seconds(), 0.0))
+        if run.replay is not None:
+            self._replays.labels(run.replay.level, run.replay.cause).inc()
+            self._saved.inc(run.replay.tokens_saved)
         for step in run.steps:
             # A step with a `run` repeats the usage of that run, which is counted when that run ends.
             if step.kind == "model" and "run" not in step.params:

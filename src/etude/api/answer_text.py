@@ -59,7 +59,7 @@ class AnswerText:
         if run.status == "waiting":
             self._end_paragraph()
             return self._unsent(run.question or "")
-        answer = run.answer or ""
+        answer = answer_with_origin(run)
         if run.unverified and self._sent and not answer.startswith(self._sent):
             # The markers belong inside text that was sent already, so list the numbers instead.
             return f"{PARAGRAPH}In no computed result: {', '.join(dict.fromkeys(run.unverified))}."
@@ -131,6 +131,12 @@ def shown_tables(call: ApiCall, run: Run) -> str:
 def _cell(value: object) -> str:
     text = "" if value is None else str(json_value(value))
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("\r", " ")
+
+
+def answer_with_origin(run: Run) -> str:
+    """Return the answer; if an earlier run was replayed, with a last line that says so, because only text is sent."""
+    replayed = run.replay.sentence if run.replay else ""
+    return PARAGRAPH.join(part for part in (run.answer or "", replayed) if part)
 
 
 def require_answer(run: Run) -> Run:

@@ -49,7 +49,7 @@ router = APIRouter(tags=["chat"])
 @router.post("/chat", response_model=AnswerBody)
 async def chat(call: AnalystCall, body: ChatMessage) -> AnswerBody:
     """Send a message in a thread and wait for the answer."""
-    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
+    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
     with cancel_if_client_leaves(call, run_id, body.cancel_on_disconnect):
         run = await wait_for(call, run_id)
     return await call.run_in_thread(answer_of, call, run)
@@ -61,7 +61,7 @@ async def chat_stream(call: AnalystCall, body: ChatMessage) -> Response:
 
     If the stream breaks, resume it at `/chat/stream/{run_id}`.
     """
-    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model)
+    run_id = await begin_answer(call, body.dataset, body.message, body.thread_id, body.model, fresh=body.fresh)
     left = cancel_on_leave(call, run_id) if body.cancel_on_disconnect else None
     return EventStream(call, send_chat(call, run_id, 0, 0), left)
 
@@ -88,10 +88,13 @@ async def begin_answer(
     thread_id: str | None,
     model: str | None,
     budget: AskedBudget | None = None,
+    fresh: bool = False,
 ) -> str:
     """Start to answer a question in the background; return the id of its run."""
     try:
-        asked = RunRequest(kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget)
+        asked = RunRequest(
+            kind="ask", text=text, dataset=dataset, thread_id=thread_id, model=model, budget=budget, fresh=fresh
+        )
     except ValidationError as error:  # other APIs accept more texts than runs can store
         raise explain(error, "the question", model=RunRequest) from None
     return await begin(call, asked)

@@ -29,7 +29,7 @@ async def sql(call: AnalystCall, body: SqlRequest) -> Response:
 @router.post("/ask", response_model=AnswerBody)
 async def ask(call: AnalystCall, body: QuestionRequest) -> AnswerBody:
     """Answer a question and wait for the answer."""
-    run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget)
+    run_id = await begin_answer(call, body.dataset, body.question, body.thread_id, body.model, body.budget, body.fresh)
     run = await wait_for(call, run_id)
     return await call.run_in_thread(answer_of, call, run)
 

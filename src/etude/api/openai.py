@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.api.answer_text import require_answer, shown_tables, stream_answer_text, with_text
+from etude.api.answer_text import (
+    answer_with_origin,
+    require_answer,
+    shown_tables,
+    stream_answer_text,
+    with_text,
+)
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.chat import begin_answer, cancel_if_client_leaves, cancel_on_leave, wait_for
 from etude.api.schemas import TEXT
@@ -276,7 +282,7 @@ def to_response(body: ResponseRequest, run: Run, tables: str = "") -> ResponseOb
 
 
 def _text(run: Run) -> str:
-    return (run.question if run.status == "waiting" else run.answer) or ""
+    return run.question or "" if run.status == "waiting" else answer_with_origin(run)
 
 
 def _usage(run: Run) -> CompletionUsage:

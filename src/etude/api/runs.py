@@ -68,6 +68,7 @@ async def begin(call: ApiCall, wanted: RunRequest) -> str:
             thread_id=thread_id,
             budget=lower_limits(app.settings.budget, given(wanted.budget)),
             limits=lower_limits(app.settings.limits, given(wanted.limits)) if wanted.limits is not None else None,
+            fresh=wanted.fresh,
         )
         call.charge_to_caller(run_id)
         app.runs.start(run_id)

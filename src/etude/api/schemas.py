@@ -96,6 +96,7 @@ class QuestionRequest(Body):
     thread_id: str | None = Field(default=None, max_length=100)
     model: str | None = Field(default=None, max_length=200)
     budget: AskedBudget | None = None
+    fresh: bool = Field(default=False, description="Do not replay an earlier run with the same question.")
 
 
 class ChatMessage(Body):
@@ -106,6 +107,7 @@ class ChatMessage(Body):
     thread_id: str | None = Field(default=None, max_length=100)
     model: str | None = Field(default=None, max_length=200)
     cancel_on_disconnect: bool = Field(default=False, description="Cancel the run if the client disconnects.")
+    fresh: bool = Field(default=False, description="Do not replay an earlier run with the same question.")
 
 
 class RunRequest(Body):
@@ -121,6 +123,7 @@ class RunRequest(Body):
     model: str | None = Field(default=None, max_length=200)
     budget: AskedBudget | None = None
     limits: AskedLimits | None = None
+    fresh: bool = Field(default=False, description="Do not replay an earlier run with the same question.")
 
 
 class RunState(Entity):

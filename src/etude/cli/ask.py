@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the model: `offline` (rules only) or for example `openai:gpt-5`")
     parser.add_argument("--thread", metavar="T", help="the conversation to continue")
     parser.add_argument("--reply", metavar="RUN", help="give the question as the reply that this run waits for")
+    parser.add_argument("--fresh", action="store_true", help="do not replay an earlier run with the same question")
     parser.add_argument("--json", action="store_true", help="print events and the answer as JSON lines")
 
 
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         show = _print_json if options.json else steps
         with steps.progress:
             answer = answer_question(
-                app, options.source, options.question, options.model, options.thread, options.reply, show
+                app, options.source, options.question, options.model, options.thread, options.reply, show, options.fresh
             )
         if options.json:
             _print_answer_json(answer)
@@ -54,11 +55,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def answer_question(
-    app: App, source: str, question: str, model: str | None, thread: str | None, reply: str | None, show: Any
+    app: App,
+    source: str,
+    question: str,
+    model: str | None,
+    thread: str | None,
+    reply: str | None,
+    show: Any,
+    fresh: bool = False,
 ) -> Answer:
     """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
-        return app.ask(source, question, model=model, thread_id=thread, on_entry=show)
+        return app.ask(source, question, model=model, thread_id=thread, fresh=fresh, on_entry=show)
     run_id = app.store.resolve_run(reply)
     app.runs.answer(run_id, question)
     return app.runs.answer_of(app.runs.work(run_id, on_entry=show))
@@ -76,7 +84,7 @@ class Steps:
 
     def __call__(self, entry: Entry) -> None:
         """Print one event."""
-        from etude.events import Guided, StepFinished, StepStarted, TextDelta
+        from etude.events import Guided, ReplayDecided, StepFinished, StepStarted, TextDelta
 
         self.progress.restart("working")
         match entry.event:
@@ -96,6 +104,8 @@ class Steps:
                 self._line("▸ checking the numbers again")
             case Guided(by="budget"):
                 self._line("▸ a limit is reached: answering from what is there")
+            case ReplayDecided(level="example", origin=str(origin), reason=reason):
+                self._line(f"▸ {origin} is not replayed: {reason}")
         self._out.flush()
 
     def said(self, answer: Answer) -> bool:
@@ -146,6 +156,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
         charted = charted or bool(chart)
     if answer.chart and not charted:
         out.write(_other_chart(answer, keep))
+    out.write(f"\n{answer.replayed}\n" if answer.replayed else "")
     out.write(f"\n{answer.run_id}  {answer.thread_id}\n")
 
 

@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         _add_shop(app, folder)
         parts: list[tuple[str, Callable[[], None]]] = [
             ("questions", lambda: _ask(app)),
+            ("the same question again", lambda: _ask_again(app)),
             ("queries", lambda: _query(app)),
             ("Python", lambda: _study(app)),
             ("the catalog and the agent", lambda: _keep_watch(app, folder)),
@@ -126,6 +127,21 @@ def _ask(app: App) -> None:
         answer = app.ask(NAME, question, model="offline", thread_id=thread, on_entry=Steps(sys.stdout)).require()
         thread = answer.thread_id
         print_answer(answer, sys.stdout)
+
+
+def _ask_again(app: App) -> None:
+    from etude.cli.ask import print_answer
+    from etude.replays.compile import own_ms
+
+    _say(f"The same question again is answered by the script of the first run: {QUESTIONS[1]}")
+    first = app.ask(NAME, QUESTIONS[1], model="offline", fresh=True).require()
+    app.scripts.settle()  # the script is compiled in the background
+    second = app.ask(NAME, QUESTIONS[1], model="offline").require()
+    print_answer(second, sys.stdout)
+    for label, answer in (("first", first), ("second", second)):
+        used = answer.run.usage.tokens_in + answer.run.usage.tokens_out
+        sys.stdout.write(f"{label:<8}{own_ms(answer.run):>8,.0f} ms  {used} tokens\n")
+    sys.stdout.write(f"`etude runs script {first.run_id}` prints it as a Python file.\n")
 
 
 def _query(app: App) -> None:

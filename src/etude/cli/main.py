@@ -24,7 +24,7 @@ COMMANDS = {
     "shell": "open a Python or SQL prompt on a source",
     "catalog": "profile a source and store its catalog: pages, scripts, what changed",
     "sources": "add, list, show and remove named sources",
-    "runs": "list, show and export recorded runs, their results and their scripts",
+    "runs": "list, show, export, replay and compare recorded runs, their results and their scripts",
     "agents": "create, watch, steer, pause and end durable agents",
     "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",

@@ -1,4 +1,4 @@
-"""`etude runs list|show|result|script|export|repair`."""
+"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|withdraw`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from etude.cli.table import printable
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Run, RunSummary, Step
+    from etude.replays.differences import Moved
     from etude.store.base import Page
 
 EXAMPLES = (
@@ -25,6 +27,9 @@ EXAMPLES = (
     "etude runs script run_01... --output run.py",
     "etude runs export run_01... --output run.zip",
     "etude runs repair run_01...",
+    "etude runs replay run_01...",
+    "etude runs diff run_01... run_02...",
+    "etude runs scripts",
 )
 
 
@@ -43,27 +48,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result = verbs.add_parser("result", help="print or write the result of a run")
     result.add_argument("run", help="its id, or the beginning of it")
     add_output_arguments(result)
-    script = verbs.add_parser("script", help="print the code of a run as a Python file that runs alone")
+    script = verbs.add_parser("script", help="print a run as a Python file that runs alone, with parameters and guards")
     script.add_argument("run", help="its id, or the beginning of it")
     script.add_argument("--output", metavar="FILE", help="write here instead of standard output")
     export = verbs.add_parser("export", help="write a run with events, code and results to a zip file")
     export.add_argument("run", help="its id, or the beginning of it")
-    export.add_argument("--output", metavar="FILE", help="RUN.zip by default")
+    export.add_argument("file", nargs="?", help="where to write it; RUN.zip by default")
+    export.add_argument("--output", metavar="FILE", help="the same")
     repair = verbs.add_parser("repair", help="run queries again if their stored results are damaged or lost")
     repair.add_argument("run", help="its id, or the beginning of it")
     repair.add_argument("--source", help="where to run them, if the run's source has no registered name")
-    for each in (listing, show, export, repair):
+    again = verbs.add_parser("replay", help="run a recorded run again without a model, and compare the results")
+    again.add_argument("run", help="its id, the beginning of it, or a file that `export` wrote")
+    again.add_argument("--source", help="where to run it, if not on the source of the run")
+    diff = verbs.add_parser("diff", help="say why two runs differ, and show the rows that moved")
+    diff.add_argument("first", help="the id of a run")
+    diff.add_argument("second", help="the id of another")
+    scripts = verbs.add_parser("scripts", help="list the scripts that answer questions again")
+    scripts.add_argument("--limit", type=int, default=20)
+    withdraw = verbs.add_parser("withdraw", help="let a script answer nothing any more, and list what it answered")
+    withdraw.add_argument("script", help="its id, or that of the run it was compiled from")
+    withdraw.add_argument("--reason", default="", help="why, for the record")
+    withdraw.add_argument("--check", action="store_true", help="also run every answer that used it again")
+    for each in (listing, show, export, repair, again, diff, scripts, withdraw):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """Run the verb."""
     from etude.app import App
 
+    verbs: dict[str, Callable[[App, argparse.Namespace], int | None]] = {
+        "list": _list,
+        "show": _show,
+        "result": _result,
+        "script": _script,
+        "export": _export,
+        "repair": _repair,
+        "replay": _replay,
+        "diff": _diff,
+        "scripts": _scripts,
+        "withdraw": _withdraw,
+    }
     with App() as app:
-        {"list": _list, "show": _show, "result": _result, "script": _script, "export": _export, "repair": _repair}[
-            options.verb
-        ](app, options)
+        return verbs[options.verb](app, options) or 0
 
 
 def _list(app: App, options: argparse.Namespace) -> None:
@@ -146,17 +174,6 @@ def _result(app: App, options: argparse.Namespace) -> None:
     write_result(app.result(options.run), options)
 
 
-def _script(app: App, options: argparse.Namespace) -> None:
-    from etude.runtime.script import script_of
-
-    text = script_of(app.store.run(app.store.resolve_run(options.run)))
-    if options.output:
-        with replacing(Path(options.output)) as file:
-            file.write(text.encode())
-    else:
-        sys.stdout.write(text)
-
-
 def _facts(found: Run) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [("run", found.id), ("kind", found.kind), ("status", found.status)]
     facts += [
@@ -168,6 +185,12 @@ def _facts(found: Run) -> list[tuple[str, Any]]:
         facts += [("hint", found.error["hint"])] if found.error.get("hint") else []
     if found.result_artifact:
         facts += [("artifact", f"{found.result_artifact.hash}  {found.result_artifact.size:,} bytes")]
+    if found.replay and found.replay.sentence:
+        facts += [("replay", found.replay.sentence)]
+    elif found.replay:
+        facts += [("replay", f"{found.replay.level}: {found.replay.reason}")]
+    if found.script:
+        facts += [("script", found.script)]
     return facts + [("note", n) for n in found.notes]
 
 
@@ -206,7 +229,7 @@ def _export(app: App, options: argparse.Namespace) -> None:
     from etude.capsule import write_capsule
 
     run_id = app.store.resolve_run(options.run)
-    path = Path(options.output or f"{run_id}.zip")
+    path = Path(options.output or options.file or f"{run_id}.zip")
     with replacing(path) as file:
         write_capsule(app.store, app.objects, run_id, file)
     sys.stdout.write(json.dumps({"run_id": run_id, "file": str(path)}) + "\n" if options.json else f"{path}\n")
@@ -226,3 +249,75 @@ def _repair(app: App, options: argparse.Namespace) -> None:
     }
     for file in repaired.files:
         sys.stdout.write(f"{file.artifact}  {outcomes[file.outcome].format(file.new_run_id)}\n")
+
+
+def _script(app: App, options: argparse.Namespace) -> None:
+    text = app.script(options.run)
+    if options.output:
+        with replacing(Path(options.output)) as file:
+            file.write(text.encode())
+    else:
+        sys.stdout.write(text)
+
+
+def _replay(app: App, options: argparse.Namespace) -> int:
+    proof = app.replay(options.run, options.source)
+    if options.json:
+        sys.stdout.write(proof.model_dump_json() + "\n")
+    else:
+        sys.stdout.write(f"{printable(proof.sentence)}\n")
+        for step in proof.steps:
+            first = step.code.strip().splitlines()[0] if step.code.strip() else ""
+            sys.stdout.write(f"  {step.step:>3}  {step.outcome:<9}  {printable(first[:90])}\n")
+            if step.moved is not None:
+                _print_moved(step.moved)
+    return 0 if proof.same else 1
+
+
+def _print_moved(moved: Moved) -> None:
+    rows = [("-", *row) for row in moved.lost] + [("+", *row) for row in moved.added]
+    if rows:
+        print_table(["", *moved.columns], rows, sys.stdout)
+
+
+def _diff(app: App, options: argparse.Namespace) -> None:
+    found = app.compare_runs(options.first, options.second)
+    if options.json:
+        sys.stdout.write(found.model_dump_json() + "\n")
+        return
+    sys.stdout.write(f"cause     {found.cause}\n          {printable(found.detail)}\n")
+    for text in found.also:
+        sys.stdout.write(f"also      {printable(text)}\n")
+    if found.moved is None:
+        sys.stdout.write("result    the same rows\n" if found.same_result else "result    none to compare\n")
+    else:
+        sys.stdout.write(f"result    {printable(found.moved.sentence)}\n")
+        _print_moved(found.moved)
+
+
+def _scripts(app: App, options: argparse.Namespace) -> None:
+    scripts = app.scripts.stored.list(options.limit)
+    if options.json:
+        for each in scripts:
+            uses = [{"run_id": u.run_id, "level": u.level} for u in app.scripts.stored.uses(each.id)]
+            facts = {"id": each.id, "run_id": each.run_id, "source": each.source, "question": each.question}
+            state = {"state": each.state, "reason": each.reason, "created_at": each.created_at.isoformat()}
+            sys.stdout.write(json.dumps(facts | state | {"uses": uses}) + "\n")
+        return
+    rows = [
+        (s.id, s.source, s.state, len(app.scripts.stored.uses(s.id)), s.question[:60], s.reason[:60]) for s in scripts
+    ]
+    print_table(["script", "source", "state", "uses", "question", "reason"], rows, sys.stdout)
+
+
+def _withdraw(app: App, options: argparse.Namespace) -> None:
+    script, uses = app.scripts.withdraw(options.script, options.reason)
+    checked = {use.run_id: app.replay(use.run_id) for use in uses} if options.check else {}
+    if options.json:
+        runs = [{"run_id": u.run_id} | ({"same": checked[u.run_id].same} if options.check else {}) for u in uses]
+        sys.stdout.write(json.dumps({"script": script.id, "state": script.state, "answered": runs}) + "\n")
+        return
+    sys.stdout.write(f"{script.id} is withdrawn. It answered {len(uses)} run{'' if len(uses) == 1 else 's'}.\n")
+    for use in uses:
+        told = f"  {printable(checked[use.run_id].sentence)}" if options.check else ""
+        sys.stdout.write(f"  {use.run_id}  {use.at.astimezone():%Y-%m-%d %H:%M}{told}\n")

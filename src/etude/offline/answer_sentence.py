@@ -17,9 +17,13 @@ def write_sentence(
     understanding: Understanding, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int
 ) -> str:
     """Return the result in a sentence or two."""
-    reading = understanding.reading.rstrip(".")
+    return say_rows(understanding.reading, columns, rows, row_count)
+
+
+def say_rows(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], row_count: int) -> str:
+    """Return rows in a sentence or two; `reading` says what was computed, if that is known."""
     if row_count == 0 or not rows:
-        return f"No rows match. Read as: {reading}."
+        return f"No rows match. Read as: {reading.rstrip('.')}." if reading else "No rows match."
     if row_count == 1 and len(columns) == 1:
         return f"{_title(columns[0])}: {show_value(rows[0][0])}."
     if row_count == 1:

@@ -73,6 +73,8 @@ class Answer:
     """The question that the run asks the user before it continues."""
     choices: tuple[str, ...] = ()
     error: EtudeError | None = None
+    replayed: str = ""
+    """How the answer came about if an earlier run was replayed; empty if not."""
 
     @property
     def run_id(self) -> str:
@@ -278,6 +280,7 @@ def make_answer(run: Run, read: Read) -> Answer:
         question=run.question or "" if run.status == "waiting" else "",
         choices=run.choices if run.status == "waiting" else (),
         error=from_problem(run.error | {"run_id": run.id}) if run.error else None,
+        replayed=run.replay.sentence if run.replay else "",
     )
 
 
@@ -326,6 +329,8 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
         results=[ShownRows(id=name, rows=first_page(result, rows)) for name, result in answer.results],
         figures=list(answer.figures),
         usage=run.usage,
+        replayed=answer.replayed or None,
+        replay=run.replay,
         error=run.error,
     )
 
@@ -334,5 +339,7 @@ def reading_of(run: Run) -> str:
     """Return how the rules understood the question; empty if a model answered."""
     if run.model != "offline":
         return ""
+    if run.replay is not None and run.replay.reading:
+        return run.replay.reading
     turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.calls]
     return turns[-1].text if turns else ""

@@ -89,19 +89,20 @@ class Paused(Exception):
     """The run stops here and may be resumed later."""
 
 
-def work(prepare: Callable[[], RunSetup], control: Control, log: RunLog) -> Run:
+def work(
+    prepare: Callable[[], RunSetup],
+    control: Control,
+    log: RunLog,
+    shortcut: Callable[[], RunFinished | None] = lambda: None,
+) -> Run:
     """Work on a run until it ends, waits for a person or is paused. Its outcome is on record, not raised.
 
-    Only Ctrl-C and defects are raised.
+    Only Ctrl-C and defects are raised. `shortcut` returns the end of the run if no model is needed.
     """
     try:
-        agent = prepare()
-        try:
-            with _deadline(max(agent.budget.wall_s - worked_s(log.run), 0.0), agent.budget.wall_s, control):
-                while not _move(agent, control, log):
-                    pass
-        except _BudgetSpent as spent:
-            _take_last_turn(agent, control, log, spent)
+        end = shortcut()
+        if end is None or not (control.close() and log.finish(end)):
+            _converse(prepare(), control, log)
     except Paused:
         _keep_guidance(control, log)
         log.add(RunPaused(by=control.by))
@@ -145,6 +146,16 @@ def _take_last_turn(agent: RunSetup, control: Control, log: RunLog, spent: _Budg
 
 def _is_result(step: Step) -> bool:
     return step.kind == "tool" and step.outcome == "ok" and step.code not in ("ask_user", "list_datasets")
+
+
+def _converse(agent: RunSetup, control: Control, log: RunLog) -> None:
+    """Make moves until the run has its answer."""
+    try:
+        with _deadline(max(agent.budget.wall_s - worked_s(log.run), 0.0), agent.budget.wall_s, control):
+            while not _move(agent, control, log):
+                pass
+    except _BudgetSpent as spent:
+        _take_last_turn(agent, control, log, spent)
 
 
 def _keep_guidance(control: Control, log: RunLog) -> None:

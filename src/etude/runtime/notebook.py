@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Literal, Self
 
 from etude.cancellation import Cancellation
-from etude.entities import Outcome, Run
+from etude.entities import Outcome, Run, Step
 from etude.errors import Invalid, Refused, problem
 from etude.events import (
     INTERRUPTED,
@@ -326,6 +326,20 @@ class Notebook:
         finally:
             self._data.replay = None
 
+    def rehearse(self, cells: Sequence[tuple[str, Sequence[CellQuery]]]) -> list[Cell]:
+        """Run cells in a fresh interpreter with the recorded results of their queries, and record nothing."""
+        with self._turn:
+            self._session.reset()
+            self._data.begin_replay()
+            try:
+                done = []
+                for code, calls in cells:
+                    self._data.replay = deque(calls)
+                    done.append(self._session.execute(code))
+                return done
+            finally:
+                self._data.replay = None
+
     def is_behind(self) -> bool:
         """Whether cells of the thread were recorded that did not run in this session."""
         if self.thread_id is None or self._storage is None:
@@ -373,17 +387,22 @@ def _load_cells(storage: RunStorage, thread_id: str) -> list[tuple[str, _Recorde
     return [(run_id, recorded) for (_, run_id, _), recorded in found]
 
 
+def queries_of(run: Run, cell: Step) -> list[CellQuery]:
+    """Return the recorded queries of a cell, to answer them again."""
+    asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
+    return [
+        CellQuery(s.code, s.result, s.artifact, s.error, s.params.get("values"))
+        for s in asked
+        if s.result is not None or s.error
+    ]
+
+
 def _recorded(run: Run) -> Iterator[tuple[tuple[datetime, str, int], _Recorded]]:
     """Yield the cells of a run that can run again, each with a key to order them by time."""
     for position, cell in enumerate(run.steps):
         # A cell that was cut off when its process ended is run again by the worker that continues the run.
         if cell.kind == "python" and cell.outcome in ("ok", "error") and cell.error_key != INTERRUPTED:
-            asked = (s for s in run.steps if s.kind == "sql" and s.parent == cell.id)
-            calls = [
-                CellQuery(s.code, s.result, s.artifact, s.error, s.params.get("values"))
-                for s in asked
-                if s.result is not None or s.error
-            ]
+            calls = queries_of(run, cell)
             yield (
                 (cell.started_at, run.id, position),
                 _Recorded(cell.code, cell.outcome == "ok", calls, cell.elapsed_ms or 0.0),

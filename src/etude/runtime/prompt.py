@@ -46,6 +46,7 @@ def open_conversation(
     messages: Sequence[Message],
     last: Run | None,
     question: str,
+    example: str = "",
 ) -> Opening:
     """Build the messages before the model's first turn."""
     catalogs = [resources.find_catalog(name) for name in resources.names]
@@ -56,6 +57,11 @@ def open_conversation(
         parts.append(f"Earlier messages:\n{history}")
     if last is not None:
         parts.append(f"The latest successful run of this conversation:\n{resources.quote(describe_run(last))}")
+    if example:
+        parts.append(
+            "A similar question, or this one on other data, was answered with this code before. It may not fit:\n"
+            + resources.quote(example)
+        )
     user = UserMessage(text="\n\n".join([*parts, f"Question: {question}"]))
     return Opening(mark=resources.mark, said=(SystemMessage(text=RULES.format(mark=resources.mark)), user))
 

@@ -1,0 +1,213 @@
+"""One replay: check that the script still fits, run its steps, and write the answer for what they return now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etude.cancellation import Cancellation
+from etude.entities import Run
+from etude.errors import Cancelled, EtudeError, Stale
+from etude.events import RunFinished, StepFinished, StepStarted
+from etude.ids import new_id
+from etude.replays.cells import fingerprint_cell
+from etude.replays.compile import fingerprint_notes, show_result
+from etude.replays.fingerprint import result_fingerprint
+from etude.replays.guards import check_guards
+from etude.replays.parameters import check_value, fill_slots
+from etude.replays.script import Script, ScriptStep
+from etude.replays.text import Shown, reading_for, write_text
+from etude.runtime.chart import choose_chart
+from etude.runtime.number_check.check import Evidence, check_numbers
+from etude.runtime.query import RunLog, failed_step, ms_since
+from etude.runtime.script import PREAMBLE
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.entities import Catalog
+    from etude.result import Result
+    from etude.runtime.tool_context import RecordedToolContext, RunResources
+    from etude.sources.source import Source
+
+TOOL = "replay"
+"""The name of the step that a replay is on record as."""
+
+
+class Stopped(Exception):
+    """The script does not fit any more."""
+
+    def __init__(self, cause: str, reason: str, guards: int = 0) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.reason = reason
+        self.guards = guards
+
+
+class Execution:
+    """A script that is about to answer a question."""
+
+    def __init__(
+        self,
+        app: App,
+        script: Script,
+        source: Source,
+        resources: RunResources,
+        log: RunLog,
+        cancel: Cancellation,
+    ) -> None:
+        self._app = app
+        self.script = script
+        self._source = source
+        self._resources = resources
+        self._log = log
+        self._cancel = cancel
+
+    def answer(self, run: Run, values: Mapping[str, str]) -> tuple[RunFinished, int]:
+        """Return the end of the run and how many guards passed; raise `Stopped` if the script does not fit."""
+        passed = self.check(run, values)
+        step_id, started = new_id("step"), time.perf_counter()
+        told = json.dumps({"script": self.script.id, "run": self.script.run_id, **values})
+        self._log.add(StepStarted(step_id=step_id, kind="tool", code=TOOL, params={"arguments": told}))
+        context = self._resources.context_for(self._log, step_id, self._cancel)
+        try:
+            end = self._run_steps(context, values)
+        except Cancelled as error:
+            self._log.add(failed_step(step_id, error, ms_since(started)))
+            raise
+        except (EtudeError, Stopped) as error:
+            stopped = error if isinstance(error, Stopped) else Stopped("failed", f"The script failed: {error.message}")
+            stopped.guards = passed
+            self._log.add(failed_step(step_id, Stale(stopped.reason), ms_since(started)))
+            self._log.commit()
+            raise stopped from None
+        self._log.add(
+            StepFinished(
+                step_id=step_id,
+                outcome="ok",
+                shown=end.answer,
+                result=end.result,
+                artifact=end.artifact,
+                elapsed_ms=ms_since(started),
+            )
+        )
+        return end, passed
+
+    def rehearse(self, run: Run, values: Mapping[str, str]) -> str:
+        """Return the fingerprint of the last table that the queries return now; nothing is recorded."""
+        self.check(run, values)
+        step = self.script.steps[-1]
+        if step.kind != "sql":
+            raise Stopped("shadow", "Only queries are compared.")
+        code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        table = self._resources.query_unrecorded(self._source.name, code, self._cancel)
+        return result_fingerprint(table, ordered=False)
+
+    def reading(self, values: Mapping[str, str]) -> str:
+        """Return how the rules read the question, if they did."""
+        return reading_for(self.script, values)
+
+    # -- before
+
+    def check(self, run: Run, values: Mapping[str, str]) -> int:
+        """Return how many guards passed; raise `Stopped` with the first that did not."""
+        script = self.script
+        if script.day is not None and script.day != run.created_at.date():
+            raise Stopped("day", f"The question depends on the day, and the script is from {script.day.isoformat()}.")
+        if script.notes != fingerprint_notes(self._app.annotations(self._source)):
+            raise Stopped("annotations", "The descriptions of the data changed since the script was compiled.")
+        catalog = self._source.catalog(self._app.settings.limits)
+        for count, shape in enumerate(script.shapes):
+            if (failure := shape.check(catalog)) is not None:
+                raise Stopped("schema", failure, count)
+        for parameter in script.parameters:
+            if (failure := check_value(parameter, values[parameter.name], catalog, self._query)) is not None:
+                raise Stopped("parameter", failure, len(script.shapes))
+        if not self._same_data(catalog):
+            if script.same_data:
+                raise Stopped("slice", "The data changed, and it is not certain which cells other data need.")
+            failure = check_guards(script.guards, script.dialect, self._query)
+            if failure is not None:
+                raise Stopped("guard", failure, len(script.shapes))
+        return len(script.shapes) + len(script.guards)
+
+    def _same_data(self, catalog: Catalog) -> bool:
+        """Return whether the data are those for which the guards were found to hold."""
+        for read in self.script.reads:
+            table = catalog.table(read.table)
+            if read.fingerprint is None or table is None or table.fingerprint != read.fingerprint:
+                return False
+        return bool(self.script.reads)
+
+    def _query(self, sql: str) -> Sequence[Sequence[Any]]:
+        return self._resources.query_unrecorded(self._source.name, sql, self._cancel).rows()
+
+    # -- running
+
+    def _run_steps(self, context: RecordedToolContext, values: Mapping[str, str]) -> RunFinished:
+        shown: list[Shown] = []
+        codes: list[str] = []
+        unchanged = True
+        table: Result | None = None
+        for step in self.script.steps:
+            code = fill_slots(step.code, step.slots, values, self.script.dialect)
+            codes.append(code)
+            if step.kind == "python":
+                seen, same = self._run_cell(step, context)
+                shown += seen
+                unchanged = unchanged and same
+                continue
+            table = context.sql(self._source.name, code)
+            self._check_shape(step, table, changed=code != step.code)
+            unchanged = unchanged and result_fingerprint(table, step.ordered) == step.fingerprint != ""
+            shown.append(show_result(table, step.ordered))
+        info, artifact = context.result, context.artifact
+        if info is not None and artifact is not None:
+            table = self._app.read_result(info, artifact, self._log.run_id)
+        text = self._write(shown, unchanged, values, codes)
+        cells = [step.code for step in self.script.steps if step.kind == "python"]
+        code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]
+        chart = choose_chart(table) if table is not None else None
+        return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart)
+
+    def _run_cell(self, step: ScriptStep, context: RecordedToolContext) -> tuple[list[Shown], bool]:
+        """Run a cell; return what it shows, and whether that equals the record."""
+        cell = context.python(step.code)
+        if not step.shows:
+            return [], True
+        same = fingerprint_cell(cell) == step.fingerprint
+        if step.result is None:
+            return [Shown(output=f"{cell.stdout}{cell.text or ''}")], same
+        if context.result is None or context.artifact is None:
+            raise Stopped("result", "A cell does not return a table any more.")
+        table = self._app.read_result(context.result, context.artifact, self._log.run_id)
+        self._check_shape(step, table, changed=False)
+        return [show_result(table, ordered=True)], same
+
+    def _check_shape(self, step: ScriptStep, table: Result, changed: bool) -> None:
+        recorded = step.result
+        if recorded is None:
+            return
+        if [(c.name, c.type) for c in table.columns] != [(c.name, c.type) for c in recorded.columns]:
+            raise Stopped("result", "The columns of the result are others than before.")
+        if table.truncated:
+            raise Stopped("result", "A limit cut the result.")
+        if recorded.row_count and not table.row_count and not changed:
+            raise Stopped("result", "The result has no rows any more.")
+
+    def _write(self, shown: Sequence[Shown], unchanged: bool, values: Mapping[str, str], codes: Sequence[str]) -> str:
+        script = self.script
+        text = write_text(script, shown, unchanged, values)
+        if unchanged:
+            return text
+        results = [
+            Evidence(name=TOOL, columns=tuple(s.columns), rows=[tuple(row) for row in s.rows], row_count=s.row_count)
+            if s.columns
+            else Evidence(name="printed", text=s.output)
+            for s in shown
+        ]
+        question = " ".join([script.question, *values.values()])
+        if script.pieces and not check_numbers(text, results, question, codes).ok:
+            return write_text(script.model_copy(update={"pieces": ()}), shown, False, values)
+        return text

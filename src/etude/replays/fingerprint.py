@@ -1,0 +1,55 @@
+"""Fingerprints of results: equal for equal columns and rows. Rows have an order only if the query gives them one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from etude.result import Result
+
+MOST_ROWS = 200_000
+"""A larger result has no fingerprint: comparing it would take longer than the query."""
+DIGITS = 12
+"""Floats are compared by this many digits: sums of the same numbers in another order differ after that."""
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+def result_fingerprint(result: Result, ordered: bool) -> str:
+    """Return the fingerprint of a result; empty if it is too large."""
+    if result.row_count > MOST_ROWS:
+        return ""
+    return rows_fingerprint([(c.name, c.type) for c in result.columns], result.iter_rows(), ordered)
+
+
+def rows_fingerprint(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Any]], ordered: bool) -> str:
+    """Return the fingerprint of rows."""
+    lines = [repr(tuple(map(_plain, row))) for row in rows]
+    if not ordered:
+        lines.sort()
+    mark = hashlib.sha256(repr(list(columns)).encode())
+    for line in lines:
+        mark.update(line.encode(errors="surrogatepass"))
+        mark.update(b"\n")
+    return mark.hexdigest()
+
+
+def output_fingerprint(printed: str, value: str) -> str:
+    """Return the fingerprint of what a cell printed and of the text of its value, without addresses of objects."""
+    text = _ADDRESS.sub("0x", f"{printed}\0{value}")
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") + 0.0
+    if isinstance(value, Decimal):
+        return value.normalize()
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((k, _plain(v)) for k, v in value.items())
+    return value

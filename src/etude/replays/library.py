@@ -1,0 +1,353 @@
+"""The scripts of an app: compiled from runs that worked, found by the same question, and replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from etude.cancellation import Cancellation
+from etude.entities import Run, RunFilter
+from etude.errors import Cancelled, Conflict, EtudeError, NotFound
+from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
+from etude.replays.cells import NoSlice, SlicedCells, slice_run
+from etude.replays.compile import Compiled, Material, NotCompiled, compile_run, fingerprint_notes
+from etude.replays.execution import Execution, Stopped
+from etude.replays.fingerprint import result_fingerprint
+from etude.replays.question import Asked, likeness, read_units
+from etude.replays.script import Script
+from etude.replays.script_file import write_file
+from etude.runtime.thread import earlier_messages, thread_runs
+from etude.store.scripts import ScriptUse, StoredScript, StoredScripts
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.result import Result
+    from etude.runtime.query import RunLog
+    from etude.runtime.tool_context import RunResources
+    from etude.sources.source import Source
+
+PYTHON = "text/x-python"
+NEAR = 0.6
+"""Questions that share at least this part of their words are offered as similar."""
+LOOKED_AT = 100
+"""How many scripts of a source are compared with a question that has none."""
+COMPILE_S = 20.0
+"""How long a question waits for the script that is being compiled for it."""
+CLOSE_S = 60.0
+LEAST_SHADOWED = 0.02
+"""The least share of questions that are also answered afresh in shadow mode."""
+
+_log = logging.getLogger("etude.replays")
+
+
+class Library:
+    """The scripts of one tenant. Thread-safe."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.stored = StoredScripts(app.store)
+        self._lock = threading.Lock()
+        self._compiling: dict[str, Future[Any]] = {}
+        """By the exact key of the question."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._shadows: dict[str, tuple[Script, str]] = {}
+        """By the run that answers afresh: the script that ran beside it, and the fingerprint of its result."""
+
+    # -- finding and replaying
+
+    def answer(
+        self, run: Run, source: Source | None, resources: Callable[[], RunResources], log: RunLog, cancel: Cancellation
+    ) -> RunFinished | None:
+        """Return the end of a run that a script answered; None if it must be answered afresh. The log says why."""
+        if self._app.settings.replay == "off" or run.params.get("fresh") or run.steps or source is None:
+            return None
+        started = time.perf_counter()
+        try:
+            return self._answer(run, source, resources, log, cancel, started)
+        except Cancelled:
+            raise
+        except Exception as error:  # a defect here must never fail a run that a model can answer
+            _log.exception("a script could not be replayed")
+            log.add(ReplayDecided(level="scratch", cause="defect", reason=f"Replay failed: {type(error).__name__}."))
+            return None
+
+    def _answer(
+        self,
+        run: Run,
+        source: Source,
+        resources: Callable[[], RunResources],
+        log: RunLog,
+        cancel: Cancellation,
+        started: float,
+    ) -> RunFinished | None:
+        asked = self.asked(run, source)
+        found = self._find(asked)
+        if isinstance(found, ReplayDecided):
+            log.add(self._with_example(found, run.text, source.name))
+            return None
+        script, values = found
+        execution = Execution(self._app, script, source, resources(), log, cancel)
+        if self._app.settings.replay == "shadow" and self._is_shadowed(script.id):
+            self._run_shadow(run, execution, values)
+            return None
+        try:
+            end, guards = execution.answer(run, values)
+        except Stopped as stopped:
+            log.add(_decided(script, "example", cause=stopped.cause, reason=stopped.reason, guards=stopped.guards))
+            self.stored.use(script.id, run.id, "example")
+            return None
+        elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+        changed = {p.name: values[p.name] for p in script.parameters if values[p.name] != p.default}
+        log.add(
+            _decided(
+                script,
+                "replay",
+                guards=guards,
+                elapsed_ms=elapsed_ms,
+                tokens_saved=script.tokens,
+                reading=execution.reading(values),
+                parameters=changed,
+            )
+        )
+        self.stored.use(script.id, run.id, "replay")
+        return end
+
+    def _is_shadowed(self, script_id: str) -> bool:
+        """Return whether a fresh run should check a script: always at first, then ever less often."""
+        uses = len(self.stored.uses(script_id))
+        return random.random() < max(1 / (uses + 1), LEAST_SHADOWED)  # noqa: S311 - a sample, no secret
+
+    def _run_shadow(self, run: Run, execution: Execution, values: dict[str, str]) -> None:
+        """Run a script beside a fresh run; `learn` compares both."""
+        with contextlib.suppress(Stopped, EtudeError):
+            self._shadows[run.id] = (execution.script, execution.rehearse(run, values))
+
+    def _compare_shadow(self, run: Run) -> None:
+        """Compare a fresh run with the script that ran beside it; suspend the script if they differ."""
+        shadow = self._shadows.pop(run.id, None)
+        if shadow is None or run.result is None or run.result_artifact is None:
+            return
+        script, mark = shadow
+        fresh = result_fingerprint(self._app.read_result(run.result, run.result_artifact, run.id), ordered=False)
+        agrees = fresh == mark
+        reason = "" if agrees else f"{run.id} gave another result on the same data."
+        self._note(run.id, _decided(script, "shadow", agrees=agrees, reason=reason))
+        self.stored.use(script.id, run.id, "shadow")
+        if not agrees:
+            self.stored.change(script.id, "suspended", reason)
+
+    def would_answer(self, question: str, source: Source, model: str = "offline") -> bool:
+        """Return whether a script fits a question that starts a conversation. Its guards are not checked."""
+        asked = Asked(self._app.source_fingerprint(source), model, read_units(question))
+        return not isinstance(self._find(asked), ReplayDecided)
+
+    def asked(self, run: Run, source: Source) -> Asked:
+        """Return the question of a run with everything that its meaning depends on."""
+        earlier: list[str] = []
+        if run.thread_id is not None:
+            with contextlib.suppress(EtudeError):
+                messages = earlier_messages(self._app.store, run.thread_id, run.id)
+                earlier = [" ".join(u.text for u in read_units(m.text)) for m in messages if m.role == "user"]
+            # Cells and queries of a conversation need not be messages, but variables of its session are left by them.
+            others = self._app.store.runs(RunFilter(thread_id=run.thread_id, until=run.created_at), limit=200).items
+            earlier += [other.text for other in others if other.id != run.id and other.kind != "ask"]
+            if set(earlier) == {" ".join(u.text for u in read_units(run.text))}:
+                earlier = []  # the same question again and again, as an agent asks it, means the same each time
+        place = self._app.source_fingerprint(source)
+        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier))
+
+    def _find(self, asked: Asked) -> tuple[Script, dict[str, str]] | ReplayDecided:
+        """Return the script for a question with the values of its parameters, or why there is none."""
+        keys = dict(asked.keys())
+        self._await(asked.key())
+        found = self.stored.find(list(keys))
+        if not found:
+            return ReplayDecided(level="scratch", cause="no script", reason="No script answers this question.")
+        fitting = []
+        for stored in found:
+            script = Script.model_validate_json(stored.body)
+            values = {p.name: asked.units[p.position].value for p in script.parameters}
+            if keys[stored.key] == {p.position for p in script.parameters}:
+                fitting.append((script, values))
+        same = [f for f in fitting if all(f[1][p.name] == p.default for p in f[0].parameters)]
+        if same or len(fitting) == 1:
+            return (same or fitting)[0]
+        reason = "Several scripts fit the question with other values, so none is chosen."
+        return ReplayDecided(level="scratch", cause="ambiguous", reason=reason)
+
+    def _await(self, key: str) -> None:
+        with self._lock:
+            compiling = self._compiling.get(key)
+        if compiling is not None:
+            with contextlib.suppress(Exception):
+                compiling.result(COMPILE_S)
+
+    def _with_example(self, miss: ReplayDecided, question: str, source: str) -> ReplayDecided:
+        """Return the miss with a similar script, if there is one: it may help a model, it never answers."""
+        near = self.similar(question, source)
+        if near is None:
+            return miss
+        reason = f"{miss.reason} Similar: “{near[1]}”"
+        return miss.model_copy(update={"level": "example", "script": near[0], "reason": reason})
+
+    def similar(self, question: str, source: str) -> tuple[str, str] | None:
+        """Return the id and the question of the script whose question is most like this one, if any is alike."""
+        known = self.stored.questions(source, LOOKED_AT)
+        best = max(known, key=lambda k: likeness(question, k[1]), default=None)
+        return best if best is not None and likeness(question, best[1]) >= NEAR else None
+
+    def script(self, script_or_run: str) -> Script:
+        """Return a stored script by its id, or by the id of its run."""
+        return Script.model_validate_json(self.stored.get(script_or_run).body)
+
+    def find_of_run(self, run_id: str) -> Script | None:
+        """Return the newest script that was compiled from a run, if any."""
+        with contextlib.suppress(NotFound):
+            return self.script(run_id)
+        return None
+
+    def withdraw(self, script_or_run: str, reason: str = "") -> tuple[StoredScript, Sequence[ScriptUse]]:
+        """Let a script answer nothing from now on; return it and the runs that it answered."""
+        stored = self.stored.get(script_or_run)
+        self.stored.change(stored.id, "withdrawn", reason or "A person withdrew it.")
+        answered = [use for use in self.stored.uses(stored.id) if use.level in ("replay", "repair")]
+        return self.stored.get(stored.id), answered
+
+    # -- learning
+
+    def learn(self, run: Run, source: Source | None) -> None:
+        """Compile the script of a run that succeeded, in the background."""
+        if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
+            return
+        if run.replay is not None and run.replay.level in ("replay", "repair"):
+            return
+        key = self.asked(run, source).key()
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(1, thread_name_prefix="etude-compile")
+            self._compiling[key] = self._pool.submit(self._learn, run.id, source, key)
+
+    def _learn(self, run_id: str, source: Source, key: str) -> None:
+        try:
+            self._compare_shadow(self._app.store.run(run_id))
+            self.compile(run_id, source)
+        except Exception:
+            _log.exception("run %s could not be compiled", run_id)
+        finally:
+            with self._lock:
+                self._compiling.pop(key, None)
+
+    def compile(self, run_id: str, source: Source) -> Compiled | None:
+        """Compile a run now and store its script; the run's record says what came of it."""
+        started = time.perf_counter()
+        run = self._app.store.run(run_id)
+        try:
+            compiled = self.draft(run, source)
+        except (NotCompiled, NoSlice, EtudeError) as error:
+            self._note(run_id, ScriptCompiled(replayable=False, reason=str(error), elapsed_ms=_ms(started)))
+            return None
+        script = compiled.script
+        artifact = self._app.objects.put(write_file(script).encode(), PYTHON)
+        self.stored.add(
+            StoredScript(
+                id=script.id,
+                key=script.key,
+                source=script.source,
+                run_id=run.id,
+                question=script.question,
+                state="example" if compiled.reason else "active",
+                reason=compiled.reason,
+                created_at=script.asked_at,
+                body=script.model_dump_json(),
+            )
+        )
+        self._note(
+            run_id,
+            ScriptCompiled(
+                script=script.id,
+                artifact=artifact,
+                steps=len(script.steps),
+                of_steps=script.of_steps,
+                guards=len(script.guards) + len(script.shapes),
+                parameters=tuple(p.name for p in script.parameters),
+                replayable=not compiled.reason,
+                reason=compiled.reason,
+                elapsed_ms=_ms(started),
+            ),
+        )
+        return compiled
+
+    def draft(self, run: Run, source: Source) -> Compiled:
+        """Return the script of a run without storing it."""
+        app = self._app
+        resources = app.resources_for(run, source)
+
+        def query(sql: str) -> Sequence[Sequence[Any]]:
+            return resources.query_unrecorded(source.name, sql, Cancellation()).rows()
+
+        return compile_run(
+            run,
+            Material(
+                asked=self.asked(run, source),
+                catalog=source.catalog(app.settings.limits),
+                query=query,
+                read=app.read_result,
+                objects=app.objects,
+                notes=fingerprint_notes(app.annotations(source)),
+                slice_cells=lambda run, shown: self._slice(run, shown, source),
+            ),
+        )
+
+    def _slice(self, run: Run, shown: frozenset[str], source: Source) -> SlicedCells:
+        """Return the cells behind the shown ones."""
+        store, earlier = self._app.store, []
+        if run.thread_id is not None:
+            before = itertools.takewhile(lambda i: i != run.id, thread_runs(store, run.thread_id))
+            earlier = [store.run(run_id) for run_id in before]
+        tables: dict[str, Result] = {}
+        for step in run.steps:
+            if step.kind == "tool" and step.result is not None and step.artifact is not None:
+                table = self._app.read_result(step.result, step.artifact, run.id)
+                tables |= {cell.id: table for cell in run.steps if cell.kind == "python" and cell.parent == step.id}
+        with self._app.open_session(source, alone=True, record=True) as notebook:
+            sliced = slice_run([*earlier, run], shown, notebook, self._app.objects, tables)
+        return replace(sliced, follows=any(step.kind == "python" for each in earlier for step in each.steps))
+
+    def _note(self, run_id: str, event: Event) -> None:
+        """Add an event to a run that has ended."""
+        for _ in range(5):
+            with contextlib.suppress(Conflict):
+                self._app.store.append(run_id, event, expect=self._app.store.run(run_id).seq)
+                return
+
+    def settle(self) -> None:
+        """Wait until all scripts that were begun are compiled."""
+        while True:
+            with self._lock:
+                pending = list(self._compiling.values())
+            if not pending:
+                return
+            for each in pending:
+                with contextlib.suppress(Exception):
+                    each.result(CLOSE_S)
+
+    def close(self) -> None:
+        """Finish the scripts that were begun."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+
+def _decided(script: Script, level: Any, **more: Any) -> ReplayDecided:
+    return ReplayDecided(level=level, script=script.id, origin=script.run_id, origin_at=script.asked_at, **more)
+
+
+def _ms(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)

@@ -1,0 +1,183 @@
+"""Proof: run a recorded run again, without a model, and compare every result with the record."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import ValidationError
+
+from etude.entities import Entity, Run, Step
+from etude.errors import EtudeError, Invalid, NotFound
+from etude.replays.cells import fingerprint_cell, recorded_output
+from etude.replays.differences import Moved, compare_rows
+from etude.replays.fingerprint import result_fingerprint
+from etude.runtime.query import CELL
+from etude.runtime.script import PREAMBLE
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.result import Result
+
+CAPSULE_BYTES = 1 << 30
+"""The most bytes that a capsule may hold, unpacked."""
+
+
+class StepProof(Entity):
+    """One step of a run, executed again."""
+
+    step: int
+    kind: Literal["sql", "python"]
+    code: str
+    outcome: Literal["same", "different", "failed"]
+    detail: str = ""
+    moved: Moved | None = None
+
+
+class Proof(Entity):
+    """A run executed again."""
+
+    run_id: str
+    question: str
+    source: str
+    steps: tuple[StepProof, ...]
+
+    @property
+    def same(self) -> bool:
+        """True if every step gave the recorded result."""
+        return all(step.outcome == "same" for step in self.steps)
+
+    @property
+    def sentence(self) -> str:
+        """What came of it."""
+        count = f"{len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
+        if self.same:
+            return f"{self.run_id}: all {count} gave the recorded results."
+        wrong = [s for s in self.steps if s.outcome != "same"]
+        return f"{self.run_id}: {len(wrong)} of {count} gave other results. {wrong[0].detail}"
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A recorded run with its files: from the store, or from a capsule."""
+
+    run: Run
+    get: Callable[[str], bytes] = field(repr=False)
+
+
+def load_recorded(app: App, run_or_file: str) -> RecordedRun:
+    """Return a run of the store by its id, or the run of a capsule by its path."""
+    path = Path(run_or_file)
+    if path.suffix in (".etude", ".zip") or "/" in run_or_file:
+        return read_capsule(path)
+    run = app.store.run(app.store.resolve_run(run_or_file))
+    return RecordedRun(run, lambda hash: app.objects.get(hash, run.id))
+
+
+def read_capsule(path: Path) -> RecordedRun:
+    """Read a run from a capsule that `etude runs export` wrote."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(info.file_size for info in archive.infolist()) > CAPSULE_BYTES:
+                raise Invalid(
+                    f"`{path}` is larger than {CAPSULE_BYTES:,} bytes unpacked.", hint="Check where it is from."
+                )
+            run = Run.model_validate_json(archive.read("run.json"))
+            names = [n for n in archive.namelist() if n.startswith("artifacts/")]
+            files = {Path(name).stem: archive.read(name) for name in names}
+    except FileNotFoundError:
+        raise NotFound(f"There is no file `{path}`.", hint="`etude runs export RUN FILE` writes one.") from None
+    except (OSError, zipfile.BadZipFile, KeyError, ValidationError):
+        raise Invalid(f"`{path}` is not a capsule.", hint="`etude runs export RUN FILE` writes one.") from None
+
+    def get(hash: str) -> bytes:
+        if hash not in files:
+            raise NotFound(f"The capsule has no file `{hash}`.", hint="Export the run again.")
+        return files[hash]
+
+    return RecordedRun(run, get)
+
+
+def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
+    """Execute every query and cell of a run that succeeded then, and compare. Nothing is recorded."""
+    run = recorded.run
+    place = source or run.location or run.source
+    if place is None:
+        raise Invalid(f"Run `{run.id}` names no source.", hint="Give one with `--source`.")
+    done: list[StepProof] = []
+    cells = {s.id for s in run.steps if s.kind == "python"}
+    for number, step in enumerate(run.steps, 1):
+        if step.kind == "sql" and step.outcome == "ok" and step.parent not in cells and step.artifact is not None:
+            done.append(_prove_query(app, recorded, number, step, place))
+    if any(s.kind == "python" and s.outcome == "ok" and s.code != PREAMBLE for s in run.steps):
+        done += _prove_cells(app, recorded, place)
+    if not done:
+        raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
+    return Proof(run_id=run.id, question=run.text, source=place, steps=tuple(sorted(done, key=lambda s: s.step)))
+
+
+def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place: str) -> StepProof:
+    made: dict[str, Any] = {"step": number, "kind": "sql", "code": step.code}
+    try:
+        now = app.sql(place, step.code, limits=step.limits, record=False)
+    except EtudeError as error:
+        return StepProof(outcome="failed", detail=f"The query failed: {error.message}", **made)
+    then = read_table(recorded, step)
+    if result_fingerprint(now, ordered=False) == result_fingerprint(then, ordered=False) != "":
+        return StepProof(outcome="same", **made)
+    moved = compare_rows(then, now)
+    return StepProof(outcome="different", detail=moved.sentence, moved=moved, **made)
+
+
+def read_table(recorded: RecordedRun, step: Step) -> Result:
+    """Return the recorded table of a step."""
+    import io
+
+    from etude.result import Result
+
+    if step.result is None or step.artifact is None:
+        raise NotFound("The step has no result.")
+    hash = step.artifact.hash
+    return Result(step.result, None, open_kept=lambda: io.BytesIO(recorded.get(hash)), run_id=recorded.run.id)
+
+
+def _prove_cells(app: App, recorded: RecordedRun, place: str) -> list[StepProof]:
+    run, done = recorded.run, []
+    tables = _tables(recorded)
+    with app.open_session(place, record=False, alone=True) as session:
+        session.execute(PREAMBLE)
+        for number, step in enumerate(run.steps, 1):
+            if step.kind != "python" or step.code == PREAMBLE or step.artifact is None:
+                continue
+            if step.outcome != "ok":
+                if step.outcome == "error":
+                    session.execute(step.code)  # for the names that it set before it failed
+                continue
+            made: dict[str, Any] = {"step": number, "kind": "python", "code": step.code}
+            cell = session.execute(step.code)
+            if not cell.ok:
+                detail = f"The cell failed: {(cell.error or {}).get('message', cell.outcome)}"
+                done.append(StepProof(outcome="failed", detail=detail, **made))
+            elif step.artifact.media == CELL:
+                then = recorded_output(json.loads(recorded.get(step.artifact.hash)), tables.get(step.id))
+                same = fingerprint_cell(cell) == then
+                detail = "" if same else "The cell printed or returned something else."
+                done.append(StepProof(outcome="same" if same else "different", detail=detail, **made))
+    return done
+
+
+def _tables(recorded: RecordedRun) -> Mapping[str, Result]:
+    """Return the tables that cells returned, by the step of the cell."""
+    tables: dict[str, Result] = {}
+    for step in recorded.run.steps:
+        if step.kind == "tool" and step.result is not None and step.artifact is not None:
+            table = read_table(recorded, step)
+            children = [
+                c for c in recorded.run.steps if c.kind == "python" and c.parent == step.id and c.code != PREAMBLE
+            ]
+            tables |= {cell.id: table for cell in children}
+    return tables

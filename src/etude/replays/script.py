@@ -1,0 +1,105 @@
+"""A script: the queries and cells behind an answer, with parameters, guards and a way to write the answer's text."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Literal
+
+from etude.entities import Entity, Read, ResultInfo
+from etude.replays.guards import DataGuard, TableShape
+
+Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start"]
+
+
+class Parameter(Entity):
+    """A literal of the question that the code contains as well."""
+
+    name: str
+    kind: Literal["integer", "number", "text", "date", "year", "limit"]
+    default: str
+    """The literal as the question has it, without quotation marks."""
+    position: int
+    """Which unit of the question it is."""
+    table: str = ""
+    column: str = ""
+    """The column that it is compared with; empty for a limit."""
+    low: str | None = None
+    high: str | None = None
+    """The least and greatest value of that column."""
+
+
+class Slot(Entity):
+    """Where a parameter is in the code of a step, and how it is written there."""
+
+    start: int
+    end: int
+    parameter: str
+    form: Form
+
+
+class ScriptStep(Entity):
+    """A query, or a cell of a session."""
+
+    kind: Literal["sql", "python"]
+    code: str
+    slots: tuple[Slot, ...] = ()
+    result: ResultInfo | None = None
+    """The shape of what it returned."""
+    fingerprint: str = ""
+    """The fingerprint of what it returned or printed; see `fingerprint.py`."""
+    ordered: bool = False
+    shows: bool = True
+    """Whether the answer uses what it returned or printed; otherwise it only prepares a later cell."""
+
+
+class Piece(Entity):
+    """A part of the text of an answer: fixed words, a cell of a result, the number of its rows, or a parameter."""
+
+    text: str = ""
+    step: int | None = None
+    row: int | None = None
+    column: int | None = None
+    rows: bool = False
+    parameter: str = ""
+    digits: int | None = None
+    """Digits after the point; None for values that are not numbers."""
+    grouped: bool = False
+    """Whether the number has thousands separators."""
+
+
+class Script(Entity):
+    """A compiled run."""
+
+    id: str
+    question: str
+    source: str
+    location: str | None = None
+    dialect: str
+    model: str
+    run_id: str
+    asked_at: datetime
+    key: str
+    steps: tuple[ScriptStep, ...]
+    of_steps: int = 0
+    parameters: tuple[Parameter, ...] = ()
+    shapes: tuple[TableShape, ...] = ()
+    guards: tuple[DataGuard, ...] = ()
+    reads: tuple[Read, ...] = ()
+    """The tables with the fingerprints of their data, for which the guards hold."""
+    answer: str = ""
+    pieces: tuple[Piece, ...] = ()
+    """The text of the answer with its figures as references; empty if some words may be wrong with other data."""
+    reading: str = ""
+    by_rules: bool = False
+    """Whether the rules wrote the answer, and not a model."""
+    day: date | None = None
+    """The only day on which it answers the question, if the question depends on the day."""
+    notes: str = ""
+    """A fingerprint of the annotations of the source."""
+    same_data: bool = False
+    """Whether it only answers on the very same data: its cells were found by trial, and other data may need more."""
+    versions: dict[str, str] = {}
+    tokens: int = 0
+    """Tokens that the run used."""
+    own_ms: float = 0.0
+    """How long the run took without waiting for a model."""

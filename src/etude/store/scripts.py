@@ -1,0 +1,122 @@
+"""Scripts of a tenant: found by the key of a question, withdrawn, and listed with the runs that used them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from etude.errors import NotFound
+
+if TYPE_CHECKING:
+    from etude.store.base import Store
+
+State = Literal["active", "example", "superseded", "suspended", "withdrawn"]
+"""Only active scripts are replayed. An example only helps a model; the others are kept for their lineage."""
+
+ADD = """INSERT INTO scripts (id, tenant, key, source, run_id, question, state, reason, created_at, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+SUPERSEDE = "UPDATE scripts SET state = 'superseded' WHERE tenant = ? AND key = ? AND state = 'active'"
+CHANGE = "UPDATE scripts SET state = ?, reason = ? WHERE id = ? AND tenant = ? RETURNING id"
+COLUMNS = "SELECT id, key, source, run_id, question, state, reason, created_at, CAST(body AS TEXT) FROM scripts"
+BY_KEY = f"{COLUMNS} WHERE tenant = ? AND state = 'active' AND key IN "
+BY_ID = f"{COLUMNS} WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT 2"
+BY_RUN = f"{COLUMNS} WHERE run_id = ? AND tenant = ? ORDER BY id DESC LIMIT 1"
+ALL = f"{COLUMNS} WHERE tenant = ? ORDER BY id DESC LIMIT ?"
+QUESTIONS = """SELECT id, question FROM scripts WHERE tenant = ? AND source = ? AND state IN ('active', 'example')
+    ORDER BY id DESC LIMIT ?"""
+USE = """INSERT INTO script_uses (script_id, run_id, level, at) VALUES (?, ?, ?, ?)
+    ON CONFLICT (script_id, run_id) DO UPDATE SET level = excluded.level, at = excluded.at"""
+USES = "SELECT run_id, level, at FROM script_uses WHERE script_id = ? ORDER BY at, run_id"
+
+
+@dataclass(frozen=True)
+class StoredScript:
+    """A script as it is stored; `body` is JSON."""
+
+    id: str
+    key: str
+    source: str
+    run_id: str
+    question: str
+    state: State
+    reason: str
+    """Why it is not active, in a sentence; empty if it is."""
+    created_at: datetime
+    body: str
+
+
+@dataclass(frozen=True)
+class ScriptUse:
+    """A run that a script was tried for."""
+
+    run_id: str
+    level: str
+    at: datetime
+
+
+class StoredScripts:
+    """The scripts of one tenant."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, script: StoredScript) -> None:
+        """Add a script. If it is active, it takes the place of the active one with the same key."""
+        with self._store._transaction() as execute:
+            if script.state == "active":
+                execute(SUPERSEDE, self._store.tenant, script.key)
+            values = (script.source, script.run_id, script.question, script.state, script.reason, script.created_at)
+            execute(ADD, script.id, self._store.tenant, script.key, *values, script.body)
+
+    def find(self, keys: Sequence[str]) -> list[StoredScript]:
+        """Return the active scripts with one of these keys, newest first."""
+        marks = ", ".join("?" for _ in keys)
+        rows = self._store._read(f"{BY_KEY}({marks}) ORDER BY id DESC", self._store.tenant, *keys)
+        return [_script(row) for row in rows]
+
+    def questions(self, source: str, limit: int) -> list[tuple[str, str]]:
+        """Return the ids and questions of the newest scripts of a source."""
+        return [(str(row[0]), str(row[1])) for row in self._store._read(QUESTIONS, self._store.tenant, source, limit)]
+
+    def get(self, script_or_run: str) -> StoredScript:
+        """Return the script with this id, or the newest one that was compiled from the run with this id."""
+        if script_or_run.startswith("run_"):
+            rows = self._store._read(BY_RUN, script_or_run, self._store.tenant)
+        else:
+            rows = self._store._read(BY_ID, script_or_run, script_or_run + "\U0010ffff", self._store.tenant)
+        if len(rows) != 1:
+            hint = "`etude runs scripts` lists them." if not rows else "Give more of its id."
+            raise NotFound(
+                f"There is {'no' if not rows else 'more than one'} script `{script_or_run[:80]}`.", hint=hint
+            )
+        return _script(rows[0])
+
+    def list(self, limit: int = 50) -> Sequence[StoredScript]:
+        """Return the newest scripts."""
+        return [_script(row) for row in self._store._read(ALL, self._store.tenant, limit)]
+
+    def change(self, script_id: str, state: State, reason: str) -> None:
+        """Set the state of a script."""
+        with self._store._transaction() as execute:
+            if not execute(CHANGE, state, reason, script_id, self._store.tenant):
+                raise NotFound(f"There is no script `{script_id}`.", hint="`etude runs scripts` lists them.")
+
+    def use(self, script_id: str, run_id: str, level: str) -> None:
+        """Note that a script was tried for a run."""
+        with self._store._transaction() as execute:
+            execute(USE, script_id, run_id, level, datetime.now(UTC))
+
+    def uses(self, script_id: str) -> Sequence[ScriptUse]:
+        """Return the runs that a script was tried for, oldest first."""
+        return [ScriptUse(str(r[0]), str(r[1]), _time(r[2])) for r in self._store._read(USES, script_id)]
+
+
+def _script(row: tuple[Any, ...]) -> StoredScript:
+    script_id, key, source, run_id, question, state, reason, created_at, body = row
+    return StoredScript(script_id, key, source, run_id, question, state, reason, _time(created_at), body)
+
+
+def _time(value: str | datetime) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)

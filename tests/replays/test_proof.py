@@ -1,0 +1,96 @@
+"""A run executed again: the same results, or what differs; as a file; as a difference; and withdrawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.replays.test_cells import CELLS, QUESTION, python
+from tests.replays.test_library import app, ask, change, decision, scripted, shop
+
+import etude
+from etude.app import App
+from etude.capsule import write_capsule
+from etude.cli.main import run as command
+from etude.errors import Invalid, NotFound
+
+__all__ = ["app", "shop"]
+TOTAL = "What is the total amount per channel?"
+
+
+def test_a_run_gives_its_results_again(app: App, shop: Path) -> None:
+    proof = etude.replay(ask(app, shop, TOTAL).run_id, app=app)
+    assert proof.same and len(proof.steps) == 1 and "gave the recorded results" in proof.sentence
+
+
+def test_other_data_show_the_rows_that_moved(app: App, shop: Path) -> None:
+    run_id = ask(app, shop, TOTAL).run_id
+    change(shop, "UPDATE orders SET amount = amount + 1 WHERE channel = 'web'")
+    proof = app.replay(run_id)
+    moved = proof.steps[0].moved
+    assert not proof.same and moved is not None and (moved.lost_count, moved.added_count) == (1, 1)
+    assert moved.lost[0][0] == moved.added[0][0] == "web"
+
+
+def test_cells_run_again_too(app: App, shop: Path, tmp_path: Path) -> None:
+    model = scripted(tmp_path, *map(python, CELLS), {"text": "The median is 52.0 of 666 orders."})
+    proof = app.replay(ask(app, shop, QUESTION, model=model).run_id)
+    assert proof.same and {step.kind for step in proof.steps} == {"python"}
+
+
+def test_a_file_proves_a_run_on_another_machine(app: App, shop: Path, tmp_path: Path) -> None:
+    run_id = ask(app, shop, TOTAL).run_id
+    file = tmp_path / "run.etude"
+    with file.open("wb") as out:
+        write_capsule(app.store, app.objects, run_id, out)
+    with App(home=tmp_path / "elsewhere") as other:
+        assert other.replay(str(file), source=str(shop)).same
+
+
+@pytest.mark.parametrize(("name", "error"), [("none.etude", NotFound), ("bad.etude", Invalid)])
+def test_a_wrong_file_is_named(app: App, tmp_path: Path, name: str, error: type[Exception]) -> None:
+    (tmp_path / "bad.etude").write_bytes(b"no zip")
+    with pytest.raises(error, match=name):
+        app.replay(str(tmp_path / name))
+
+
+def test_a_difference_names_its_cause_and_the_rows(app: App, shop: Path) -> None:
+    first = ask(app, shop, TOTAL).run_id
+    change(shop, "UPDATE orders SET amount = amount * 2 WHERE channel = 'app'")
+    found = app.compare_runs(first, ask(app, shop, TOTAL, fresh=True).run_id)
+    assert found.cause == "data" and "`orders`" in found.detail
+    assert found.moved is not None and found.moved.lost[0][0] == "app"
+
+
+def test_a_withdrawn_script_answers_nothing_and_its_answers_are_listed(app: App, shop: Path) -> None:
+    first = ask(app, shop, TOTAL)
+    second = ask(app, shop, TOTAL)
+    script, uses = app.scripts.withdraw(first.run_id, "The definition changed.")
+    assert script.state == "withdrawn" and [use.run_id for use in uses] == [second.run_id]
+    assert decision(app, ask(app, shop, TOTAL)).cause == "no script"
+
+
+def test_the_commands_show_all_of_it(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ETUDE_REPLAY", "on")
+    monkeypatch.chdir(tmp_path)
+    assert command(["ask", str(shop), TOTAL]) == 0
+    first = next(line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("run_"))
+    assert command(["ask", str(shop), TOTAL]) == 0
+    shown = capsys.readouterr().out
+    assert f"Answered by replaying {first}" in shown
+    second = next(line.split()[0] for line in shown.splitlines() if line.startswith("run_"))
+    assert command(["ask", str(shop), TOTAL, "--fresh"]) == 0
+    assert "Answered by replaying" not in capsys.readouterr().out
+    assert command(["runs", "script", first, "--output", "total.py"]) == 0
+    assert command(["runs", "replay", second]) == 0
+    assert command(["runs", "diff", first, second]) == 0
+    assert "the same rows" in capsys.readouterr().out
+    assert command(["runs", "export", first, "run.etude"]) == 0
+    assert command(["runs", "replay", "run.etude", "--source", str(shop)]) == 0
+    assert command(["runs", "scripts"]) == 0
+    assert TOTAL in capsys.readouterr().out
+    assert command(["runs", "withdraw", first, "--check"]) == 0
+    assert "is withdrawn" in capsys.readouterr().out
