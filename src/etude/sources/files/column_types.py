@@ -71,6 +71,7 @@ TESTS = {
     "number": NUMBER,
     "whole": WHOLE,
     "code": CODE,
+    "power": r"regexp_full_match({t}, '\d+[eE]\d+')",
     "long": r"regexp_full_match({t}, '[+-]?\d{19,}')",
     "iso": ISO,
     "moment": MOMENT,
@@ -287,7 +288,9 @@ def _decide(
         return "", None
     decision: _Decision | str = ""
     # Without null markers, DuckDB has read the column as text for another reason.
-    if n.code == 0 and n.number == n.rest and n.marker and not n.long:
+    if n.power and n.power + n.whole == n.rest:
+        decision = f"{_examples(con, staged, column, TESTS['power'])} may be codes or powers of ten, kept as text"
+    elif n.code == 0 and n.number == n.rest and n.marker and not n.long:
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.iso == n.rest:
         decision = _Decision("DATE", "replace(replace({t}, '/', '-'), '.', '-')")

@@ -38,7 +38,7 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
     import duckdb
 
     several = len(paths) > 1
-    parts = [_plain(path, scratch, i) for i, path in enumerate(paths)]
+    parts = [_plain(path, scratch, i, several) for i, path in enumerate(paths)]
     parts = [_repaired(p, scratch, i, several) if p.cut_off else p for i, p in enumerate(parts)]
     try:
         rows = _write(con, parts, target, "auto")
@@ -49,8 +49,8 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
     return rows, merge([p.report for p in parts])
 
 
-def _plain(path: str, scratch: Path, index: int) -> JsonPart:
-    """Return the file as UTF-8 without NUL bytes; raise if it holds no records."""
+def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
+    """Return the file as UTF-8 without byte order mark and NUL bytes; raise if it holds no records."""
     found = survey(path)
     with open_text(path, found) as text:
         start = end = ""
@@ -67,15 +67,23 @@ def _plain(path: str, scratch: Path, index: int) -> JsonPart:
             hint="etude reads an array of objects, one object, or one object per line.",
         )
     notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
-    report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
+    report = LoadReport(
+        encoding=found.encoding,
+        bom=found.bom,
+        bad_rows=found.stray_rows(os.path.basename(path) if several else ""),
+        nul_bytes=found.nul_bytes,
+        notes=notes,
+    )
     cut_off = start[0] == "[" and end != "]"
-    if found.plain:
+    # After a byte order mark, DuckDB takes an array of records for one value.
+    if found.plain and not found.bom:
         return JsonPart(path, unpack(path, scratch, str(index)), found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
             out.write(chunk.replace("\0", ""))
-    return JsonPart(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report, cut_off)
+    copied = replace(found, encoding="utf-8", bom=False, undecodable=False, stray_lines=0)
+    return JsonPart(path, str(copy), copied, report, cut_off)
 
 
 def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
@@ -131,7 +139,7 @@ def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonP
     notes = [f"Key `{key}` appears twice in a record; the last value is kept." for key in keys]
     if halves:
         notes.append(f"Half of a surrogate pair shows as `?` in {halves:,} records.")
-    report = replace(part.report, bad_rows=faults.rows(), notes=(*part.report.notes, *notes))
+    report = replace(part.report, bad_rows=part.report.bad_rows + faults.rows(), notes=(*part.report.notes, *notes))
     return JsonPart(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
 
 
