@@ -22,8 +22,8 @@ from etude.sources.files.dialect import (
     CsvRecord,
     count_metadata,
     detect,
-    is_value,
     records,
+    value_kind,
 )
 from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge
@@ -51,8 +51,13 @@ READ_AS = (
     ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
     (
         "TIMESTAMP WITH TIME ZONE",
-        re.compile(r".*\d\d:\d\d(:\d\d(\.\d+)?)?"),
+        re.compile(r"\S+[ T]\d\d:\d\d(:\d\d(\.\d+)?)?"),
         "its values without a zone were read as UTC",
+    ),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        re.compile(r".*[ T].*(?!\+00)[+-]\d\d(:?\d\d)?"),
+        "its values were converted to one zone, UTC",
     ),
 )
 DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
@@ -217,7 +222,7 @@ def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...
     ]
     if not maybe:
         return set()
-    texts = tuple(CsvColumn(c.name, "VARCHAR" if c.name in maybe else c.type) for c in columns)
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
     tests = ", ".join(
         f"bool_and(regexp_full_match({name}, {quote_literal(CODE_OR_WHOLE.pattern)})) AND bool_or({name} ILIKE '%e%')"
         for name in (f"trim({quote_identifier(c)})" for c in maybe)
@@ -240,12 +245,13 @@ def _is_data(rows: list[list[str]]) -> bool:
     Its cells are numbers or dates like those below them, and no other cell is a name above numbers or dates.
     """
     first, below = rows[0], rows[1:]
-    if not below or _is_year_header(first):
+    if not below or _is_year_header(first) or all(re.fullmatch(r"(19|20)\d\d", cell.strip()) for cell in first):
         return False
-    columns = [(cell, [row[at] for row in below if at < len(row) and row[at].strip()]) for at, cell in enumerate(first)]
-    typed = [cell for cell, found in columns if found and all(map(is_value, found))]
-    alike = bool(typed) and all(map(is_value, typed))
-    return alike and (all(is_value(c) for c in first) or any(re.search(r"\d\D+\d", c) for c in typed))
+    kinds = [{value_kind(row[at]) for row in below if at < len(row) and row[at].strip()} for at in range(len(first))]
+    typed = [(cell, kind) for cell, kind in zip(first, kinds) if len(kind) == 1 and kind != {""}]
+    if not typed or any({value_kind(cell)} != kind for cell, kind in typed):
+        return False
+    return len(typed) == len(first) or any(re.search(r"\d\D+\d", cell) for cell, _ in typed)
 
 
 def _has_title_row(head: list[CsvRecord], width: int) -> bool:

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
+from etude.sources.files.column_types import describe_wide_numbers
 from etude.sources.files.content import unpack
 from etude.sources.files.delimited import STORED
 from etude.sources.files.parquet import read_parquet, reraise_limit, write
-from etude.sources.files.report import LoadReport, RowFaults, merge
+from etude.sources.files.report import LoadReport, RowFaults, TypeNote, merge
 from etude.sources.files.text import Survey, open_text, survey
 from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
+LARGEST_INTEGER = 1 << 64
 SPACE = " \t\r\n"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -46,7 +48,27 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
         reraise_limit(error)
         parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
         rows = _write_repaired(con, parts, target)
-    return rows, merge([p.report for p in parts])
+    report = merge([p.report for p in parts])
+    types, notes = _describe(con, target, rows)
+    return rows, replace(report, types=report.types + types, notes=report.notes + notes)
+
+
+def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], tuple[str, ...]]:
+    """Return notes on numbers that a column cannot or can barely hold, and on lists that may be the real records."""
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
+    types = [describe_wide_numbers(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
+    for name in (c[0] for c in columns if c[1] == "DOUBLE"):
+        column = quote_identifier(name)
+        test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
+        if con.execute(f"SELECT count(*) FILTER ({test}) FROM {read_parquet(str(target))}").fetchone()[0]:
+            types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))
+    lists = [c[0] for c in columns if c[1].endswith("[]")]
+    records = [c[0] for c in columns if c[1].startswith("STRUCT") and c[1].endswith("[]")]
+    nested = lists if len(lists) == len(columns) else records
+    if rows != 1 or not nested:
+        return tuple(types), ()
+    named = ", ".join(f"`{name}`" for name in nested[:3]) + (", ..." if len(nested) > 3 else "")
+    return tuple(types), (f"The file is one record, with lists in {named}; `unnest` makes rows of them.",)
 
 
 def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
