@@ -91,7 +91,7 @@ def survey(path: str) -> Survey:
     strays = _StrayLines()
     if not valid and encoding in ("", "utf-8"):
         strays = _find_stray_lines(path, bom)
-        valid = strays.count > 0
+        valid = strays.lines > 0
         encoding = "utf-8" if valid else encoding
     if not encoding:
         encoding = "utf-8" if valid else ("latin-1" if latin else "cp1252")
@@ -106,7 +106,7 @@ def survey(path: str) -> Survey:
         quotes=quotes,
         longest=max(longest, CHUNK),
         undecodable=not valid,
-        stray_lines=strays.count,
+        stray_lines=strays.lines,
         first_stray_lines=strays.first,
     )
 
@@ -122,7 +122,7 @@ def open_text(path: str, found: Survey) -> Iterator[TextIO]:
 
 
 class _StrayLines(NamedTuple):
-    count: int = 0
+    lines: int = 0
     first: tuple[int, ...] = ()
 
 
