@@ -697,9 +697,16 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         "traceback": _without_middle("".join(trace.format())),
         "line": line,
     }
-    # Errors of outages that `etude` raises in a session carry the host's problem too.
-    problem = getattr(error, "problem", None)
-    return shown | ({"problem": problem} if isinstance(problem, dict) else {})
+    return shown | _problem_of(error)
+
+
+def _problem_of(error: BaseException) -> dict[str, Any]:
+    """Return the host's problem that an error of an outage carries; errors of the user's own may carry anything."""
+    try:
+        problem = vars(error).get("problem")
+        return {"problem": json.loads(json.dumps(problem))} if isinstance(problem, dict) else {}
+    except Exception:
+        return {}
 
 
 def _keep_own_frames(error: traceback.TracebackException) -> None:

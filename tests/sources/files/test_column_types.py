@@ -78,12 +78,16 @@ def test_ambiguous_dates_follow_another_column_then_the_option_then_the_default(
         (["€ 1.234,56", "7 €"], 1234.56, "its decimal commas were read as such"),
         (["1.234.567", "12.500"], 1234567, "dots between its digits were left out"),
         (["1 234,56", "12"], 1234.56, "spaces between its digits were left out"),
-        (["1'234.50", "5"], 1234.5, "spaces between its digits were left out"),
+        (["1'234.50", "5"], 1234.5, "apostrophes between its digits were left out"),
         (["yes", "no"], True, "its values were read as true or false ('yes', 'no')"),
         (["0x1F", "0x2A"], 31, "hexadecimal"),
         (["1.5", "NaN"], 1.5, "1 of its values was a null marker ('NaN')"),
         (["0.1234567890123456789", "2.5"], 0.12345678901234568, "keeps 15 to 17 digits"),
-        (["1E10", "2E05"], 1e10, "powers of ten"),
+        (["1E10", "2.5"], 1e10, "powers of ten"),
+        (["1.5E10", "2e+05"], 1.5e10, ""),
+        (["($7.10)", "$5.00"], -7.1, "numbers in parentheses were read as negative"),
+        (["1.234,50-", "7,25"], -1234.5, "numbers with a minus at the end were read as negative"),
+        (["1 234,50", "7,25"], 1234.5, "its decimal commas were read as such"),
     ],
 )
 def test_values_that_change_are_noted(tmp_path: Path, values: list[str], first: Any, said: str) -> None:
@@ -104,6 +108,10 @@ def test_values_that_change_are_noted(tmp_path: Path, values: list[str], first: 
         (["1,234", "2,345"], "may be thousands or decimals"),
         (["$5", "€6"], "several currencies"),
         (["60%", "0.5"], "only some numbers have a percent sign"),
+        (["12E5", "7E2", "45"], "'12E5', '7E2' may be codes or powers of ten"),
+        (["12E5", "NA"], "'12E5' may be codes or powers of ten"),
+        (["2024-01-02"] * 9 + ["unknown"], "1 of 10 values is not a date ('unknown')"),
+        (["2-", "1", "3-"], ""),
         (["00123", "04567"], ""),
         (["+4915112345", "+4915112346"], ""),
         (["555 123 456", "555 123 457"], ""),
@@ -124,6 +132,14 @@ def test_values_that_stay_text(tmp_path: Path, values: list[str], said: str) -> 
 def test_the_option_decimal_settles_what_a_comma_means(tmp_path: Path) -> None:
     assert column(tmp_path, "1,234", "2,345", options=(("decimal", "."),))[0] == [1234, 2345]
     assert column(tmp_path, "1,234", "2,345", options=(("decimal", ","),))[0] == [1.234, 2.345]
+
+
+def test_a_late_code_or_a_late_fraction_decides_for_the_whole_column(tmp_path: Path) -> None:
+    values, said = column(tmp_path, *["12"] * 2_000, "12E5")
+    assert (values[0], values[-1]) == ("12", "12E5")
+    assert "may be codes" in said
+    values, _ = column(tmp_path, *["12E5"] * 2_000, "0.5")
+    assert values[-1] == 0.5
 
 
 def test_dots_group_digits_beside_decimal_commas(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ CURRENCY = "[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|NZD|CNY|INR|SEK|NOK|DKK
 SPACES = "'\u2019 \u00a0\u202f"
 DECORATED = (
     rf"\(?[+-]?(?:{CURRENCY})? ?[+-]?((?:\d|[.,]\d)[\d.,{SPACES.replace(chr(39), chr(39) * 2)}]*?)"
-    rf"[ \x{{a0}}\x{{202f}}]?(?:{CURRENCY}|%)?\)?"
+    rf"[ \x{{a0}}\x{{202f}}]?(?:{CURRENCY}|%)?-?\)?"
 )
 BODY = f"regexp_extract({{t}}, '^{DECORATED}$', 1)"
 GROUPED = SPACES.replace("'", "''")
@@ -71,6 +71,7 @@ TESTS = {
     "number": NUMBER,
     "whole": WHOLE,
     "code": CODE,
+    "power": r"regexp_full_match({t}, '\d+[eE]\d+')",
     "long": r"regexp_full_match({t}, '[+-]?\d{19,}')",
     "iso": ISO,
     "moment": MOMENT,
@@ -91,6 +92,9 @@ TESTS = {
     "english": ENGLISH,
     "european": EUROPEAN,
     "spaced": SPACED,
+    "apostrophes": f"regexp_matches({BODY}, '[''\u2019]')",
+    "in_parentheses": "(prefix({t}, '(') AND suffix({t}, ')'))",
+    "minus_last": r"regexp_matches({t}, '\d.*-$')",
     "gaps": f"regexp_matches({BODY}, '[{GROUPED}]')",
     "typeset": f"regexp_matches({BODY}, '[{GROUPED.replace(' ', '')}]')",
     "sure_english": SURE_ENGLISH,
@@ -148,6 +152,11 @@ class Counts:
         """Values that are dates in some style."""
         return self.iso + self.year_last + self.named + self.dashed_year
 
+    @property
+    def styles(self) -> int:
+        """The number of styles in which some value is a date."""
+        return sum(bool(n) for n in (self.iso, self.year_last, self.named, self.dashed_year))
+
 
 @dataclass(frozen=True)
 class _Others:
@@ -173,7 +182,7 @@ def refine_types(
     columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(staged))}").fetchall()
     rows = con.execute(f"SELECT count(*) FROM {read_parquet(str(staged))}").fetchone()[0]
     texts = [c[0] for c in columns if c[1] == "VARCHAR" and c[0] != leave]
-    notes = [_wide(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
+    notes = [describe_wide_numbers(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
     casts, missing = _without_nans(con, staged, [c[0] for c in columns if c[1] == "DOUBLE"])
     notes += missing
     counted = _candidates(con, staged, texts, rows)
@@ -195,7 +204,8 @@ def refine_types(
     return rows, tuple(notes)
 
 
-def _wide(column: str) -> TypeNote:
+def describe_wide_numbers(column: str) -> TypeNote:
+    """Return the note on a column of whole numbers beyond 64 bits."""
     return TypeNote(column, "DECIMAL(38,0)", "its whole numbers need more than 64 bits")
 
 
@@ -287,7 +297,9 @@ def _decide(
         return "", None
     decision: _Decision | str = ""
     # Without null markers, DuckDB has read the column as text for another reason.
-    if n.code == 0 and n.number == n.rest and n.marker and not n.long:
+    if n.power and n.power + n.whole == n.rest:
+        decision = f"{_examples(con, staged, column, TESTS['power'])} may be codes or powers of ten, kept as text"
+    elif n.code == 0 and n.number == n.rest and n.marker and not n.long:
         decision = _Decision("BIGINT" if n.whole == n.rest else "DOUBLE", "{t}")
     elif n.iso == n.rest:
         decision = _Decision("DATE", "replace(replace({t}, '/', '-'), '.', '-')")
@@ -298,7 +310,7 @@ def _decide(
     elif n.named == n.rest:
         formats = NAMED.partition("try_strptime({t}, ")[2].partition(")")[0]
         decision = _Decision("DATE", f"strptime({{t}}, {formats})", "its dates were read by the names of the months")
-    elif n.dates >= MIXED_SHARE * n.rest:
+    elif n.dates >= MIXED_SHARE * n.rest and (n.styles > 1 or n.dashed_year == n.rest):
         shown = _examples(con, staged, column, f"NOT ({MARKER})")
         decision = f"dates in several styles ({shown}), kept as text"
         if n.dashed_year == n.rest:
@@ -378,6 +390,8 @@ def _decide_number(
         return f"numbers in several currencies ({shown}), kept as text"
     if 0 < n.percent < n.rest:
         return f"only some numbers have a percent sign ({shown}), kept as text"
+    if n.minus_last and not n.separated:
+        return ""  # grades such as `2-`
     bare = BODY
     if n.gaps:
         if n.spaced < n.rest or not (n.separated or n.priced or n.typeset):
@@ -386,7 +400,10 @@ def _decide_number(
         bare = f"replace(translate({BODY}, '{GROUPED}', ''), ',', '.')"
         if n.separated and not sure:
             return f"{shown} may be read in two ways, kept as text (the option `decimal` of the source settles it)"
-        said = ["spaces between its digits were left out"]
+        grouping = "apostrophes" if n.apostrophes == n.gaps else "spaces"
+        said = [f"{grouping} between its digits were left out"]
+        if n.commas:
+            said.append("its decimal commas were read as such")
     else:
         comma = _has_decimal_comma(n, reading.decimal or like[0])
         if comma is None:
@@ -406,7 +423,11 @@ def _decide_number(
     if n.priced:
         sign = _examples(con, staged, column, TESTS["priced"], 1)
         said.append(f"the currency was left out ({sign})")
-    negative = r"(regexp_matches({t}, '^[^\d.,]*-') OR (prefix({t}, '(') AND suffix({t}, ')')))"
+    if n.in_parentheses:
+        said.append("numbers in parentheses were read as negative")
+    if n.minus_last:
+        said.append("numbers with a minus at the end were read as negative")
+    negative = rf"(regexp_matches({{t}}, '^[^\d.,]*-') OR {TESTS['in_parentheses']} OR {TESTS['minus_last']})"
     sql = f"(CASE WHEN {negative} THEN '-' ELSE '' END) || {bare}"
     fractions = _examples(con, staged, column, f"NOT ({MARKER}) AND NOT regexp_full_match({bare}, '\\d{{1,18}}')", 1)
     return _Decision("DOUBLE" if fractions else "BIGINT", sql, ", and ".join(said))
@@ -427,6 +448,7 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
         (NUMBER, n.number, "number"),
         (MOMENT, n.moment, "date"),
         (TESTS["year_last"], n.year_last, "date"),
+        (NAMED, n.named, "date"),
         (TESTS["decorated"], n.decorated, "number"),
     )
     for test, passed, noun in tests:

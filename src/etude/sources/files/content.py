@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import shutil
 import zipfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from etude.errors import Invalid
+from etude.sources.files.dialect import detect_dialect, read_records
 
 HEAD = 1 << 16
 GZIP = b"\x1f\x8b"
@@ -79,13 +81,24 @@ def _judge_text(path: str, head: bytes, named: str) -> str:
             f"`{path}` is a web page or XML, not a table.",
             hint="If it was downloaded, the server may have answered with a page. Save the data as CSV or JSON.",
         )
-    if named == "json" or JSON.match(text):
+    if JSON.match(text) or (named == "json" and not _is_delimited(text)):
         return "json"
     if named == "excel":
         # Many programs save text under the name of a workbook.
         first = text.partition("\n")[0]
         return "csv" if any(d in first for d in "\t;,|") else "excel"
     return "csv"
+
+
+def _is_delimited(text: str) -> bool:
+    """Return whether text that cannot be JSON is a table: each line has the same number of fields, more than one."""
+    if text.lstrip()[:1] in ("[", "{"):
+        return False
+    whole = len(text) < HEAD
+    dialect = detect_dialect(text, whole)
+    rows = [r for r in read_records(io.StringIO(text, newline=""), dialect, cut=not whole) if not r.blank]
+    rows = rows if whole else rows[:-1]
+    return dialect.width > 1 and len(rows) > 1 and all(len(r.fields) == dialect.width for r in rows)
 
 
 def compression_of(path: str) -> str:

@@ -15,7 +15,16 @@ from urllib.parse import unquote
 from etude.errors import Invalid
 from etude.sources.files.column_types import ReadingOptions, refine_types
 from etude.sources.files.content import unpack
-from etude.sources.files.dialect import CsvDialect, CsvRecord, detect_dialect, read_records
+from etude.sources.files.dialect import (
+    RARE_DELIMITERS,
+    TITLE_ROWS,
+    CsvDialect,
+    CsvRecord,
+    count_metadata,
+    detect_dialect,
+    read_records,
+    value_kind,
+)
 from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge_reports
 from etude.sources.files.text import CHUNK, Survey, open_text, survey_text
@@ -24,7 +33,6 @@ from etude.sources.quoting import quote_identifier, quote_literal
 SAMPLE_CHARS = 1 << 20
 SNIFFED_ROWS = 20_480
 HUGE_FIELD = CHUNK
-TITLE_ROWS = 20
 COMMENT_LINES = 1000
 SEPARATOR_LINE = re.compile('"?sep=."?')
 EXTRA = "_extra"
@@ -43,12 +51,18 @@ READ_AS = (
     ("DOUBLE", re.compile(r"\d+[eE]\d+"), "its values were read as powers of ten"),
     (
         "TIMESTAMP WITH TIME ZONE",
-        re.compile(r".*\d\d:\d\d(:\d\d(\.\d+)?)?"),
+        re.compile(r"\S+[ T]\d\d:\d\d(:\d\d(\.\d+)?)?"),
         "its values without a zone were read as UTC",
+    ),
+    (
+        "TIMESTAMP WITH TIME ZONE",
+        re.compile(r".*[ T].*(?!\+00)[+-]\d\d(:?\d\d)?"),
+        "its values were converted to one zone, UTC",
     ),
 )
 DOTTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})*")
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+),(\d{1,2}|\d{4,})")
+CODE_OR_WHOLE = re.compile(r"\d+([eE]\d+)?")
 STORED = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "BIGNUM": "VARCHAR"}
 
 
@@ -192,12 +206,52 @@ def _dotted_thousands(head: list[CsvRecord], columns: tuple[CsvColumn, ...], hea
     }
 
 
+def _find_codes(con: Any, path: str, options: str, columns: tuple[CsvColumn, ...], head: list[CsvRecord]) -> set[str]:
+    """Return columns of codes like `12E5`, which DuckDB reads as powers of ten.
+
+    Programs write a dot or a sign into such a number (`1.2E6`, `1e+06`). Only columns whose first values have neither
+    are read as a whole.
+    """
+    maybe = [
+        c.name
+        for at, c in enumerate(columns)
+        if c.type == "DOUBLE" and c.name
+        if all(
+            CODE_OR_WHOLE.fullmatch(r.fields[at].strip()) for r in head if at < len(r.fields) and r.fields[at].strip()
+        )
+    ]
+    if not maybe:
+        return set()
+    texts = tuple(CsvColumn(c.name, "VARCHAR") for c in columns)
+    tests = ", ".join(
+        f"bool_and(regexp_full_match({name}, {quote_literal(CODE_OR_WHOLE.pattern)})) AND bool_or({name} ILIKE '%e%')"
+        for name in (f"trim({quote_identifier(c)})" for c in maybe)
+    )
+    found = con.execute(f"SELECT {tests} FROM {_read_csv(path, options, texts)}").fetchone()
+    return {name for name, is_code in zip(maybe, found) if is_code}
+
+
 def _is_year_header(cells: list[str]) -> bool:
     """Return whether a row is a header such as `country,2019,2020`: names, and years in order."""
     years = [int(cell) for cell in cells if re.fullmatch(r"(19|20)\d\d", cell.strip())]
     names = [cell for cell in cells if re.search(r"[^\W\d_]", cell)]
     steps = {b - a for a, b in pairwise(years)}
     return len(years) + len(names) == len(cells) and bool(names) and len(steps) == 1 and steps <= {1, -1, 5, 10}
+
+
+def _is_data(rows: list[list[str]]) -> bool:
+    """Return whether the first row is data although DuckDB, which takes `17,5` for text, would call it the header.
+
+    Its cells are numbers or dates like those below them, and no other cell is a name above numbers or dates.
+    """
+    first, below = rows[0], rows[1:]
+    if not below or _is_year_header(first) or all(re.fullmatch(r"(19|20)\d\d", cell.strip()) for cell in first):
+        return False
+    kinds = [{value_kind(row[at]) for row in below if at < len(row) and row[at].strip()} for at in range(len(first))]
+    typed = [(cell, kind) for cell, kind in zip(first, kinds) if len(kind) == 1 and kind != {""}]
+    if not typed or any({value_kind(cell)} != kind for cell, kind in typed):
+        return False
+    return len(typed) == len(first) or any(re.search(r"\d\D+\d", cell) for cell, _ in typed)
 
 
 def _has_title_row(head: list[CsvRecord], width: int) -> bool:
@@ -225,15 +279,20 @@ def _as_is(
         if sniffed is None or not _agree(sniffed, dialect, found):
             return None
         notes = ("The first row was read as the header, because its numbers are years in order.",)
+    elif sniffed.header and _is_data([r.fields for r in head]):
+        sniffed = _sniff(con, path, f"{line.lstrip(', ')}{', ' if line else ''}header=false", sample_rows)
+        if sniffed is None or not _agree(sniffed, dialect, found):
+            return None
     grouped = _dotted_thousands(head, sniffed.columns, sniffed.header)
-    if grouped:
-        columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
-        sniffed = sniffed._replace(columns=columns)
     options = (
         f"delim={quote_literal(sniffed.delimiter)}, quote={quote_literal(sniffed.quote)}, "
         f"escape={quote_literal(sniffed.escape)}, new_line={quote_literal(sniffed.new_line)}, "
         f"header={sniffed.header}{line}{sniffed.formats}"
     )
+    grouped |= _find_codes(con, path, options, sniffed.columns, head[sniffed.header :])
+    if grouped:
+        columns = tuple(CsvColumn(c.name, "VARCHAR" if c.name in grouped else c.type) for c in sniffed.columns)
+        sniffed = sniffed._replace(columns=columns)
     write(con, f"SELECT * FROM {_read_csv(path, options, sniffed.columns)}", staged)
     if sample_rows > 0 and _has_late_values(con, sniffed.columns, staged, sample_rows):
         return None
@@ -393,11 +452,11 @@ def _repaired(
             quote=dialect.quote,
             header="present" if wrote.header else "invented",
             renamed=_renames(wrote.header, columns) if wrote.header else (),
-            bad_rows=faults.rows(),
+            bad_rows=found.stray_rows(os.path.basename(path) if index else "") + faults.rows(),
             blank_lines=wrote.blank_lines,
             nul_bytes=found.nul_bytes,
             huge_fields=wrote.huge_fields,
-            notes=_decoding_notes(found),
+            notes=_decoding_notes(found) + _delimiter_notes(dialect),
         ),
     )
     return _typed(con, part)
@@ -458,9 +517,15 @@ def _rewrite(
 
 
 def _without_titles(head: list[CsvRecord], width: int, faults: RowFaults) -> list[CsvRecord]:
-    """Leave out lines of one cell above a table of several columns: a title is neither a row nor a header."""
+    """Leave out titles and metadata above a table of several columns: they are neither rows nor the header."""
     if width < 2:
         return head
+    if above := count_metadata(head, width):
+        for record in head[:above]:
+            one = sum(bool(f.strip()) for f in record.fields) < 2
+            fault = "one cell above the header" if one else "another number of fields above the header"
+            faults.add(fault, "skipped as a title" if one else "skipped as metadata", record.line)
+        return head[above:]
     for at, record in enumerate(head[:TITLE_ROWS]):
         if sum(bool(f.strip()) for f in record.fields) > 1:
             for title in head[:at]:
@@ -476,8 +541,11 @@ def _header(con: Any, head: list[CsvRecord], dialect: CsvDialect, scratch: Path)
     with open(probe, "w", encoding="utf-8", errors="replace", newline="") as file:
         csv.writer(file, lineterminator="\r\n").writerows(_fit(r, dialect, ignore)[:width] for r in head)
     longest = _line_size(min(probe.stat().st_size, 4 * max(r.size for r in head)))
-    sniffed = _sniff(con, str(probe), f"{REGULAR}, comment='', skip=0{longest}")
+    options = f"{REGULAR}, comment='', skip=0{longest}"
+    sniffed = _sniff(con, str(probe), options)
     first = _fit(head[0], dialect, ignore)[:width]
+    if sniffed and sniffed.header and _is_data([_fit(r, dialect, ignore)[:width] for r in head]):
+        sniffed = _sniff(con, str(probe), f"{options}, header=false")
     if sniffed and len(sniffed.columns) == width:
         return (first if sniffed.header else []), [c.name for c in sniffed.columns]
     return first, _names(first)
@@ -526,6 +594,8 @@ def _typed(con: Any, part: CsvPart) -> CsvPart:
     if sniffed and len(sniffed.columns) == len(part.columns):
         columns = tuple(CsvColumn(c.name, s.type) for c, s in zip(part.columns, sniffed.columns))
         columns = (*columns[:-1], part.columns[-1])
+        codes = _find_codes(con, part.path, part.options, columns, [])
+        columns = tuple(CsvColumn(c.name, "VARCHAR") if c.name in codes else c for c in columns)
         typed = replace(part, options=part.options + sniffed.formats, columns=columns)
         # Some numbers beyond 64 bits do not fit a decimal either.
         fitting = tuple(CsvColumn(c.name, c.type.replace("DECIMAL(38,0)", "VARCHAR")) for c in columns)
@@ -566,6 +636,13 @@ def _decoding_notes(found: Survey) -> tuple[str, ...]:
     if not found.undecodable:
         return ()
     return (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",)
+
+
+def _delimiter_notes(dialect: CsvDialect) -> tuple[str, ...]:
+    if dialect.width == 1 or dialect.delimiter not in RARE_DELIMITERS:
+        return ()
+    shown = dialect.delimiter if dialect.delimiter.isprintable() else repr(dialect.delimiter).strip("'")
+    return (f"The fields are separated by `{shown}`.",)
 
 
 def _constants(path: str) -> tuple[tuple[str, str], ...]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 DELIMITERS = (",", "\t", ";", "|")
+RARE_DELIMITERS = ("~", "^", "\xa6", "\xa7", "\x1f", "\x01")
+"""Characters that separate fields only if each line has the same number of them."""
+TITLE_ROWS = 20
+MOST_REGULAR = 0.8
+"""Below a header that does not come first, this share of the rows must have its number of fields."""
+NUMBER = re.compile(r"\(?[+-]?\s?[$€£¥₹]?\s?[+-]?[.,]?\d[\d.,'\u2019 \xa0\u202f]*([eE][+-]?\d+)?\s?[$€£¥₹%]?-?\)?")
+DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d{2}.*)?")
 SAMPLE_RECORDS = 2_000
 # A quote that does not close within this many characters is a character of the text, not the start of a field.
 LONGEST_QUOTED = 64 << 20
@@ -43,7 +51,10 @@ def detect_dialect(sample: str, whole: bool) -> CsvDialect:
         if not whole and len(found) > 1 and len(found) < SAMPLE_RECORDS:
             found.pop()
         score, width = _score(found)
-        if score > best_score:
+        if dialect.delimiter in RARE_DELIMITERS and not _is_even(found):
+            continue
+        decimal = best.delimiter == "," and score == best_score and _has_decimal_commas(found)
+        if score > best_score or decimal:
             best, best_score = CsvDialect(dialect.delimiter, dialect.quote, dialect.escape, width), score
     return best
 
@@ -203,7 +214,7 @@ def _candidates(sample: str) -> Iterator[CsvDialect]:
     if "'" in sample:
         quotes.insert(0 if _wrapped_in_apostrophes(sample) else len(quotes), ("'", "'"))
     for quote, escape in quotes:
-        for delimiter in DELIMITERS:
+        for delimiter in (*DELIMITERS, *(d for d in RARE_DELIMITERS if d in sample)):
             yield CsvDialect(delimiter, quote, escape)
 
 
@@ -219,6 +230,43 @@ def _wrapped_in_apostrophes(sample: str) -> bool:
     return False
 
 
+def _is_even(found: list[CsvRecord]) -> bool:
+    """Return whether all rows have as many fields as the first, more than one, and the first has no empty field."""
+    rows = [r.fields for r in found if not r.blank]
+    return len(rows) > 1 and len({len(r) for r in rows}) == 1 and len(rows[0]) > 1 and all(f.strip() for f in rows[0])
+
+
+def _has_decimal_commas(found: list[CsvRecord]) -> bool:
+    """Return whether commas stand only inside numbers, as in `1,5;2,5`, where both marks are equally regular."""
+    commas = [field for row in found for field in row.fields if "," in field]
+    return bool(commas) and all(re.fullmatch(r"[+-]?[\d.]+,\d+", field.strip()) for field in commas)
+
+
+def count_metadata(rows: list[CsvRecord], width: int) -> int:
+    """Return how many rows above the header are metadata: they have another number of fields than the table.
+
+    The row below them must be a header: all its cells are names, and a column below it holds numbers or dates.
+    """
+    at = next((i for i, row in enumerate(rows[: TITLE_ROWS + 1]) if len(row.fields) == width), 0)
+    if width < 2 or all(len(row.fields) == 1 for row in rows[:at]):
+        return 0
+    header, table = rows[at].fields, [row.fields for row in rows[at + 1 :]]
+    names = {name.strip().lower() for name in header}
+    if len(names) < width or not all(names) or any(map(value_kind, names)):
+        return 0
+    regular = [row for row in table if len(row) == width]
+    if len(regular) < MOST_REGULAR * len(table):
+        return 0
+    cells = ([row[column] for row in regular if row[column].strip()] for column in range(width))
+    return at if any(found and all(map(value_kind, found)) for found in cells) else 0
+
+
+def value_kind(cell: str) -> str:
+    """Return `date` or `number` if the cell is one in any of the usual styles, else an empty text."""
+    text = cell.strip()
+    return "date" if DATE.fullmatch(text) else "number" if NUMBER.fullmatch(text) else ""
+
+
 def _score(found: list[CsvRecord]) -> tuple[float, int]:
     """Return how regular the records are, from 0 to 1, and how many columns they have."""
     rows = [r for r in found if not r.blank]
@@ -228,8 +276,11 @@ def _score(found: list[CsvRecord]) -> tuple[float, int]:
     counts = Counter(len(r.fields) for r in rows)
     width, often = max(counts.items(), key=lambda item: (item[1], item[0] == first, item[0]))
     strays = sum(r.stray_quote for r in rows) / len(rows)
+    if above := count_metadata(rows, width):
+        return often / (len(rows) - above) - strays / 2, width
     if width == 1 and first == 1:
-        return 0.45 - strays, 1
+        # Of the delimiters that make one column, one that does not occur keeps each line whole.
+        return 0.45 - strays - 0.05 * (1 - often / len(rows)), 1
     regular = often / len(rows) - strays / 2
     if first > 1:
         # A delimiter in every line is not a comma in a sentence, however uneven the lines are.

@@ -34,7 +34,7 @@ FORMATS = {
 PACKED = (".gz", ".zst", ".zstd")
 PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
-LOADER = 2
+LOADER = 3
 """Raised when loading the same file gives another table, so that converted files are made again."""
 # Words that need quotes after FROM.
 WORDS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,18 +22,20 @@ def load(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, Loa
     sheets = _sheets(path)
     if not sheets:
         raise Invalid(f"`{path}` has no cell with a value.", hint="Remove the file, or fill a sheet.")
-    names = [table] if len(sheets) == 1 else unique_names(clean_name(f"{table} {sheet}") for sheet, _, _ in sheets)
+    names = [table] if len(sheets) == 1 else unique_names(clean_name(f"{table} {sheet}") for sheet, *_ in sheets)
     staged = []
-    for at, (name, (_, rows, first_line)) in enumerate(zip(names, sheets)):
+    for at, (name, (_, rows, first_line, hidden)) in enumerate(zip(names, sheets)):
         columns, count, report = _table(rows, first_line)
+        if hidden:
+            report = replace(report, notes=(*report.notes, "The sheet is hidden in the workbook."))
         target = scratch / f"{at}.table.parquet"
         pq.write_table(columns, target, compression="zstd")
         staged.append((name, target, count, report))
     return staged
 
 
-def _sheets(path: str) -> list[tuple[str, list[Row], int]]:
-    """Return the name, the rows and the number of the first row of each sheet with a value."""
+def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
+    """Return name, rows, number of the first row, and whether it is hidden, of each sheet with a value."""
     try:
         import python_calamine as calamine
     except ImportError as error:
@@ -42,11 +45,12 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int]]:
     try:
         with calamine.CalamineWorkbook.from_path(path) as book:
             found = []
+            visible = {m.name for m in book.sheets_metadata if m.visible == calamine.SheetVisibleEnum.Visible}
             for name in book.sheet_names:
                 sheet = book.get_sheet_by_name(name)
                 rows = sheet.to_python(skip_empty_area=True)
                 if any(cell != "" for row in rows for cell in row):
-                    found.append((name, rows, (sheet.start or (0, 0))[0] + 1))
+                    found.append((name, rows, (sheet.start or (0, 0))[0] + 1, name not in visible))
             return found
     except calamine.PasswordError as error:
         raise Invalid(f"`{path}` is protected by a password.", hint="Save it without a password.") from error

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
+from etude.sources.files.column_types import describe_wide_numbers
 from etude.sources.files.content import unpack
 from etude.sources.files.delimited import STORED
 from etude.sources.files.parquet import read_parquet, reraise_limit, write
-from etude.sources.files.report import LoadReport, RowFaults, merge_reports
+from etude.sources.files.report import LoadReport, RowFaults, TypeNote, merge_reports
 from etude.sources.files.text import Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
 
 OBJECT_BYTES = 16 << 20
+LARGEST_INTEGER = 1 << 64
 SPACE = " \t\r\n"
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -38,7 +40,7 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
     import duckdb
 
     several = len(paths) > 1
-    parts = [_plain(path, scratch, i) for i, path in enumerate(paths)]
+    parts = [_plain(path, scratch, i, several) for i, path in enumerate(paths)]
     parts = [_repaired(p, scratch, i, several) if p.cut_off else p for i, p in enumerate(parts)]
     try:
         rows = _write(con, parts, target, "auto")
@@ -46,11 +48,31 @@ def load(con: Any, paths: tuple[str, ...], target: Path, scratch: Path) -> tuple
         reraise_limit(error)
         parts = [_repaired(part, scratch, i, several) for i, part in enumerate(parts)]
         rows = _write_repaired(con, parts, target)
-    return rows, merge_reports([p.report for p in parts])
+    report = merge_reports([p.report for p in parts])
+    types, notes = _describe(con, target, rows)
+    return rows, replace(report, types=report.types + types, notes=report.notes + notes)
 
 
-def _plain(path: str, scratch: Path, index: int) -> JsonPart:
-    """Return the file as UTF-8 without NUL bytes; raise if it holds no records."""
+def _describe(con: Any, target: Path, rows: int) -> tuple[tuple[TypeNote, ...], tuple[str, ...]]:
+    """Return notes on numbers that a column cannot or can barely hold, and on lists that may be the real records."""
+    columns = con.execute(f"DESCRIBE SELECT * FROM {read_parquet(str(target))}").fetchall()
+    types = [describe_wide_numbers(c[0]) for c in columns if c[1] == "DECIMAL(38,0)"]
+    for name in (c[0] for c in columns if c[1] == "DOUBLE"):
+        column = quote_identifier(name)
+        test = f"abs({column}) >= {LARGEST_INTEGER} AND isfinite({column})"
+        if con.execute(f"SELECT count(*) FILTER ({test}) FROM {read_parquet(str(target))}").fetchone()[0]:
+            types.append(TypeNote(name, "DOUBLE", "it keeps 15 to 17 digits of its values beyond 64 bits"))
+    lists = [c[0] for c in columns if c[1].endswith("[]")]
+    records = [c[0] for c in columns if c[1].startswith("STRUCT") and c[1].endswith("[]")]
+    nested = lists if len(lists) == len(columns) else records
+    if rows != 1 or not nested:
+        return tuple(types), ()
+    named = ", ".join(f"`{name}`" for name in nested[:3]) + (", ..." if len(nested) > 3 else "")
+    return tuple(types), (f"The file is one record, with lists in {named}; `unnest` makes rows of them.",)
+
+
+def _plain(path: str, scratch: Path, index: int, several: bool) -> JsonPart:
+    """Return the file as UTF-8 without byte order mark and NUL bytes; raise if it holds no records."""
     found = survey_text(path)
     with open_text(path, found) as text:
         start = end = ""
@@ -67,15 +89,23 @@ def _plain(path: str, scratch: Path, index: int) -> JsonPart:
             hint="etude reads an array of objects, one object, or one object per line.",
         )
     notes = (f"Some bytes are not valid {found.encoding}; they show as \ufffd.",) if found.undecodable else ()
-    report = LoadReport(encoding=found.encoding, bom=found.bom, nul_bytes=found.nul_bytes, notes=notes)
+    report = LoadReport(
+        encoding=found.encoding,
+        bom=found.bom,
+        bad_rows=found.stray_rows(os.path.basename(path) if several else ""),
+        nul_bytes=found.nul_bytes,
+        notes=notes,
+    )
     cut_off = start[0] == "[" and end != "]"
-    if found.plain:
+    # After a byte order mark, DuckDB takes an array of records for one value.
+    if found.plain and not found.bom:
         return JsonPart(path, unpack(path, scratch, str(index)), found, report, cut_off)
     copy = scratch / f"plain{index}.json"
     with open_text(path, found) as text, open(copy, "w", encoding="utf-8", errors="replace", newline="") as out:
         while chunk := text.read(1 << 20):
             out.write(chunk.replace("\0", ""))
-    return JsonPart(path, str(copy), replace(found, encoding="utf-8", bom=False, undecodable=False), report, cut_off)
+    copied = replace(found, encoding="utf-8", bom=False, undecodable=False, stray_lines=0)
+    return JsonPart(path, str(copy), copied, report, cut_off)
 
 
 def _write(con: Any, parts: list[JsonPart], target: Path, layout: str, columns: str = "") -> int:
@@ -131,7 +161,7 @@ def _repaired(part: JsonPart, scratch: Path, index: int, several: bool) -> JsonP
     notes = [f"Key `{key}` appears twice in a record; the last value is kept." for key in keys]
     if halves:
         notes.append(f"Half of a surrogate pair shows as `?` in {halves:,} records.")
-    report = replace(part.report, bad_rows=faults.rows(), notes=(*part.report.notes, *notes))
+    report = replace(part.report, bad_rows=part.report.bad_rows + faults.rows(), notes=(*part.report.notes, *notes))
     return JsonPart(part.source, str(copy), replace(part.found, longest=max(part.found.longest, longest * 4)), report)
 
 

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from etude.sources.files.content import open_bytes
+from etude.sources.files.report import LINES_KEPT, BadRows
 
 CHUNK = 1 << 20
 BOMS = (
@@ -20,6 +21,10 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+ESCAPED = re.compile("[\udc80-\udcff]")
+MIXED_SHARE = 0.2
+"""Of the lines that are not ASCII, this share must be UTF-8, else the file has one old encoding."""
+STRAY_AS_CP1252 = "stray-as-cp1252"
 NOT_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 
 
@@ -39,11 +44,21 @@ class Survey:
     longest: int
     """Bytes of the longest line, or of a chunk if that is longer."""
     undecodable: bool = False
+    stray_lines: int = 0
+    """Lines of a UTF-8 file with bytes of another encoding; they are read as Windows-1252."""
+    first_stray_lines: tuple[int, ...] = ()
 
     @property
     def plain(self) -> bool:
         """DuckDB can read the bytes as they are."""
-        return self.encoding == "utf-8" and not self.nul_bytes and not self.undecodable
+        return self.encoding == "utf-8" and not self.nul_bytes and not self.undecodable and not self.stray_lines
+
+    def stray_rows(self, file: str = "") -> tuple[BadRows, ...]:
+        """Return the lines with bytes of another encoding, for the report."""
+        if not self.stray_lines:
+            return ()
+        fault, done = "bytes that are not UTF-8", "these bytes were read as cp1252"
+        return (BadRows(fault, self.stray_lines, self.first_stray_lines, done, file),)
 
 
 def survey_text(path: str) -> Survey:
@@ -73,6 +88,11 @@ def survey_text(path: str) -> Survey:
             last = chunk[-1:]
             chunk = file.read(CHUNK)
         valid = valid and _decodes(decoder, b"", final=True)
+    strays = _StrayLines()
+    if not valid and encoding in ("", "utf-8"):
+        strays = _find_stray_lines(path, bom)
+        valid = strays.lines > 0
+        encoding = "utf-8" if valid else encoding
     if not encoding:
         encoding = "utf-8" if valid else ("latin-1" if latin else "cp1252")
         valid = True
@@ -86,16 +106,59 @@ def survey_text(path: str) -> Survey:
         quotes=quotes,
         longest=max(longest, CHUNK),
         undecodable=not valid,
+        stray_lines=strays.lines,
+        first_stray_lines=strays.first,
     )
 
 
 @contextmanager
 def open_text(path: str, found: Survey) -> Iterator[TextIO]:
     """Open the file's text; line ends are kept, and bytes that are not text become U+FFFD."""
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, "replace", newline="") as text:
+    errors = STRAY_AS_CP1252 if found.stray_lines else "replace"
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, found.encoding, errors, newline="") as text:
         if found.bom:
             text.read(1)
         yield text
+
+
+class _StrayLines(NamedTuple):
+    lines: int = 0
+    first: tuple[int, ...] = ()
+
+
+def _find_stray_lines(path: str, bom: bool) -> _StrayLines:
+    """Return the lines that are not UTF-8; none if too few others are, so that the whole file has another encoding.
+
+    Two exports appended to each other, or a file that was cut inside a character, are mostly UTF-8.
+    """
+    good = bad = 0
+    first: list[int] = []
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8", "surrogateescape", newline="") as text:
+        for number, line in enumerate(text, 1):
+            if line.isascii():
+                continue
+            if ESCAPED.search(line) is None:
+                good += 1
+                continue
+            bad += 1
+            if len(first) < LINES_KEPT:
+                first.append(number)
+    if not bom and good < MIXED_SHARE * (good + bad):
+        return _StrayLines()
+    return _StrayLines(bad, tuple(first))
+
+
+def _read_as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    """Decode bytes that are not UTF-8; those that Windows-1252 lacks are control characters of Latin-1."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    stray = error.object[error.start : error.end]
+    return "".join(
+        bytes([b]).decode("latin-1" if NOT_IN_CP1252.match(bytes([b])) else "cp1252") for b in stray
+    ), error.end
+
+
+codecs.register_error(STRAY_AS_CP1252, _read_as_cp1252)
 
 
 def encoding_of(head: bytes) -> tuple[str, bool]:
