@@ -20,6 +20,7 @@ from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted,
 from etude.models.base import ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
 from etude.runs import parse_direct
+from etude.runtime import live_runs
 from etude.runtime.control import Control
 from etude.runtime.prompt import describe_catalog
 from etude.runtime.thread import export_thread, fork_thread
@@ -694,7 +695,10 @@ def test_runs_that_no_process_had_begun_are_continued(shop: Path, tmp_path: Path
     assert ended["gone"].status == "failed" and "orders.csv" in ended["gone"].error["detail"]
 
 
-def test_many_interrupted_runs_are_not_all_worked_on_at_once(shop: Path, tmp_path: Path):
+def test_many_interrupted_runs_are_not_all_worked_on_at_once(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(live_runs, "MORE_S", 600)
     at_once: list[int] = []
     with App(home=tmp_path) as app:
         runs = [app.runs.begin("sql", f"SELECT {n}", str(shop)) for n in range(20)]

@@ -3,6 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+
+class LeftOut(MetaPathFinder):
+    """Refuses to find some modules, as if they were not installed."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raise `ModuleNotFoundError` for a module that is left out; let others look for the rest."""
+        if name in self.names:
+            raise ModuleNotFoundError(f"`{name}` is left out of this process", name=name)
+
+
+# Not `sys.modules[name] = None`: compiled code, such as pyarrow's, takes that None for the module.
+_LEFT_OUT = LeftOut(set())
 
 
 def leave_out_numpy() -> None:
@@ -13,11 +32,11 @@ def leave_out_numpy() -> None:
     """
     if "pyarrow" in sys.modules or "numpy" in sys.modules:
         return
-    for name in ("numpy", "pandas"):
-        sys.modules[name] = None  # type: ignore[assignment]  # an import of it raises ImportError
+    _LEFT_OUT.names |= {"numpy", "pandas"}
+    if _LEFT_OUT not in sys.meta_path:
+        sys.meta_path.insert(0, _LEFT_OUT)
 
 
 def allow_numpy() -> None:
     """Make numpy importable again, for libraries of models. pyarrow still works without it, and without pandas."""
-    if sys.modules.get("numpy", sys) is None:
-        del sys.modules["numpy"]
+    _LEFT_OUT.names.discard("numpy")

@@ -174,7 +174,7 @@ COUNTED = "The result has 1 row.\n\n| n |\n| --- |\n| 3704 |"
     ("asked", "text"),
     [
         ("SQL: SELECT count(*) AS n FROM orders", COUNTED),
-        ("PYTHON: print('one')\n2", "one\n\n2"),
+        ("PYTHON: print('one')\n2", "one\n2"),
         ("PYTHON: x = 1", "The code ran and returned nothing."),
     ],
 )

@@ -62,7 +62,7 @@ def test_a_download_of_millions_of_rows_is_complete(client: TestClient, app: App
 
 
 def test_a_result_that_a_limit_cut_says_so_in_every_form(client: TestClient, app: App) -> None:
-    path = run(app, "SELECT range AS n FROM range(100)", rows=10)
+    path = run(app, "SELECT range AS n FROM range(100)", limit=10)
     for media in (CSV, ARROW, PARQUET, "application/json"):
         assert client.get(path, headers={"accept": media}).headers["x-result-truncated"] == "true"
     named = client.get(path, headers={"accept": CSV}).headers["content-disposition"]

@@ -78,6 +78,7 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
         "waiting": waiting,
         "thread_id": thread.id,
         "dataset": f"{MARK}_shop",
+        "name": f"etude/{MARK}_shop",
         "table": "orders",
         "catalog": "latest",
         "other": "latest",

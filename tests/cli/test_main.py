@@ -238,6 +238,12 @@ def test_no_record_leaves_no_run(etude: Any) -> None:
     assert etude("runs", "list", "--json").json()["items"] == []
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "json", "ndjson", "markdown"])
+def test_times_with_a_zone_are_printed(etude: Any, form: str) -> None:
+    done = etude("sql", "shop.duckdb", "SELECT timestamptz '2024-05-01 12:00:00+00' AS at", "--format", form)
+    assert (done.code, "2024-05-01" in done.out) == (0, True)
+
+
 # -- errors
 
 
@@ -248,7 +254,7 @@ def test_no_record_leaves_no_run(etude: Any) -> None:
         (["shop.duckdb", "DROP TABLE orders"], 3, "refused"),
         (["shop.duckdb", "FROM nothing"], 4, "unknown_table"),
         (["nosuch", "SELECT 1"], 4, "not_found"),
-        (["nosuch.duckdb", "SELECT 1"], 4, "not_found"),
+        (["nosuch.duckdb", "SELECT 1"], 4, "source_missing"),
         (["shop.duckdb", ENDLESS, "--timeout", "0.3"], 6, "limit_exceeded"),
         (["broken.duckdb", "SELECT 1"], 7, "source_error"),
         (["gopher://hole", "SELECT 1"], 2, "invalid"),

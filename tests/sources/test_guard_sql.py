@@ -413,7 +413,7 @@ def test_counts_have_the_verdict_that_parsing_gives(sql: str, dialect: str) -> N
     table = next(iter(names.tables))
     quoted = sql.format(table).replace('"', "`" if dialect == "mysql" else '"')
     known = guard_sql._check_counts(quoted, dialect, names)
-    assert known is not None and known == guard_sql._check_query(quoted, dialect, names)
+    assert known is not None and known == guard_sql._check_query(quoted, dialect, names, 0)
     with pytest.raises(UnknownTable):
         check_sql(quoted.replace(table, "hidden"), dialect, names)
 
@@ -435,4 +435,4 @@ def test_text_that_differs_from_a_count_by_anything_is_parsed(at: float, put: st
     changed = text[:place] + put + text[place:]
     known = guard_sql._check_counts(changed, dialect, names)
     if known is not None:
-        assert known == guard_sql._check_query(changed, dialect, names)
+        assert known == guard_sql._check_query(changed, dialect, names, 0)

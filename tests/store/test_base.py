@@ -285,6 +285,8 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
                 execute(f"DROP INDEX runs_by_{index}")
         execute("UPDATE runs SET search = lower(text)")
         execute("ALTER TABLE actions DROP COLUMN delayed_at")
+        for table in ("stored", "storage", "scripts", "script_uses"):
+            execute(f"DROP TABLE {table}")
         execute("DELETE FROM schema_version WHERE version > 6")
     again = open_store()
     assert [run.id for run in again.runs(RunFilter(text="strasse zür")).items] == [a]

@@ -107,7 +107,7 @@ async def with_text(call: ApiCall, run: Run) -> Run:
     """Return the run with a text as its answer: a query or a cell has none of its own, only a result."""
     if run.kind not in CODE or run.status != "succeeded":
         return run
-    text = await call.run_in_thread(describe_code, run, call.app.read_result, call.app.objects)
+    text = await call.run_in_thread(describe_code, run, call.app.read_result)
     return run.model_copy(update={"answer": text})
 
 

@@ -124,6 +124,20 @@ async def list_catalogs(
     return await call.run_in_thread(read)
 
 
+@router.post("/catalogs/{dataset}/acknowledgements", response_model=Listing[CatalogChange])
+async def acknowledge_changes(
+    call: AnalystCall, dataset: str, body: AcknowledgeRequest, prefix: Prefix = ""
+) -> Listing[CatalogChange]:
+    """Mark changes of the latest catalog as known, until their state recovers."""
+
+    def write() -> Listing[CatalogChange]:
+        store = call.app.cataloger.catalog_store(call.dataset(dataset), prefix=prefix)
+        by = call.caller.key.name if call.caller.key else body.by or "a local user"
+        return Listing(items=[_named(c) for c in store.acknowledge(body.changes, by, body.why)])
+
+    return await call.run_in_thread(write)
+
+
 @router.get("/catalogs/{dataset}/{catalog}", response_model=CatalogDetail)
 async def show_catalog(call: ReaderCall, dataset: str, catalog: str, prefix: Prefix = "") -> CatalogDetail:
     """Return a catalog and its changes; `latest` is the name of the latest one."""
@@ -169,20 +183,6 @@ async def read_catalog_file(call: ReaderCall, dataset: str, catalog: str, file: 
     kind = file.rpartition(".")[2]
     headers = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": PAGE_POLICY}
     return Response(data, media_type=FILE_TYPES.get(kind, "application/octet-stream"), headers=headers)
-
-
-@router.post("/catalogs/{dataset}/acknowledgements", response_model=Listing[CatalogChange])
-async def acknowledge_changes(
-    call: AnalystCall, dataset: str, body: AcknowledgeRequest, prefix: Prefix = ""
-) -> Listing[CatalogChange]:
-    """Mark changes of the latest catalog as known, until their state recovers."""
-
-    def write() -> Listing[CatalogChange]:
-        store = call.app.cataloger.catalog_store(call.dataset(dataset), prefix=prefix)
-        by = call.caller.key.name if call.caller.key else body.by or "a local user"
-        return Listing(items=[_named(c) for c in store.acknowledge(body.changes, by, body.why)])
-
-    return await call.run_in_thread(write)
 
 
 def _stored(call: ApiCall, dataset: str, catalog: str, prefix: str) -> tuple[CatalogStore, StoredCatalog]:

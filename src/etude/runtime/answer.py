@@ -297,13 +297,11 @@ def _cell(value: Any) -> str:
     return " ".join(text.replace("|", "\\|").split())[:TABLE_WIDTH]
 
 
-def describe_code(run: Run, read: Read, objects: Objects) -> str:
+def describe_code(run: Run, read: Read) -> str:
     """Return the outcome of a query or a cell as text: its output, then one line and a small table of its result."""
     parts = []
-    if run.kind == "python":
-        cells = [s.artifact for s in run.steps if s.kind == "python" and s.artifact and s.artifact.media == CELL]
-        cell = json.loads(objects.get(cells[-1].hash, run.id)) if cells else {}
-        parts += [text.strip() for text in (cell.get("stdout"), run.answer if run.result is None else "") if text]
+    if run.kind == "python" and run.answer:
+        parts.append(run.answer.strip())
     if run.result and run.result_artifact:
         result = read(run.result, run.result_artifact, run.id)
         count = "1 row" if result.row_count == 1 else f"{result.row_count:,} rows"

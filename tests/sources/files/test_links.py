@@ -128,5 +128,5 @@ def test_a_parquet_file_that_becomes_a_link_is_not_read_by_a_query(data: Path, t
         (data / "a.parquet").unlink()
         (data / "a.parquet").symlink_to(tmp_path / "outside" / "a.parquet")
         with pytest.raises(EtudeError):
-            answer = stream(app.pool, key, (mount,), False, "SELECT word FROM a", Limits(), False, None)
+            answer = stream(app.pool, key, (mount,), False, "SELECT word FROM a", Limits(), False, None, source.tenant)
             list(answer.batches)

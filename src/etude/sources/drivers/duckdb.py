@@ -478,7 +478,7 @@ def _cannot_open(mount: Mount, error: Exception) -> SourceError:
     text = str(error).split("\n")[0]
     hint = "Check that it is a DuckDB file, and that this version of DuckDB can read it."
     kind = SourceError
-    if "lock" in text.lower():
+    if re.search(r"\block\b", text, re.IGNORECASE):
         kind = SourceLocked
         hint = "Another process has the file open for writing: stop that process, or copy the file."
     elif mount.kind == "files":
