@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
-from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention, Period, word_set
+from etude.runtime.number_check.evidence import COUNT_WORDS, EvidenceColumn, EvidenceTable, singular
+from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention, Period, scale_of, word_set
 from etude.runtime.number_check.passage import Anchors, Passage, quarter_of
 
 WORD = re.compile(r"[^\W\d_]+")
@@ -108,6 +108,12 @@ _THAN = re.compile(
     r"[\s)*_]*(?:higher|lower|more|less|fewer|larger|smaller|greater|bigger|longer|shorter)\b[^.;,]{0,40}?\bthan\b",
     re.I,
 )
+_WEIGHTED = re.compile(r"\bweight\w*[^;]*$", re.I)
+_TEMPORAL = re.compile(
+    r"\b(?:rose|risen|fell|fallen|grew|grown|increased|decreased|declined|dropped|climbed|jumped|slipped|shrank)"
+    r"(?:\s+(?:by|about|around|roughly|nearly|almost|just|only|some|an?|another|\w+ly))*[\s~*_$€£]*$",
+    re.I,
+)
 _QUARTILES = re.compile(r"\b(?:interquartile|iqr|quartiles?)\b", re.I)
 _SIGMA = re.compile(r"\b(?:standard deviations?|sd|sigma|z-score)\b", re.I)
 _RATIO = re.compile(r"\b(?:times|for every|ratio|one in|1 in|per|each|fold|twice|as many|as much)\b", re.I)
@@ -158,6 +164,8 @@ class Operand:
     unit: str = ""
     kind: str = "cell"
     exact: object = None
+    at: int = -1
+    """Where a stated number ends in the text."""
 
     @property
     def cost(self) -> float:
@@ -222,7 +230,9 @@ class Search:
         )
         base = operand or Operand(value, 0, 0, -1, -1, -1, frozenset(), mention.text)
         how = "stated" if operand is not None or mention.kind == "date" else "derived"
-        kept = replace(base, value=value, unit=unit or base.unit, kind=how, what=mention.text, exact=None)
+        kept = replace(
+            base, value=value, unit=unit or base.unit, kind=how, what=mention.text, exact=None, at=mention.end
+        )
         self.stated.setdefault(self.passage.sentence(mention.start), []).append(kept)
 
     def cues(self, mention: Mention) -> Cues:
@@ -293,7 +303,7 @@ class Search:
             ):
                 far = 1.5
             found += self._cells(mention, t, table, anchors, columns, cues, far)
-            if table.kind == "result" and not table.printed:
+            if table.kind == "result" and (not table.printed or table.listed):
                 found += self._aggregates(t, table, anchors, columns, cues)
                 found += self._groups(mention, t, table, anchors, columns, cues)
                 found += self._spans(t, table, anchors)
@@ -329,8 +339,8 @@ class Search:
                     row_cost += 0.8
                 if row_cost is None:
                     row_cost = 0.0 if table.rows == 1 else 5.0 if anchors.strong else 2.6 if labelled else 1.6
-                    if table.rows <= 3 and not labelled and not table.printed:
-                        row_cost = min(row_cost, 0.8)
+                    if table.rows <= 3 and not anchors.strong and not table.printed:
+                        row_cost = min(row_cost, 0.8 if labelled or table.rows == 3 else 0.5)
                     if cues.total and table.rows > 1 and not table.printed:
                         row_cost += 1.0
                     if table.printed and table.rows > 1 and not anchors.strong:
@@ -458,6 +468,22 @@ class Search:
                 found.append(("the named rows", rows, cost if cues.together else cost + 0.6))
                 for cut in (rows[1:], rows[:-1]) if 3 <= len(rows) <= 6 else ():
                     found.append(("some of the named rows", cut, cost + 1.1))
+        if _LOOKS_BACK.search(cues.sentence):
+            rows = list(
+                dict.fromkeys(
+                    row
+                    for back in range(index, max(-1, index - 4), -1)
+                    for x in passage.labels_in(back, t)
+                    if len(x.rows) == 1
+                    for row in x.rows
+                )
+            )
+            if 2 <= len(rows) <= 30:
+                found.append(("the rows named so far", rows, 0.8))
+        for label in passage.asked:
+            if label.table == t and 1 < len(label.rows) < table.rows:
+                found.append((passage.question[label.start : label.end], list(label.rows), 0.5 if not labels else 0.8))
+        found += self._bounded(mention, t, index)
         both = list(dict.fromkeys(row for x in labels for row in x.rows))
         if any(len(x.rows) > 1 for x in labels) and len(labels) > 1 and len(both) < table.rows:
             found.append(("the named rows", both, 0.6))
@@ -465,6 +491,12 @@ class Search:
             rows = [x.rows[0] for x in labels if len(x.rows) == 1]
             if len(rows) == 2 and abs(rows[0] - rows[1]) > 1:
                 found.append(("the rows between", list(range(min(rows), max(rows) + 1)), 1.0))
+            for first, last in pairwise(labels):
+                gap = passage.text[first.end : last.start]
+                if len(first.rows) == len(last.rows) == 1 and re.fullmatch(r"\s?(?:[-\u2013]|to|through|and)\s?", gap):
+                    ends = sorted((first.rows[0], last.rows[0]))
+                    close = min(abs(mention.start - last.end), abs(first.start - mention.end)) < 12
+                    found.append(("the rows between", list(range(ends[0], ends[1] + 1)), 0.3 if close else 0.9))
         found += self._selected(t, cues, index)
         if table.complete:
             named = sorted({row for _, rows, cost in found for row in rows if cost < 1})
@@ -473,24 +505,49 @@ class Search:
                 rest = [row for row in range(table.rows) if row not in taken]
                 if taken and rest:
                     found.append(("the other rows", rest, 0.4 if cues.rest else 1.6))
+            if cues.rest:
+                earlier = [x for x in passage.labels_in(index - 1, t) if len(x.rows) == 1][:1]
+                largest = {column.extremes[0] for column in table.measures if column.extremes}
+                for left_out in {*(x.rows[0] for x in earlier), *largest}:
+                    kept = [row for row in range(table.rows) if row != left_out]
+                    found.append((f"all but {table.row_label(left_out)}", kept, 0.7))
             for what, rows, cost in list(found):
                 rest = [row for row in range(table.rows) if row not in rows]
                 if rest and cost <= 0.5 and what != "the other rows" and cues.rest:
                     found.append((f"all but {what}", rest, 0.5))
         return found
 
+    def _bounded(self, mention: Mention, t: int, index: int) -> Iterator[tuple[str, list[int], float]]:
+        """Yield the rows beyond a bound that this sentence or the one before it states, as in `under 10,000`."""
+        table, passage = self.tables[t], self.passage
+        if not table.complete or table.rows < 3:
+            return
+        for other in passage.mentions:
+            away = index - passage.sentence(other.start)
+            if other is mention or other.hedge not in ("over", "under") or away not in (0, 1, 2) or not other.readings:
+                continue
+            bound, sign = float(other.readings[0].value), 1 if other.hedge == "over" else -1
+            for c in self.column_costs(mention, t):
+                column = table.columns[c]
+                rows = [r for r, v in column.numbers.items() if (v * column.factor - bound) * sign > 0]
+                if 1 < len(rows) < table.rows:
+                    yield f"those with {column.name} beyond {bound:g}", rows, 0.5 + 0.2 * away
+
     def _selected(self, t: int, cues: Cues, index: int) -> Iterator[tuple[str, list[int], float]]:
         """Yield the `n` largest or smallest rows if the sentence says `top n`, in the order of each measure."""
         table, text = self.tables[t], cues.sentence
-        if not table.complete:
-            return
+        shown = re.search(r"\b(?:shown|listed|displayed|above|below)\b", text, re.I)
+        if not table.complete and shown:
+            yield "the rows shown", list(range(table.rows)), 0.4
         for match in _CHOSEN.finditer(text):
             word, number = (match[1] or match[4]).lower(), (match[2] or match[3]).lower()
             n = int(number) if number.isdigit() else WORDS.get(number, 0)
-            if not 1 < n < table.rows:
+            if not 1 < n <= table.rows or (n == table.rows and table.complete):
                 continue
             low = word in ("bottom", "last", "lowest", "smallest", "worst")
             cost = 0.3 if word not in ("other", "these", "the", "next") else 1.0
+            if not table.complete and (low or n != table.rows):
+                continue  # The rows after the first ones are not known.
             orders = {tuple(range(n))} if not low else {tuple(range(table.rows - n, table.rows))}
             for column in table.measures:
                 ordered = sorted(column.numbers, key=column.numbers.__getitem__, reverse=not low)
@@ -538,8 +595,8 @@ class Search:
                 seconds = (moments[-1] - moments[0]).total_seconds()
                 yield Operand(
                     seconds,
-                    0.5,
-                    0.2,
+                    0.3,
+                    0.1,
                     t,
                     c,
                     -1,
@@ -549,7 +606,7 @@ class Search:
                     "span",
                 )
                 named = [left.moments[row] for row, cost in anchors.costs.items() if cost < 1.3 and row in left.moments]
-                for a, b in pairwise(named[:4]):
+                for a, b in [*pairwise(named[:4]), *([(min(named), max(named))] if len(named) > 2 else [])]:
                     yield Operand(
                         abs((b - a).total_seconds()),
                         0.5,
@@ -567,7 +624,8 @@ class Search:
         index = self.passage.sentence(mention.start)
         for back, cost in ((0, 0.15), (1, 0.7), (2, 1.1), (3, 1.3), (4, 1.4)):
             for operand in self.stated.get(index - back, [])[:12]:
-                yield replace(operand, row_cost=cost, col_cost=0.0)
+                close = back == 0 and 0 <= mention.start - operand.at < 12
+                yield replace(operand, row_cost=0.0 if close else cost, col_cost=0.0)
 
     # -- candidates
 
@@ -598,8 +656,12 @@ class Search:
         column = self.tables[o.table].columns[o.column] if o.table >= 0 and o.column >= 0 else None
         printed = o.table >= 0 and self.tables[o.table].printed
         cost, what = o.cost, o.what
+        if o.kind in ("mean", "median") and _WEIGHTED.search(self.passage.around(mention, 400, 0)[0]):
+            return
         if o.kind in _STATED and o.unit == "percent" and mention.kind == "percent" and cues.rest:
             yield Candidate(100 - o.value, cost + 0.3, f"100% less {what}")
+        if o.kind in _STATED and mention.kind == "number" and cost < 0.5:
+            yield from _converted(mention, o, cues)
         if o.kind in _STATED and not (mention.word and mention.kind == "percent"):
             return  # A number that is repeated follows from the same values again.
         if (
@@ -638,6 +700,15 @@ class Search:
         if o.kind == "span":
             for unit in ("hour", "minute", "day"):
                 yield Candidate(o.value / float(TIME_UNITS[unit]), cost + 0.8, f"{what} in {unit}s", 0, o)
+            days = o.value / 86400
+            yield Candidate(days + 1, cost + 0.9, f"{what} in days, both included", 0, o)
+            if days > 300:
+                years = days / 365.2425
+                near = 0.2 if re.match(r"[\s*_-]*(?:years?|Jahre?|ans|años)\b", cues.after) else 0.5
+                yield Candidate(years, cost + near, f"{what} in years", 0, o)
+                yield Candidate(math.floor(years + 0.002), cost + near, f"{what} in full years", 0, o)
+            if days > 25 and o.row >= 0 and re.match(r"[\s*_-]*(?:months?|Monate|mois|meses)\b", cues.after):
+                yield Candidate(days / 30.437, cost + 0.3, f"{what} in months", 0, o)
             return
         extra = 0.0
         if column is not None and column.is_percent and not column.whole and not printed:
@@ -647,6 +718,14 @@ class Search:
         yield Candidate(o.value, cost + extra, what, -1, o)
         if column is not None and column.factor != 1:
             yield Candidate(o.value * column.factor, cost, what, -1, o)
+        elif (
+            column is not None
+            and (scale := float(scale_of(mention))) >= 1000
+            and not column.words & (COUNT_WORDS - {"total"})
+            and not column.whole
+            and max(map(abs, column.numbers.values()), default=0) < 20 * scale / 1000
+        ):
+            yield Candidate(o.value * scale, cost + 0.3, f"{what}, which is in that unit", -1, o)
         if o.unit in TIME_UNITS:
             for unit in ("minute", "hour", "second", "day"):
                 yield Candidate(
@@ -726,23 +805,32 @@ class Search:
             if not percents or cues.changing:
                 nested = a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows) and same_column
                 extra = 1.0 if nested and a.kind != "mean" and b.kind != "mean" else 0.0
-                if x:
+                timed = bool(ordered) and _TEMPORAL.search(cues.before) is not None
+                if x and not (timed and ordered == -1):
                     yield Candidate(
                         100 * (y - x) / abs(x),
                         cost + change + extra,
                         f"change from {a.what} to {b.what}",
                         1 if ordered == 1 else 2,
                     )
-                if y:
+                if y and not (timed and ordered == 1):
                     yield Candidate(
                         100 * (x - y) / abs(y),
                         cost + change + extra,
                         f"change from {b.what} to {a.what}",
                         1 if ordered == -1 else 2,
                     )
+            apart = bool(a.rows and b.rows) and not a.rows & b.rows and (a.table, a.column) == (b.table, b.column)
+            if a.kind == b.kind == "stated" and apart and x > 0 and y > 0 and not mention.word:
+                for part in (a, b):
+                    yield Candidate(
+                        100 * part.value / (x + y), cost + share / 4, f"{part.what} as a share of {a.what} and {b.what}"
+                    )
             if not percents and "mean" not in (a.kind, b.kind) and not self._whole_of(a, b):
                 disjoint = a.rows and b.rows and not a.rows & b.rows and same_column
                 for part, whole in ((a, b), (b, a)):
+                    if self._is_money(part) != self._is_money(whole) and not same_column:
+                        continue
                     if whole.value and abs(part.value) <= abs(whole.value) * 3:
                         inside = part.rows < whole.rows or whole.kind in _STATED or part.kind in _STATED
                         extra = 0.0 if inside or not same_column else 0.6 if disjoint else 0.3
@@ -762,7 +850,7 @@ class Search:
             return
         if mention.kind == "times":
             if same_column and a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows):
-                cost += 0.8
+                cost += 0.8 if -1 in (a.row, b.row) or "mean" in (a.kind, b.kind) else 1.8
             if x:
                 yield Candidate(y / x, cost, f"ratio of {b.what} to {a.what}")
             if y:
@@ -804,7 +892,7 @@ class Search:
                         )
                 if a.unit in TIME_UNITS or b.unit in TIME_UNITS:
                     return
-                cost += 0.8
+                cost += 0.8 if not self._printed(a) and not self._printed(b) else 1.8
         left, right = self._scale(a), self._scale(b)
         x, y = a.value * left, b.value * right
         compared = 0.0 if cues.changing else 0.9
@@ -833,12 +921,33 @@ class Search:
             return
         per = 0.0 if cues.average or cues.ratio else 0.3 if cues.per else 0.9
         if mention.unit != "money" or not same_column or kinds & _STATED:
-            if y:
-                yield Candidate(x / y * factor, cost + per, f"{a.what} per {b.what}")
-            if x:
-                yield Candidate(y / x * factor, cost + per, f"{b.what} per {a.what}")
+            for top, bottom in ((a, b), (b, a)):
+                if top.kind == "count" or re.match(r"\s*(?:months|quarters|years)\b", cues.after):
+                    continue
+                if under := bottom.value * self._scale(bottom):
+                    over = top.value * self._scale(top)
+                    within = replace(top, kind="quotient") if a.row == b.row >= 0 and a.table == b.table else None
+                    yield Candidate(over / under * factor, cost + per, f"{top.what} per {bottom.what}", 0, within)
+                    if (base := _per_base(self.passage.text)) > 1:
+                        yield Candidate(
+                            over / under * base,
+                            cost + per + 0.2,
+                            f"{top.what} per {base:,.0f} {bottom.what}",
+                            0,
+                            within,
+                        )
+        if "count" in kinds and not cues.per:
+            return
         if not same_column or ("stated" in kinds and "derived" not in kinds):
             yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}")
+
+    def _is_money(self, o: Operand) -> bool:
+        if o.table < 0 or o.column < 0:
+            return False
+        return bool(self.tables[o.table].columns[o.column].words & (_MONEY - {"total", "value", "amount"}))
+
+    def _printed(self, o: Operand) -> bool:
+        return o.table >= 0 and self.tables[o.table].printed
 
     def _whole_of(self, a: Operand, b: Operand) -> bool:
         return a.table == b.table and a.column == b.column and -1 in (a.row, b.row) and "sum" in (a.kind, b.kind)
@@ -847,13 +956,24 @@ class Search:
         """Yield the shares of values in the total of their column."""
         share = 0.1 if cues.sharing else 0.4 if not cues.changing else 1.2
         for o in operands:
-            if o.table < 0 or o.column < 0 or o.row == -1 or o.kind not in ("cell", "sum"):
+            if o.table < 0 or o.column < 0 or o.row == -1 or o.kind not in ("cell", "sum", "stated"):
                 continue
             table = self.tables[o.table]
             column = table.columns[o.column]
-            if table.kind != "result" or table.printed or not table.complete or table.rows < 2 or not column.adds_up:
+            if table.kind != "result" or (table.printed and not table.listed) or table.rows < 2:
                 continue
-            if column.total > 0:
+            if not column.adds_up:
+                continue
+            for other in self.tables if not table.complete else ():
+                if other is not table and other.kind == "result" and not other.printed and other.complete:
+                    for same in other.measures:
+                        if same.name.lower() == column.name.lower() and same.total > o.value > 0 and same.adds_up:
+                            yield Candidate(
+                                100 * o.value / same.total,
+                                o.cost + share + 0.3,
+                                f"share of {o.what} in the total of {other.name}",
+                            )
+            if table.complete and column.total > 0:
                 yield Candidate(100 * o.value / column.total, o.cost + share, f"share of {o.what} in the total")
 
     def _statistics(self, mention: Mention, cues: Cues) -> Iterator[Candidate]:
@@ -957,25 +1077,30 @@ class Search:
                         yield Candidate(value, cost + 0.7, f"largest change of {table.columns[c].name}", 2)
                 anchors = self.passage.anchors(mention, t)
                 rows = list(table.columns[c].numbers)
-                for (_, row), step in zip(pairwise(rows), steps):
+                first, last = (_sortable(table.periods.get(row, Period())) for row in (rows[0], rows[-1]))
+                for (_, row), step in zip(pairwise(rows), steps) if first < last else ():
                     if row in anchors.costs and anchors.costs[row] < 1.3:
                         yield Candidate(
                             step,
                             cost + anchors.costs[row] + (0.3 if cues.changing else 0.9),
                             "change from the row before",
-                            2,
+                            1,
                         )
 
     def _steps(self, mention: Mention, cues: Cues) -> Iterator[Candidate]:
         """Yield the differences between a named row, or the last one, and the row before it."""
         last = re.search(r"\b(?:last|latest|recent|final)\b", cues.sentence, re.I)
         for t, table in enumerate(self.tables):
-            if table.printed or table.kind != "result" or not table.periods:
+            if table.printed or table.kind != "result":
                 continue
             anchors = self.passage.anchors(mention, t)
             for c, cost in self.column_costs(mention, t).items():
+                if re.search(r"\b(?:steps?|intervals?|increments?)\s+of\s+$", cues.before, re.I):
+                    gaps = {abs(b - a) for a, b in pairwise(table.columns[c].numbers.values())}
+                    if len(gaps) == 1:
+                        yield Candidate(gaps.pop(), cost + 0.2, "the step from row to row")
                 numbers = table.columns[c].numbers
-                for before, row in pairwise(numbers):
+                for before, row in pairwise(numbers) if table.periods else ():
                     near = anchors.costs.get(row, 0.6 if last and row == table.rows - 1 else 9.0)
                     if near < 1.3:
                         extra = 0.2 if cues.changing or mention.signed else 1.0
@@ -1006,6 +1131,40 @@ class Search:
             if o.table >= 0 and o.column >= 0 and o.kind not in _STATED
             else 1.0
         )
+
+
+_LENGTHS = {
+    "m": 1.0, "metre": 1.0, "meter": 1.0, "ft": 0.3048, "feet": 0.3048, "foot": 0.3048, "km": 1000.0, "mi": 1609.344,
+    "mile": 1609.344, "cm": 0.01, "inch": 0.0254, "in": 0.0254, "kilometre": 1000.0, "kilometer": 1000.0, "yd": 0.9144,
+    "nm": 1852.0,
+}  # fmt: skip
+_WEIGHTS = {"kg": 1.0, "g": 0.001, "lb": 0.45359237, "pound": 0.45359237, "oz": 0.0283495, "tonne": 1000.0}
+_MEASURE = re.compile(r"[\s-]*([A-Za-z]+)")
+
+
+def _converted(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
+    """Yield a number of the sentence in another unit: `185 minutes, i.e. 3 hours 5`, `14,219 ft (4,334 m)`."""
+    if mention.unit in TIME_UNITS:
+        if o.unit in TIME_UNITS:
+            factor = float(TIME_UNITS[o.unit] / TIME_UNITS[mention.unit])
+            if factor != 1:
+                yield Candidate(o.value * factor, o.cost + 0.1, f"{o.what} in {mention.unit}s")
+        return
+    written = re.search(r"[A-Za-z]+$", mention.text)
+    follows = written or _MEASURE.match(cues.after)
+    own = singular(follows.group().strip(" -").lower()) if follows else ""
+    for units in (_LENGTHS, _WEIGHTS):
+        if own in units:
+            for unit, size in units.items():
+                if unit != own and re.search(rf"\d[\s-]*{unit}s?\b", cues.sentence, re.I):
+                    yield Candidate(o.value * size / units[own], o.cost + 0.2, f"{o.what} in {own}")
+
+
+def _per_base(text: str) -> float:
+    """Return what a rate is stated for: a thousand in `per 1,000 inhabitants`; 1 if nothing is said."""
+    match = re.search(r"\bper\s+(million|thousand|hundred|1,?000,?000|100,?000|10,?000|1,?000|100)\b", text, re.I)
+    words = {"million": 1e6, "thousand": 1e3, "hundred": 1e2}
+    return words.get(match[1].lower()) or float(match[1].replace(",", "")) if match else 1.0
 
 
 def _count_operand(t: int, table: EvidenceTable, cues: Cues) -> Operand:

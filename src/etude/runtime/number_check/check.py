@@ -25,7 +25,7 @@ from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, t
 from etude.runtime.number_check.given import collect_given, find_given
 from etude.runtime.number_check.mentions import MARK, TIME_UNITS, Mention, Reading, find_numbers, resolve_readings
 from etude.runtime.number_check.passage import Passage
-from etude.runtime.number_check.precision import direction_of, intervals_of
+from etude.runtime.number_check.precision import direction_of, direction_of_verb, intervals_of
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
 
@@ -121,7 +121,7 @@ def check_numbers(
     for _ in range(_PASSES):
         new: list[tuple[int, Candidate]] = []
         for i, mention in enumerate(mentions):
-            if i not in found and mention.kind not in ("date", "time") and (match := _find(search, mention)):
+            if i not in found and mention.kind != "date" and (match := _find(search, _as_duration(mention))):
                 new.append((i, match))
         for i, match in new:
             found[i], used[i] = match.because, match
@@ -130,6 +130,8 @@ def check_numbers(
             break
     found |= _thresholds(passage, found)
     for i in _repeated(passage, used):
+        found.pop(i, None)
+    for i in _reversed(passage):
         found.pop(i, None)
     checked = []
     for i, (mention, plain) in enumerate(zip(written, mentions)):
@@ -178,14 +180,64 @@ def _find_huge(search: Search, mention: Mention) -> Candidate | None:
     return None
 
 
+_BOUND = re.compile(r"\b(?:between|passed|passes|pass|topped|reach\w*|threshold|from|and|to)\s+(?:the\s+)?[*_]*$", re.I)
+
+
 def _thresholds(passage: Passage, found: dict[int, str]) -> dict[int, str]:
-    """Accept a bound that the answer chose itself if the count of rows beyond it is right."""
+    """Accept a bound that the answer chose itself if the sentence has the right count of rows beyond it."""
     counted = {passage.sentence(passage.mentions[i].start) for i, because in found.items() if " beyond" in because}
+    accepted = {}
+    for i, mention in enumerate(passage.mentions):
+        index = passage.sentence(mention.start)
+        if i in found or mention.kind not in ("number", "percent") or not mention.readings:
+            continue
+        bound = mention.hedge in ("over", "under") or bool(_BOUND.search(passage.around(mention, 24, 0)[0]))
+        if bound and (index in counted or _counts_beyond(passage, index, mention) & _wholes(passage, index, mention)):
+            accepted[i] = "a bound with a correct count of rows beyond it"
+    return accepted
+
+
+def _wholes(passage: Passage, index: int, mention: Mention) -> set[int]:
+    """Return the other whole numbers of a sentence that may be counts."""
     return {
-        i: "a bound with a correct count of rows beyond it"
-        for i, mention in enumerate(passage.mentions)
-        if i not in found and mention.hedge in ("over", "under") and passage.sentence(mention.start) in counted
-    }
+        int(m.readings[0].value)
+        for m in passage.mentions
+        if m is not mention and m.kind == "number" and m.readings and passage.sentence(m.start) == index
+        and m.readings[0].step == 1
+    }  # fmt: skip
+
+
+def _counts_beyond(passage: Passage, index: int, mention: Mention) -> set[int]:
+    value = float(mention.readings[0].value)
+    counts = set()
+    for table in passage.tables:
+        for column in table.measures if table.kind == "result" and table.complete else ():
+            above = sum(v * column.factor > value for v in column.numbers.values())
+            counts |= {above, len(column.numbers) - above} - {0, len(column.numbers)}
+    return counts
+
+
+_FROM_TO = re.compile(r"\b(?P<verb>[a-z]+)\s+(?:\w+\s+){0,2}?from\s+[$€£*_]*$", re.I)
+
+
+def _reversed(passage: Passage) -> Iterator[int]:
+    """Yield the second number of `fell from 2,089 to 4,237`, which rose."""
+    for i, first in enumerate(passage.mentions):
+        verb = _FROM_TO.search(passage.text[max(0, first.start - 40) : first.start])
+        sign = direction_of_verb(verb["verb"]) if verb else 0
+        if not sign or not first.readings or first.kind not in ("number", "percent"):
+            continue
+        for j in range(i + 1, min(i + 3, len(passage.mentions))):
+            second = passage.mentions[j]
+            gap = passage.text[first.end : second.start]
+            if second.kind == first.kind and second.readings and re.search(r"\bto\s+[\w~ ]{0,12}[$€£*_]*$", gap):
+                change = second.readings[0].value - first.readings[0].value
+                if len(gap) < 40 and change * sign < 0 and not re.search(r"[.;]\s", gap):
+                    yield j
+                break
+
+
+_AGAIN = re.compile(r"\b(?:its|their|these|those|same|all|of the)\s+$", re.I)
 
 
 def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
@@ -195,11 +247,25 @@ def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
         same = a.text == b.text and a.kind == b.kind
         digits = sum(c.isdigit() for c in a.text)
         precise = digits > 2 or (digits > 1 and used[i].because == used[j].because)
-        if same and precise and not a.word and passage.sentence(a.start) == passage.sentence(b.start):
+        own = used[i].because != used[j].because and max(used[i].cost, used[j].cost) <= 0.5
+        again = _AGAIN.search(passage.text[max(0, b.start - 16) : b.start])
+        if (
+            same
+            and precise
+            and not own
+            and not again
+            and not a.word
+            and passage.sentence(a.start) == passage.sentence(b.start)
+        ):
             if used[i].cost >= used[j].cost - 0.1:
                 yield i
             if used[j].cost >= used[i].cost - 0.1:
                 yield j
+
+
+def _as_duration(mention: Mention) -> Mention:
+    """Return `35:45`, which is no time of day, as a number of seconds."""
+    return replace(mention, kind="number", unit="second") if mention.kind == "time" else mention
 
 
 def _whole(mention: Mention, value: int) -> Mention:
@@ -257,13 +323,13 @@ def _allowed(cost: float) -> float:
 def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bool:
     """Return whether a number is the value of another row than the one that the label next to it names."""
     operand = match.operand
-    if operand is None or operand.kind != "cell" or operand.row < 0:
+    if operand is None or operand.kind not in ("cell", "quotient") or operand.row < 0:
         return False
     table = search.tables[operand.table]
     if table.rows < 2 or table.printed:
         return False
     anchors = search.passage.anchors(mention, operand.table)
-    if not anchors.strong or anchors.costs.get(operand.row, 9.0) <= (0.7 if anchors.direct else 1.3):
+    if not (anchors.strong or anchors.named) or anchors.costs.get(operand.row, 9.0) <= (0.7 if anchors.direct else 1.3):
         return False
     column = table.columns[operand.column]
     return any(row in column.numbers for row in anchors.primary)

@@ -17,11 +17,12 @@ _ROWS = frozenset(
     {"row", "record", "result", "entry", "line", "item", "value", "case", "observation", "group", "category"}
 )
 _ABOVE = re.compile(
-    r"\b(?:above|over|more than|exceed\w*|at least|greater than|higher than|beyond|surpass\w*|or more|past)\b|[>≥]",
+    r"\b(?:above|over|more than|exceed\w*|at least|greater than|higher|beyond|surpass\w*|or more|past|"
+    r"pass(?:ed|es)?|top(?:ped|s)|reach\w*|clear(?:ed|s)?)\b|[>≥]",
     re.I,
 )
 _BELOW = re.compile(
-    r"\b(?:below|under|less than|fewer than|at most|lower than|short of|or less|or fewer|up to)\b|[<≤]", re.I
+    r"\b(?:below|under|less than|fewer than|at most|lower|short of|or less|or fewer|up to)\b|[<≤]", re.I
 )
 _RISES = re.compile(r"\b(?:grew|growth|increas\w*|rose|rise|gains?|gained|up)\b", re.I)
 _FALLS = re.compile(r"\b(?:declin\w*|decreas\w*|fell|drop\w*|dips?|falls?|down|shrank|lost|loss\w*)\b", re.I)
@@ -38,7 +39,20 @@ _REST = re.compile(r"\b(?:remain\w*|rest|others?|more|further|else|additional)\b
 
 
 def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
-    """Yield the counts that a whole number may state."""
+    """Yield the counts that a whole number may state; `ten wins` is rather a value if there is a measure `wins`."""
+    follows = re.match(r"[\s*_]+([^\W\d_]+)", search.passage.around(mention, 0, 24)[1])
+    noun = singular(follows[1].lower()) if follows else ""
+    measured = noun and any(
+        noun in column.words - GENERIC_WORDS
+        for t, table in enumerate(search.tables)
+        if table.kind == "result" and search.passage.anchors(mention, t).primary
+        for column in table.measures
+    )
+    for candidate in _counts(search, mention):
+        yield candidate._replace(cost=candidate.cost + 1.5) if measured else candidate
+
+
+def _counts(search: Search, mention: Mention) -> Iterator[Candidate]:
     if (
         mention.kind != "number"
         or mention.unit in (set(TIME_UNITS) - {"day", "week"})
@@ -50,6 +64,7 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
     index = passage.sentence(mention.start)
     text, previous = passage.sentence_text(index), passage.sentence_text(index - 1)
     nouns = _nouns(search, mention)
+    yield from _lines(passage.text, text)
     for t, table in enumerate(passage.tables):
         if table.printed or table.kind == "thread":
             continue
@@ -58,7 +73,10 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
         about = thing or bool(nouns & _ROWS) or bool(_words(table.name) & nouns)
         if table.kind == "result":
             others = re.search(r"\b(?:other|remaining|next|more)\s+$", passage.around(mention, 16, 0)[0], re.I)
-            yield Candidate(table.row_count, 2.2 if others else 0.2 if about else 0.8, f"rows of {table.name}")
+            every = re.search(r"\b(?:the|all|these|die|les|las|los)\s+$", passage.around(mention, 8, 0)[0], re.I)
+            alone = re.match(r"\s+(?:have|had|are|were|together|combined)\b", passage.around(mention, 0, 12)[1])
+            cost = 2.2 if others else 0.2 if about else 0.4 if every and alone else 0.8
+            yield Candidate(table.row_count, cost, f"rows of {table.name}")
         yield Candidate(
             len(table.columns),
             0.2 if nouns & {"column", "field", "variable", "attribute"} else 3.0,
@@ -75,6 +93,10 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
         for rows in (named, before, named | before):
             if rows and len(rows) < table.rows:
                 yield Candidate(table.rows - len(rows), rest, "the other rows")
+        without = re.search(r"\b(?:without|excluding|except|leaving|besides|apart)\b", text, re.I)
+        if without and re.match(r"\s+(?:others?|remaining)\b", passage.around(mention, 0, 12)[1]):
+            for filled in {len(column.numbers) for column in table.measures}:
+                yield Candidate(filled - 1, 0.4, "all rows but one")
         for other in passage.mentions:
             if (
                 other is not mention
@@ -89,6 +111,20 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
             yield from _of_column(search, mention, table, column, nouns, text, previous)
         yield from _compared(table, text)
         yield from _periods_between(search, mention, t, table)
+
+
+def _lines(answer: str, text: str) -> Iterator[Candidate]:
+    """Yield the lines of the answer's own Markdown table, and how many of them have a sign."""
+    lines = [line for line in answer.split("\n") if line.lstrip().startswith("|")][2:]
+    if len(lines) < 2:
+        return
+    yield Candidate(len(lines), 0.5, "lines of the answer's table")
+    falls = sum(re.search(r"\|\s*[-\u2212]\s?[$€£]?\d", line) is not None for line in lines)
+    rises = sum(re.search(r"\|\s*\+\s?[$€£]?\d", line) is not None for line in lines)
+    if falls and (_FALLS.search(text) or _BELOW.search(text)):
+        yield Candidate(falls, 0.5, "lines of the answer's table that fall")
+    if rises and (_RISES.search(text) or _ABOVE.search(text)):
+        yield Candidate(rises, 0.5, "lines of the answer's table that rise")
 
 
 def _periods_between(search: Search, mention: Mention, t: int, table: EvidenceTable) -> Iterator[Candidate]:
@@ -186,10 +222,12 @@ def _of_column(
         return
     numbers = list(column.numbers.values())
     words = {singular(w) for w in WORD.findall(text.lower())}
-    near = 0.0 if (column.words - GENERIC_WORDS) & words else 0.3
+    near = 0.0 if (column.words - GENERIC_WORDS) & words else 0.15
+    said = text if _ABOVE.search(text) or _BELOW.search(text) else search.passage.question
+    yield from _inside(search, mention, column, text)
     for bound, cost in _bounds(search, mention, column, text, previous):
         for pattern, sign in ((_ABOVE, 1), (_BELOW, -1)):
-            if pattern.search(text):
+            if pattern.search(said):
                 yield Candidate(
                     sum((n - bound) * sign > 0 for n in numbers),
                     cost + near,
@@ -207,6 +245,13 @@ def _of_column(
         yield Candidate(sum(n != 0 for n in numbers), 1.0 + near, f"rows with some {column.name}")
     if _NONE.search(text):
         yield Candidate(sum(n == 0 for n in numbers), 0.2 + near, f"rows without {column.name}")
+    if not column.whole:
+        for other in search.passage.mentions:
+            if other is not mention and other.kind == "number" and other.readings and not is_whole(other):
+                away = search.passage.sentence(other.start) - search.passage.sentence(mention.start)
+                equal = sum(f"{n:.9g}" == f"{float(other.readings[0].value):.9g}" for n in numbers)
+                if away == 0 and equal:
+                    yield Candidate(equal, 0.3 + near / 2, f"rows with a {column.name} of {other.text}")
     if column.whole and _EQUAL.search(text):
         for whole in _whole_numbers(search, mention, text):
             yield Candidate(sum(n == whole for n in numbers), 0.5 + near, f"rows with a {column.name} of {whole}")
@@ -228,6 +273,22 @@ def _of_column(
                 yield Candidate(
                     sum(step * sign > 0 for step in steps), 0.5 + near, f"rows in which {column.name} changes"
                 )
+
+
+def _inside(search: Search, mention: Mention, column: EvidenceColumn, text: str) -> Iterator[Candidate]:
+    """Count the rows between two numbers of the sentence."""
+    if not re.search(r"\bbetween\b|\bfrom\b", text, re.I):
+        return
+    index = search.passage.sentence(mention.start)
+    others = [
+        float(m.readings[0].value)
+        for m in search.passage.mentions
+        if m is not mention and m.kind == "number" and m.readings and search.passage.sentence(m.start) == index
+    ]
+    for low, high in pairwise(others[:6]):
+        count = sum(low <= n * column.factor <= high for n in column.numbers.values())
+        if low < high and count:
+            yield Candidate(count, 0.4, f"rows with {column.name} from {low:g} to {high:g}, beyond neither")
 
 
 def _bounds(

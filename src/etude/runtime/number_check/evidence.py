@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from functools import cached_property
 
@@ -48,6 +48,7 @@ _UNIT_WORDS = {
 } | {unit + s: unit for unit in TIME_UNITS for s in ("", "s")}  # fmt: skip
 _MAX_ROWS = 5000
 HUGE = 1e300
+_EPOCH = datetime(1970, 1, 1)
 EXACT = Context(prec=6000)
 
 
@@ -81,12 +82,20 @@ class EvidenceColumn:
     @cached_property
     def moments(self) -> dict[int, datetime]:
         """The values that are dates or times, by row."""
+        if self.is_epoch:
+            return {i: _EPOCH + timedelta(seconds=seconds) for i, seconds in self.numbers.items()}
         return {i: moment for i, value in enumerate(self.values) if (moment := _moment_of(value))}
+
+    @cached_property
+    def is_epoch(self) -> bool:
+        """Whether the numbers are seconds since 1970."""
+        named = self.words & {"time", "timestamp", "date", "at", "ts", "epoch", "start", "end"}
+        return bool(named and self.numbers) and all(5e8 <= v <= 3e9 and v.is_integer() for v in self.numbers.values())
 
     @cached_property
     def is_measure(self) -> bool:
         """Whether the numbers measure something."""
-        return bool(self.numbers) and not self.is_key
+        return bool(self.numbers) and not self.is_key and not self.is_epoch
 
     @cached_property
     def is_percent(self) -> bool:
@@ -97,6 +106,8 @@ class EvidenceColumn:
     def may_be_percent(self) -> bool:
         """Whether the numbers could be percentages although the name does not say so."""
         plain = not self.unit and self.factor == 1 and not self.words & _MONEY_WORDS
+        if plain and self.whole and len(self.numbers) > 2:  # Whole percentages are often in steps of five.
+            return not self.is_key and all(0 <= v <= 100 and v % 5 == 0 for v in self.numbers.values())
         return plain and not self.whole and not self.is_key and max(map(abs, self.numbers.values())) <= 200
 
     @cached_property
@@ -146,6 +157,8 @@ class EvidenceTable:
     printed: bool = False
     aliases: dict[tuple[str, ...], tuple[tuple[int, ...], bool, str, int]] | None = None
     """The names of the rows, once they were collected."""
+    listed: bool = False
+    """Whether printed lines are the rows of one table, so that they can be added up."""
     kind: str = "result"
     """`result`, or `schema` and `thread` for what the model was shown."""
 
@@ -231,9 +244,12 @@ def _printed_tables(evidence: Evidence) -> Iterator[EvidenceTable]:
         usual = tuple(f"value {i + 1}" if width > 1 else "value" for i in range(width))
         names = ("label", "line", *heads.get(width, usual))
         columns = [_column(name, [row[i] for row in rows]) for i, name in enumerate(names)]
-        yield EvidenceTable(evidence.name, columns, len(rows), len(rows), printed=True)
+        labels = {str(row[0]).lower() for row in rows}
+        listed = len(labels) == len(rows) > 2 and "" not in labels and not labels & _STATISTIC_LINES
+        yield EvidenceTable(evidence.name, columns, len(rows), len(rows), printed=True, listed=listed)
 
 
+_STATISTIC_LINES = word_set("mean std min max count median total sum average 25% 50% 75%")
 _PRINTED_PAIR = (
     r"([^\W\d][\w .%²/-]{0,30}?)['\"]?\s*[:=]\s*"
     r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)(?![\w.])"
@@ -252,6 +268,8 @@ def _column(name: str, values: list[object]) -> EvidenceColumn:
     raw = re.split(r"[\W_]+", name.lower())
     column.factor = next((_SCALE_WORDS[word] for word in reversed(raw) if word in _SCALE_WORDS), 1.0)
     column.unit = next((_UNIT_WORDS[word] for word in reversed(raw) if word in _UNIT_WORDS), "")
+    if not column.unit and len(raw) > 1 and raw[-1] in ("s", "h"):
+        column.unit = "second" if raw[-1] == "s" else "hour"
     if not column.unit and column.words & _ELAPSED_WORDS:
         column.unit = "second"
     return column
@@ -300,14 +318,25 @@ def _moment_of(value: object) -> datetime | None:
             return datetime.fromisoformat(value).replace(tzinfo=None)
         except ValueError:
             return None
+    if isinstance(value, str) and len(value) <= 24 and _LIKE_A_DATE.search(value):
+        for period in (m.period for m in find_numbers(value) if m.period):
+            if period.year and period.month and period.day:
+                return _day(period.year, period.month, period.day)
     return None
+
+
+def _day(year: int, month: int, day: int) -> datetime | None:
+    try:
+        return datetime(year, month, day)
+    except ValueError:
+        return None
 
 
 def _period_of(value: object, column: EvidenceColumn) -> Period | None:
     if isinstance(value, date):  # A datetime is one too.
         return Period(value.year, None, None, value.month, value.day)
-    if isinstance(value, int) and not isinstance(value, bool) and "year" in column.words and 1500 <= value <= 2500:
-        return Period(value)
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and "year" in column.words:
+        return Period(int(value)) if 1500 <= value <= 2500 and value == int(value) else None
     if isinstance(value, str) and len(value) <= 24 and _LIKE_A_DATE.search(value):
         dates = [
             m.period for m in find_numbers(value) if m.kind == "date" and m.end - m.start >= len(value.strip()) - 9

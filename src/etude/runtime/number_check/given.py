@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import time
+from datetime import time, timedelta
 from decimal import Decimal
 
 from etude.runtime.number_check.evidence import EvidenceTable
@@ -81,6 +81,16 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
     word = re.search(r"([^\W\d_]+)[\s_-]*$", before)
     if word and (word[1].lower(), mention.text) in given.named:
         return "part of a name"
+    if _is_numbering(passage, mention):
+        return "the number of a line"
+    if _is_part_of_label(passage, mention):
+        return "part of a name"
+    if any(m is mention for m in passage.misdated):
+        return ""
+    if mention.kind == "date" and mention.period and (because := _find_later(passage, mention)):
+        return because
+    if mention.kind == "number" and re.search(r"\bday\s+$", before, re.I) and mention.readings[0].value <= 1000:
+        return "the number of a day" if any(table.moments for table in passage.tables) else ""
     if mention.kind == "date" and mention.period:
         return _find_date(passage, given, mention.period)
     if mention.kind == "time":
@@ -110,11 +120,54 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
     most = max((table.row_count for table in passage.tables), default=0)
     if mention.kind == "ordinal" and 1 <= value <= max(most, 3):
         return f"a rank among {most} rows"
+    if mention.kind == "ordinal" and any(p.day == value for table in passage.tables for p in table.all_periods):
+        return "a day of a date"
+    if mention.kind == "number" and 1 <= value <= max(most, 3) and _PLACE.search(before):
+        return f"a rank among {most} rows"
     if mention.kind == "number" and not mention.unit and 1 <= value <= most and _SELECTED.match(after):
         return f"a selection among {most} rows"
     if mention.kind == "number" and not mention.unit and _SELECTION.search(before) and 1 <= value <= most:
         return f"a selection among {most} rows"
     return ""
+
+
+_NUMBERING = re.compile(r"\W*(?:#|no\.?|nr\.?|rank|place|position|pos\.?)?\W*$", re.I)
+_PLACE = re.compile(
+    r"\b(?:places?|positions?|ranks?|ranked|rows?|lines?|steps?|spots?)\s+(?:\w+\s+(?:to|and|-)\s+)?[#*_]*$", re.I
+)
+
+
+def _is_numbering(passage: Passage, mention: Mention) -> bool:
+    """Return whether a number numbers the lines of a Markdown table: its heading is `#` and it is their count."""
+    start = passage.text.rfind("\n", 0, mention.start) + 1
+    if mention.kind != "number" or passage.text[start : mention.start].strip(" *_") != "|":
+        return False
+    header = passage.header(mention)
+    above = passage.text[:start].split("\n")[:-1]
+    lines = 0
+    while above and above[-1].lstrip().startswith("|"):
+        above.pop()
+        lines += 1
+    return bool(header) and bool(_NUMBERING.fullmatch(header)) and mention.readings[0].value == lines - 1
+
+
+def _is_part_of_label(passage: Passage, mention: Mention) -> bool:
+    """Return whether a number is part of a short form of a name, as 400 in `747-400` for `Boeing 747-400`."""
+    text = passage.text
+    start, end = mention.start, mention.end
+    while start and (text[start - 1].isalnum() or text[start - 1] in "-/."):
+        start -= 1
+    while end < len(text) and (text[end].isalnum() or (text[end] in "-/" and text[end + 1 : end + 2].isalnum())):
+        end += 1
+    token = text[start:end]
+    if len(token) == mention.end - mention.start or len(token) < 4:
+        return False
+    return any(
+        re.search(rf"(?<!\w){re.escape(token)}(?!\w)", name)
+        for table in passage.tables
+        for name in list(table.labels)[:2000]
+        if token in name
+    )
 
 
 def _by_definition(passage: Passage, mention: Mention) -> bool:
@@ -128,6 +181,25 @@ def _by_definition(passage: Passage, mention: Mention) -> bool:
         return False
     lines = any(str(v).strip() == f"{level}%" for t in passage.tables if t.printed for v in t.columns[0].values)
     return lines or (level == "50" and "median" in passage.text.lower())
+
+
+def _find_later(passage: Passage, mention: Mention) -> str:
+    """Explain a date that is so many days from one of the results as the sentence says."""
+    period, index = mention.period, passage.sentence(mention.start)
+    if period is None or period.day is None or period.month is None:
+        return ""
+    days = {
+        int(m.readings[0].value)
+        for m in passage.mentions
+        if m.kind == "number" and m.readings and passage.sentence(m.start) == index and m.readings[0].value <= 1000
+    }
+    for table in passage.tables:
+        for moment in list(table.moments.values())[:200]:
+            for n in (n for n in days if n > 0):
+                later = moment + timedelta(days=n)
+                if (later.month, later.day) == (period.month, period.day) and period.year in (None, later.year):
+                    return f"{n} days after {moment.date()}"
+    return ""
 
 
 def _find_date(passage: Passage, given: Given, period: Period) -> str:

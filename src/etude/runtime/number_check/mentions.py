@@ -87,6 +87,9 @@ _SCALES = {
     "million": 10**6, "millions": 10**6,
     "b": 10**9, "bn": 10**9, "billion": 10**9, "billions": 10**9, "t": 10**12, "tn": 10**12, "trillion": 10**12,
     "hundred": 100, "lakh": 10**5, "crore": 10**7, "dozen": 12,
+    "millón": 10**6, "millones": 10**6, "milhões": 10**6, "milioni": 10**6, "millionen": 10**6,
+    "mrd": 10**9, "milliarde": 10**9, "milliarden": 10**9, "milliard": 10**9, "milliards": 10**9, "miliardi": 10**9,
+    "tausend": 10**3, "tsd": 10**3, "mille": 10**3, "mil": 10**3,
 }  # fmt: skip
 TIME_UNITS = {
     "millisecond": Decimal("0.001"), "second": Decimal(1), "minute": Decimal(60), "hour": Decimal(3600),
@@ -103,14 +106,16 @@ _CURRENCY = r"(?:US\$|[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|INR)\b)"
 _NUMBER = re.compile(
     rf"(?P<sign>[-+\u2212\u2013])?(?P<money>{_CURRENCY}\s?)?(?P<sign2>[-\u2212])?(?P<digits>{_DIGITS}|\.\d+)(?P<exp>[eE][-+]?\d{{1,3}}(?![\d\w]))?"
 )
+_FOREIGN_SCALES = "millón|millones|milhões|milioni|millionen|mrd|milliarden?|milliards?|miliardi|tausend|tsd|mille|mil"
 _SUFFIX = re.compile(
     rf"""(?P<ordinal>(?:st|nd|rd|th)\b)
-    |(?P<scale>{_GAP}?-?(?:thousand|grand|mn|mio|millions?|bn|billions?|tn|trillion|hundred|lakh|crore|dozen)\b|[kKmMbBT]\b)?
+    |(?P<scale>{_GAP}?-?(?:thousand|grand|mn|mio|millions?|bn|billions?|tn|trillion|hundred|lakh|crore|dozen|{_FOREIGN_SCALES})\b|[kKmMbBT]\b)?
      (?P<plus>\+(?!\d))?
      (?:(?P<points>[-\s]?(?:%|percent(?:age)?|per\ cent)[-\s]?points?\b|{_GAP}?(?:pp|pps|p\.p\.|ppts?)(?!\w))
      |(?P<basis>{_GAP}?(?:bps|basis\ points?)\b)
      |(?P<percent>{_GAP}?%|[-\s](?:percent|per\ cent|pct)\b|\s?pct\b)
      |(?P<times>{_GAP}?[x\u00d7](?!\w)|[-\s]times\b|-?fold\b)
+     |(?P<cents>{_GAP}?(?:¢|cents?\b|ct\b))
      |(?P<money>{_GAP}?(?:[€$£](?!{_GAP}?\d)|(?:USD|EUR|GBP|CHF|JPY|INR|dollars?|euros?|pounds?)\b))
      |(?P<time>{_GAP}?(?:ms|s|sec|secs|min|mins|h|hr|hrs|d)(?![\w.])|[-\s](?:{"|".join(TIME_UNITS)})s?\b)
      |(?P<plain>{_GAP}?(?:kg|g|km|cm|mm|kwh|mwh|gb|mb|tb|kb|mi|lbs?|ml|l)(?!\w))
@@ -147,7 +152,7 @@ _DATE_BEFORE = re.compile(
     re.I,
 )
 _TIME = re.compile(
-    r"\b(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s?[ap]\.?m\b\.?)?|\b(?:1[0-2]|[1-9])\s?[ap]m\b", re.I
+    r"\b\d{1,3}:[0-5]\d(?::[0-5]\d(?:\.\d+)?)?(?:\s?[ap]\.?m\b\.?|\s(?:min|h)\b)?|\b(?:1[0-2]|[1-9])\s?[ap]m\b", re.I
 )
 _VERSION = re.compile(r"\bv\d+(?:\.\d+)*\b|\b\d+(?:\.\d+){2,}(?:-\w+)?\b", re.I)
 _SKIP = re.compile(
@@ -187,9 +192,10 @@ _VERBS: dict[str, Decimal | int] = {
 _HEDGE_WORDS: dict[Hedge, str] = {
     "over": r"over|more than|at least|above|exceed(?:s|ed|ing)?|upwards? of|north of|surpass(?:es|ed|ing)?|beyond|"
     r"(?:great|high|larg)er than|>|\u2265",
-    "under": r"nearly|almost|under|less than|below|fewer than|close to|up to|at most|not quite|"
+    "under": r"nearly|almost|under|less than|below|fewer than|(?<!add )(?<!adds )(?<!added )(?<!sums )(?<!sum )up to|"
+    r"at most|not quite|"
     r"(?:low|small)er than|<|\u2264",
-    "about": r"about|around|roughly|approximately|approx\.?|circa|c\.|ca\.|some|an? estimated|~|\u2248",
+    "about": r"about|close to|around|roughly|approximately|approx\.?|circa|c\.|ca\.|some|an? estimated|~|\u2248",
 }
 _HEDGES = {
     hedge: re.compile(rf"(?<!\w)(?:{words})\s*(?:an?\s+|the\s+)?$", re.I) for hedge, words in _HEDGE_WORDS.items()
@@ -264,7 +270,26 @@ def _groups_of_three(written: str) -> bool:
     )
 
 
+_SECOND_DAY = re.compile(
+    rf"\b(?P<name>{_MONTH})\b\.?\s+\d{{1,2}}(?P<at>\s?(?:and|to|[-\u2013])\s?)(?P<day>\d{{1,2}})\b(?![.,]?\d|\s*%)"
+    rf"(?:,?\s+(?P<year>{_YEAR})\b)?",
+    re.I,
+)
+_FIRST_DAY = re.compile(
+    rf"(?<![\w.,])(?P<day>\d{{1,2}})(?P<at>\s?(?:and|to|[-\u2013])\s?)\d{{1,2}}\s+(?P<name>{_MONTH})\b"
+    rf"(?:,?\s+(?P<year>{_YEAR})\b)?",
+    re.I,
+)
+
+
 def _find_dates(text: str, taken: bytearray) -> Iterator[Mention]:
+    """Find dates; in `January 12 and 21, 2017` and `1-15 March` there are two."""
+    for pattern in (_SECOND_DAY, _FIRST_DAY):
+        for match in pattern.finditer(text):
+            period = _period(match.groupdict())
+            start, end = match.start("day"), match.end() if pattern is _SECOND_DAY else match.end("day")
+            if period is not None and not any(taken[start:end]):
+                yield Mention(start, end, text[start:end], "date", period=period)
     for pattern in _DATES:
         for match in pattern.finditer(text):
             if any(taken[match.start() : match.end()]):
@@ -340,7 +365,19 @@ def _find_durations(text: str, taken: bytearray) -> Iterator[Mention]:
 
 def _find_times(text: str, taken: bytearray) -> Iterator[Mention]:
     for match in _TIME.finditer(text):
-        yield Mention(match.start(), match.end(), match.group(), "time")
+        yield Mention(match.start(), match.end(), match.group(), "time", _durations_of(match.group()))
+
+
+def _durations_of(written: str) -> tuple[Reading, ...]:
+    """Return the seconds that `35:45` may mean as minutes and seconds, or as hours and minutes."""
+    parts = [int(part) for part in re.findall(r"\d+", written.split(".", maxsplit=1)[0])]
+    if len(parts) == 3:
+        return (Reading(Decimal(3600 * parts[0] + 60 * parts[1] + parts[2]), Decimal(2)),)
+    if len(parts) != 2 or re.search(r"[ap]\.?m", written, re.I):
+        return ()
+    seconds = Decimal(60 * parts[0] + parts[1])
+    short, long = Reading(seconds, Decimal(2)), Reading(60 * seconds, Decimal(120))
+    return (short,) if "min" in written else (long,) if "h" in written else (short, long)
 
 
 def _find_fractions(text: str, taken: bytearray) -> Iterator[Mention]:
@@ -445,6 +482,9 @@ def _build_mention(
     unit = "money" if match["money"] or groups.get("money") else ""
     scale = (groups.get("scale") or "").strip(" -\u00a0\u202f\u2009")
     scaled = tuple(_times(reading, factor * _SCALES.get(scale.lower(), 1)) for reading in readings)
+    if groups.get("cents"):
+        unit = "money"
+        scaled += tuple(_times(reading, Decimal("0.01")) for reading in scaled)
     if scale == "m":  # It may also mean metres or minutes.
         scaled += tuple(_times(reading, factor) for reading in readings)
     if groups.get("ordinal"):
@@ -586,6 +626,8 @@ def _share_units(text: str, found: list[Mention]) -> list[Mention]:
     shared = list(found)
     for i, (left, right) in enumerate(pairwise(found)):
         between = text[left.end : right.start]
+        if left.unit in TIME_UNITS and right.kind == "number" and not right.unit and _AGAINST.fullmatch(between):
+            shared[i + 1] = replace(shared[i + 1], unit=left.unit)
         if not re.fullmatch(r"\s?[-\u2013—]\s?|\s(?:to|and|or)\s", between) or {left.kind, right.kind} & {
             "date",
             "time",
@@ -601,16 +643,20 @@ def _share_units(text: str, found: list[Mention]) -> list[Mention]:
             shared[i] = replace(shared[i], kind=right.kind)
         elif left.kind == right.kind == "number":
             unit = left.unit or right.unit
-            scale = _scale_of(right)
+            scale = scale_of(right)
             readings = left.readings
-            if scale > 1 and _scale_of(left) == 1 and joined:
+            if scale > 1 and scale_of(left) == 1 and joined:
                 readings += tuple(_times(reading, scale) for reading in left.readings)
             shared[i] = replace(shared[i], unit=shared[i].unit or unit, readings=readings)
             shared[i + 1] = replace(shared[i + 1], unit=shared[i + 1].unit or unit)
     return shared
 
 
-def _scale_of(mention: Mention) -> Decimal:
+_AGAINST = re.compile(r"[\w\s]{0,20}\b(?:versus|vs\.?|against|compared (?:with|to))\s(?:[\w\s]{0,12}\s)?", re.I)
+
+
+def scale_of(mention: Mention) -> Decimal:
+    """Return what the word behind a number multiplies it by: a million in `3 million`."""
     word = re.search(r"[A-Za-z]+$", mention.text)
     return Decimal(_SCALES.get(word.group().lower(), 1)) if word else Decimal(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ _DIRECT = re.compile(
     r"second|third|first|close|behind|then|total|reached|scored|recorded|brought|spent|paid|pays|totaling|"
     r"totalling|it|its|"
     r"still|even|also|mit|hat|avec|con|tiene)\b)*[\s(:*_,|=$€£-]*",
+    re.I,
+)
+_SHIFT = re.compile(
+    r"\b(?:day|week|month|quarter|year) (?:after|before)\b|\bthe (?:next|following|previous|preceding|prior)\b|"
+    r"\b(?:second|third|fourth|fifth|last|first) place\b|\brunners?-up\b|\bversus\b|"
+    r"\binstead of\b|\brather than\b|\bvs\b|\bcompared (?:with|to)\b|"
+    r"\bsteps? of\b|\bthe (?:second|third)\b",
     re.I,
 )
 _FILLERS = word_set("to the of a an")
@@ -81,6 +89,8 @@ class Anchors:
     """The rows of the label next to the number."""
     strong: bool
     """Whether the label next to the number is a whole name."""
+    named: bool = False
+    """Whether the label next to the number is a whole name of several rows."""
     direct: bool = False
     """Whether only small words stand between that label and the number."""
     conflict: bool = False
@@ -94,6 +104,10 @@ class Passage:
         self.text, self.mentions, self.tables, self.question = text, mentions, tables, question
         self.starts = [0, *(match.end() for match in _SENTENCE_END.finditer(text) if match.end() < len(text))]
         self.labels = sorted(_find_labels(text, mentions, tables), key=lambda label: (label.start, -label.end))
+        self.misdated = _misdated(self, mentions)
+        """The dates of another row than the only one that their sentence names."""
+        wrong = {(m.start, m.end) for m in self.misdated}
+        self.labels = [x for x in self.labels if x.column >= 0 or (x.start, x.end) not in wrong]
         self.asked = list(_find_labels(question, (), tables))
 
     def sentence(self, position: int) -> int:
@@ -166,11 +180,20 @@ class Passage:
             for back in range(2, 5):
                 allow(self.labels_in(index - back, table) if index - back >= 0 else [], 1.5)
         else:
-            allow(self.labels_in(index - 1, table), 1.6)
+            same = re.search(r"\bsame\b", self.sentence_text(index), re.I)
+            allow(self.labels_in(index - 1, table), 0.6 if same else 1.6)
             allow([x for x in self.asked if x.table == table], 1.4)
         primary = frozenset(row for label in first for row in label.rows)
         strong = bool(first) and all(x.strong and len(x.rows) == 1 for x in first)
-        return Anchors(costs, primary, strong, self._is_direct(mention, first), conflict)
+        shifted = self._is_shifted(mention, first)
+        named = len(first) == 1 and first[0].strong and len(first[0].rows) > 1 and not shifted
+        strong = strong and not shifted
+        return Anchors(costs, primary, strong, named, self._is_direct(mention, first), conflict)
+
+    def _is_shifted(self, mention: Mention, first: list[Label]) -> bool:
+        """Return whether the words before a number speak of the row after a label: `the day after had 22`."""
+        before = [x.end for x in first if x.end <= mention.start]
+        return bool(before) and _SHIFT.search(self.text[max(before) : mention.start]) is not None
 
     def _is_direct(self, mention: Mention, first: list[Label]) -> bool:
         if not first:
@@ -243,6 +266,25 @@ class Passage:
         return group
 
 
+def _misdated(passage: Passage, mentions: Sequence[Mention]) -> list[Mention]:
+    found = []
+    for mention in mentions:
+        if mention.period is None or mention.period.day is None:
+            continue
+        labels = passage.labels_in(passage.sentence(mention.start))
+        for t, table in enumerate(passage.tables):
+            names = [x for x in labels if x.table == t and x.column >= 0 and x.strong]
+            if table.kind != "result" or table.printed or len(names) != 1 or len(names[0].rows) != 1:
+                continue
+            [row] = names[0].rows
+            for column in table.columns:
+                rows = {r for r, known in column.periods.items() if covers(mention.period, known)}
+                own = any(covers(mention.period, p) for p in (c.periods.get(row) for c in table.columns) if p)
+                if rows and not own and row in column.periods:
+                    found.append(mention)
+    return found
+
+
 def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTable]) -> Iterator[Label]:
     words = [(m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(text) if m.group().lower() not in _FILLERS]
     keys = [_stem(word) for word, _, _ in words]
@@ -259,7 +301,7 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
                 rows, strong, written, column = found
                 if len(written) <= 3 and text[start:end] != written and text[start:end].lower() == written.lower():
                     continue  # `in` is not `IN`.
-                numeric = length == 1 and keys[at].isdigit()
+                numeric = keys[at].isdigit() if length == 1 else text[start].isdigit()
                 if not numeric and any(m.start <= start < m.end for m in mentions if m.kind not in ("date", "ordinal")):
                     continue
                 yield Label(start, end, t, rows, strong, column)
@@ -304,17 +346,36 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
         for key in set(keys) if len(keys) > 1 else ():
             parts.setdefault(key, set()).add(value)
     for key, values in parts.items():
-        if len(values) == 1 and len(key) >= 3 and key not in _COMMON and not key.isdigit() and (key,) not in found:
-            [value] = values
+        rows_of = {tuple(by_value[value]) for value in values}
+        if len(rows_of) == 1 and len(key) >= 3 and key not in _COMMON and not key.isdigit() and (key,) not in found:
+            value = min(values)
             code = any(c.isdigit() for c in key)
             found[(key,)] = (tuple(by_value[value]), code, key + "...", columns.get(value, -1))
+    for key, values in parts.items():
+        group = tuple(sorted({row for value in values for row in by_value[value]}))
+        if 1 < len(group) < table.rows and len(key) >= 4 and key not in _COMMON and (key,) not in found:
+            found[(key,)] = (group, False, key + "...", columns.get(min(values), -1))
+    for value, rows in by_value.items():
+        initials = "".join(re.findall(r"\b[A-Z]", value))
+        if len(initials) >= 3 and (initials.lower(),) not in found:
+            found[(initials.lower(),)] = (tuple(rows), False, initials, columns.get(value, -1))
     for c, column in enumerate(table.columns):
+        if (thing := _id_of(column)) and len(set(column.numbers.values())) == len(column.numbers):
+            for row, number in column.numbers.items():
+                found.setdefault((thing, str(int(number))), ((row,), True, f"{thing} {int(number)}", c))
         for row, number in column.numbers.items() if column.is_key and row_names(column) else ():
             digits = str(int(number))
             same = found[(digits,)][0] if (digits,) in found else ()
             found[(digits,)] = ((*same, row), True, digits, c)
     table.aliases = found
     return found
+
+
+def _id_of(column: EvidenceColumn) -> str:
+    """Return `shop` for a column of whole numbers named `shop_id`; else empty."""
+    words = re.split(r"[\W_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", column.name).lower())
+    whole = bool(column.numbers) and column.whole and max(map(abs, column.numbers.values())) < 1e12
+    return _stem(words[-2]) if len(words) > 1 and words[-1] in ("id", "no", "number", "nr") and whole else ""
 
 
 def row_names(column: EvidenceColumn) -> bool:
@@ -325,6 +386,8 @@ def row_names(column: EvidenceColumn) -> bool:
 def _stem(word: str) -> str:
     """Return a word without its ending, so that `failed` is found as `fail`."""
     plain = singular(word)
+    if not plain.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(c))
     for ending in ("ing", "ed"):
         if plain.endswith(ending) and len(plain) - len(ending) >= 4:
             return plain[: -len(ending)]

@@ -81,6 +81,12 @@ def direction_of(passage: Passage, mention: Mention) -> int:
     return -1 if any(down) and not (mention.hedge == "under" and not down[1]) else 1 if any(up) else 0
 
 
+def direction_of_verb(verb: str) -> int:
+    """Return 1 for `rose`, -1 for `fell` and 0 for another word."""
+    up, down = re.fullmatch(_UP, verb, re.I), re.fullmatch(_DOWN, verb, re.I)
+    return 1 if up and not down else -1 if down and not up else 0
+
+
 def is_whole(mention: Mention) -> bool:
     """Return whether a number is written without decimals."""
     return any(reading.step >= 1 for reading in mention.readings)
