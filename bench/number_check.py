@@ -26,7 +26,9 @@ import argparse
 import json
 import random
 import re
+import statistics
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +135,28 @@ def measure_random(path: Path, count: int) -> Figure:
     return Figure(f"random numbers missed, of {tried}", 100 * missed / tried, None, "%")
 
 
+def measure_time(path: Path) -> list[Figure]:
+    """Return how long a check takes: the median of a file, and an answer about a result of 1,000 rows."""
+    rows = [[f"City {i}", i % 97 + 3, 1000 + i * 7.25] for i in range(1000)]
+    long = {
+        "question": "Which city leads?",
+        "results": [{"id": "r1", "columns": ["city", "orders", "revenue"], "rows": rows}],
+        "answer": "City 999 leads with $8,242.75, ahead of City 998 ($8,235.50). All total $4,621,375.",
+    }
+    taken = []
+    for line in [*map(json.loads, path.read_text().splitlines()), long]:
+        start = time.perf_counter()
+        judge(line)
+        taken.append(1000 * (time.perf_counter() - start))
+    return [
+        Figure("time of a check, median", statistics.median(taken[:-1]), None, "ms", most=50),
+        Figure("time of a check, 1,000 rows", taken[-1], None, "ms", most=300),
+    ]
+
+
 def measure() -> list[Figure]:
     """Measure the battery of the tests."""
-    return [*measure_file(BATTERY), measure_random(BATTERY, 100)]
+    return [*measure_file(BATTERY), measure_random(BATTERY, 100), *measure_time(BATTERY)]
 
 
 def _count(pair: list[int], bad: bool) -> None:
@@ -152,6 +173,7 @@ def main() -> int:
     figures = measure_file(options.file, options.all)
     if options.random:
         figures.append(measure_random(options.file, options.random))
+    figures += measure_time(options.file)
     print_table(figures)
     return 0 if all(f.holds for f in figures) else 1
 

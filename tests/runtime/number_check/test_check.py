@@ -416,3 +416,27 @@ def test_durations_follow_from_dates_and_seconds() -> None:
     incidents = Evidence("r1", ("incident", "started", "resolved"), rows)
     assert unverified("INC-1 took 1 h 28 min.", incidents) == []
     assert unverified("INC-1 took 1 h 58 min.", incidents) == ["1 h 58 min"]
+
+
+def test_what_a_reader_would_compute_is_verified() -> None:
+    shops = Evidence(
+        "r1",
+        ("shop_id", "address", "staff", "avg_s", "opened_year"),
+        [
+            (1, "12 Main Street", 40, 2145.0, 1980.0),
+            (2, "7 Oak Road", 25, 283.9, 2001.0),
+            (3, "9 Elm", 25, 310.0, 2008.0),
+        ],
+    )
+    assert unverified("Shop 1 (12 Main Street) opened in 1980 and has 40 staff.", shops) == []
+    assert unverified("At 12 Main Street a visit takes 35:45 min.", shops) == []
+    assert unverified("At 12 Main Street a visit takes 45:35 min.", shops) == ["45:35 min"]
+    heights = Evidence("r2", ("airport", "elevation_ft"), [("Leh", 14219)])
+    assert unverified("Leh lies at 14,219 ft, about 4,334 m.", heights) == []
+    assert unverified("Leh lies at 14,219 ft, about 5,334 m.", heights) == ["5,334"]
+
+
+def test_a_change_in_the_wrong_direction_is_marked() -> None:
+    pigs = Evidence("r1", ("year", "pigs"), [(1933, 2089.2), (1934, 4236.7)])
+    assert unverified("Pigs rose from 2,089.2 in 1933 to 4,236.7 in 1934.", pigs) == []
+    assert unverified("Pigs fell from 2,089.2 in 1933 to 4,236.7 in 1934.", pigs) == ["4,236.7"]

@@ -217,14 +217,14 @@ def _counts_beyond(passage: Passage, index: int, mention: Mention) -> set[int]:
     return counts
 
 
-_FROM_TO = re.compile(r"\b(?P<verb>[a-z]+)\s+(?:\w+\s+){0,2}?from\s+[$€£*_]*$", re.I)
+_FROM_TO = re.compile(r"(?P<words>(?:\b[a-z]+\s+){1,3})from\s+[$€£*_]*$", re.I)
 
 
 def _reversed(passage: Passage) -> Iterator[int]:
     """Yield the second number of `fell from 2,089 to 4,237`, which rose."""
     for i, first in enumerate(passage.mentions):
         verb = _FROM_TO.search(passage.text[max(0, first.start - 40) : first.start])
-        sign = direction_of_verb(verb["verb"]) if verb else 0
+        sign = next(filter(None, map(direction_of_verb, verb["words"].split())), 0) if verb else 0
         if not sign or not first.readings or first.kind not in ("number", "percent"):
             continue
         for j in range(i + 1, min(i + 3, len(passage.mentions))):
