@@ -51,7 +51,9 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
 
         with Progress(f"writing {options.output}"), replacing(Path(options.output)) as file:
             _write(result, kind, file, options)
-        sys.stderr.write(f"{result.row_count:,} rows written to {printable(str(options.output))}\n")
+        sys.stderr.write(
+            f"{result.row_count:,} {'row' if result.row_count == 1 else 'rows'} written to {printable(str(options.output))}\n"
+        )
     else:
         if kind in BINARY and sys.stdout.isatty():
             raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")

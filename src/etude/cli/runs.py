@@ -200,7 +200,9 @@ def _show_step(app: App, found: Run, step: Step) -> None:
     if step.estimate and step.estimate.scan_rows is not None:
         lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
     if step.result:
-        lines.append(f"  returned  {step.result.row_count:,} rows{', cut' if step.result.truncated else ''}")
+        lines.append(
+            f"  returned  {step.result.row_count:,} {'row' if step.result.row_count == 1 else 'rows'}{', cut' if step.result.truncated else ''}"
+        )
     lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]

@@ -852,7 +852,7 @@ def _place(by: str, cursor: str) -> tuple[datetime, str]:
 
 
 def _no_run(run_id: str) -> NotFound:
-    return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs`.")
+    return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs list`.")
 
 
 def _no_thread(thread_id: str) -> NotFound:

