@@ -495,7 +495,7 @@ class App:
             if stored is None:
                 stored = self.scripts.draft(run, self.source(run.location or run.source or "")).script
         except (NotCompiled, NoSlice, EtudeError):
-            return script_of(run)  # without guards: what it read is not there any more, or cannot be told
+            return script_of(run)  # without guards: the tables that it read are gone or unknown
         return write_file(stored)
 
     def resources_for(self, run: Run, source: Source | None) -> RunResources:

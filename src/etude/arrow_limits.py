@@ -49,7 +49,7 @@ def count_bytes(batch: Any) -> int:
 
 
 def split(batch: Any, most: int) -> Iterator[Any]:
-    """Yield slices of a batch of which each takes at most so many bytes as plain values, or is a single row."""
+    """Yield slices of a batch; each takes at most this many bytes as plain values, or is a single row."""
     if batch.num_rows <= 1 or count_bytes(batch) <= most:
         yield batch
         return

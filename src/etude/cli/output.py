@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from etude.cli.table import draw_table, draw_vertical, printable, show_column
+from etude.cli.table import count_rows, draw_table, draw_vertical, printable, show_column
 from etude.errors import Invalid
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def write_result(result: Result, options: argparse.Namespace) -> None:
 
         with Progress(f"writing {options.output}"), replacing(Path(options.output)) as file:
             _write(result, kind, file, options)
-        sys.stderr.write(
-            f"{result.row_count:,} {'row' if result.row_count == 1 else 'rows'} written to {printable(str(options.output))}\n"
-        )
+        sys.stderr.write(f"{count_rows(result.row_count)} written to {printable(str(options.output))}\n")
     else:
         if kind in BINARY and sys.stdout.isatty():
             raise Invalid(f"{kind} cannot be printed to a terminal.", hint="Add --output FILE, or redirect.")

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import add_output_arguments
 from etude.cli.output import chosen_format, print_table, printable_lines, replacing, write_result
-from etude.cli.table import printable
+from etude.cli.table import count_rows, printable
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -200,9 +200,7 @@ def _show_step(app: App, found: Run, step: Step) -> None:
     if step.estimate and step.estimate.scan_rows is not None:
         lines.append(f"  estimate  reads {step.estimate.scan_rows:,} rows, {step.estimate.scan_bytes or 0:,} bytes")
     if step.result:
-        lines.append(
-            f"  returned  {step.result.row_count:,} {'row' if step.result.row_count == 1 else 'rows'}{', cut' if step.result.truncated else ''}"
-        )
+        lines.append(f"  returned  {count_rows(step.result.row_count)}{', cut' if step.result.truncated else ''}")
     lines += [f"  read      {printable(f'{r.source}.{r.table}')}  {r.fingerprint or ''}" for r in step.reads]
     lines += [f"  versions  {', '.join(f'{k} {v}' for k, v in sorted(step.versions.items()))}", ""]
     lines += [f"    {printable(line)}" for line in step.code.splitlines()]

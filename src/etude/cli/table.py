@@ -55,7 +55,7 @@ def show_column(name: str, values: Sequence[Any]) -> list[str | None]:
 
 
 def is_identifier(name: str) -> bool:
-    """Return whether a column of this name holds numbers that nobody adds up: ids, codes, years."""
+    """Return whether a column of this name holds numbers that are not amounts: ids, codes, years."""
     return bool(_WORD.search(name) or _CAMEL_ID.search(name))
 
 
@@ -244,3 +244,8 @@ def draw_vertical(names: Sequence[str], rows: Sequence[Sequence[str | None]]) ->
             lines.append(f"{head}{' ' * (label - cell_width(head))} │ {'null' if cell is None else cell}")
         blocks.append("\n".join(lines))
     return "\n".join(blocks) + ("\n" if blocks else "")
+
+
+def count_rows(count: int) -> str:
+    """Return a number of rows in words."""
+    return "1 row" if count == 1 else f"{count:,} rows"

@@ -2,7 +2,7 @@
 
 Each guard is an aggregate over one table, so that all guards of a table take one query. They are derived from the data
 as the script saw it: keys without duplicates, known values, no nulls, the same scale, nothing lost. Where a table has a
-numeric key, the rows that were there are told apart from those that were added, and must still be the same.
+numeric key, the earlier rows are distinguished from added ones, and must be unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FREQUENT = 10
 FEW = 30
 """With fewer rows, an average says little."""
 SLACK = 0.005
-"""How far the average of rows that were there before may move: a few corrected values are no reason to stop."""
+"""How far the average of rows that were there before may move: a few corrected values should not stop a replay."""
 WEIGHTS = 13
 _KEY = re.compile(r"(?i:(^|_)(id|key|no|nr|number|code|uuid|guid))$|[a-z](Id|ID|Key)$")
 _NUMBER = re.compile(

@@ -121,7 +121,7 @@ def _read(number: int, code: str, node: ast.stmt) -> Statement:
     )
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     lines = code.splitlines(keepends=True)[first - 1 : node.end_lineno]
-    # Two statements on one line are told apart by their columns, which count bytes.
+    # Two statements on one line are distinguished by their columns, which count bytes.
     text = "".join(lines) if first != node.end_lineno else ast.get_source_segment(code, node) or "".join(lines)
     return Statement(
         cell=number,

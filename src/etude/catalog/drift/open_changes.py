@@ -16,7 +16,7 @@ _RANKS = {"new": 0, "open": 0, "known": 1, "recovered": 2}
 
 
 class Baseline(Entity):
-    """A table as it was before a change, to tell whether it has recovered."""
+    """The state of a table before a change, which shows whether the table has recovered."""
 
     made_at: datetime | None
     table: TableProfile
@@ -39,7 +39,7 @@ def follow_changes(
 ) -> FollowedChanges:
     """Return the changes that were found since the last run, and the earlier ones whose state has not recovered.
 
-    Each earlier change is compared with the table as it was before that change. `history` holds the earlier runs,
+    Each earlier change is compared with the state of the table before that change. `history` holds the earlier runs,
     oldest first. An acknowledged change is known until its state recovers; if it happens again, it is new.
     """
     new = {c.name: c.model_copy(update={"status": "new", "since": after.made_at, "acknowledged": None}) for c in found}

@@ -36,7 +36,7 @@ class PageContext:
         return [*(tables.get(table) for tables in self.past), self.tables.get(table.lower())]
 
     def column_before(self, change: Change) -> ColumnProfile | None:
-        """Return the column of a change as it was before, from the last run before the change was found."""
+        """Return the earlier profile of a changed column, from the last run before the change was found."""
         for profile, tables in zip(reversed(self.history), reversed(self.past)):
             later = change.since is not None and profile.made_at is not None and profile.made_at >= change.since
             if change.status != "new" and later:

@@ -241,7 +241,7 @@ _AGAIN = re.compile(r"\b(?:its|their|these|those|same|all|of the)\s+$", re.I)
 
 
 def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
-    """Yield numbers that stand twice in one sentence for the same value: one of them is in the place of another."""
+    """Yield numbers that occur twice in one sentence for the same value: one of them replaces another."""
     for i, j in combinations(used, 2):
         a, b = passage.mentions[i], passage.mentions[j]
         same = a.text == b.text and a.kind == b.kind

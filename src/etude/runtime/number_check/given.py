@@ -184,7 +184,7 @@ def _by_definition(passage: Passage, mention: Mention) -> bool:
 
 
 def _find_later(passage: Passage, mention: Mention) -> str:
-    """Explain a date that is so many days from one of the results as the sentence says."""
+    """Explain a date that differs from a result by the number of days in the sentence."""
     period, index = mention.period, passage.sentence(mention.start)
     if period is None or period.day is None or period.month is None:
         return ""

@@ -176,7 +176,7 @@ def _refuse_fixed_width(path: str, body: list[str]) -> None:
     if re.search(r"x +x", blank):
         raise Invalid(
             f"`{path}` has columns of fixed width, separated by spaces alone.",
-            hint="Save it as CSV; where each column starts cannot be told from the file.",
+            hint="Save it as CSV; the file does not say where each column starts.",
         )
 
 
