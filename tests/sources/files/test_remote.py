@@ -119,6 +119,19 @@ def test_a_password_in_the_url_is_refused() -> None:
         check_allowed("https://me:secret@data.example.com/a.csv", RemoteSettings(allow=("https://data.example.com/",)))
 
 
+def test_the_signature_of_a_url_is_in_no_error_and_no_stored_run(site: Site, tmp_path: Path) -> None:
+    site.put("/b.csv?sig=HIDDEN", "id\n1\n")
+    site.pages["/a.csv?sig=HIDDEN"] = (503, {}, b"")
+    with App(home=tmp_path / "home", remote=site.rules()) as app:
+        assert app.sql(f"{site.url}b.csv?sig=HIDDEN", "SELECT id FROM b").rows() == [(1,)]
+        for url in (f"{site.url}a.csv?sig=HIDDEN", f"{site.url}a.csv?sig=HIDDEN b", "https://HIDDEN:x@h/a.csv"):
+            with pytest.raises(EtudeError) as caught:
+                app.sql(url, "SELECT 1")
+            assert "HIDDEN" not in caught.value.message + caught.value.hint
+        app.runs.work(app.runs.begin("ask", "how many rows?", f"{site.url}a.csv?sig=HIDDEN", model="offline"))
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file() and b"HIDDEN" in path.read_bytes()]
+
+
 def test_a_private_address_needs_to_be_allowed(site: Site, tmp_path: Path) -> None:
     site.put("/a.csv", "a,b\n1,2\n")
     with pytest.raises(Refused, match="not a public address"):
