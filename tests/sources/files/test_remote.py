@@ -99,6 +99,9 @@ def test_no_place_is_allowed_unless_it_is_listed(tmp_path: Path) -> None:
         "https://data.example.com/exports/../private/a.csv",
         "https://data.example.com/exports/%2e%2e/private/a.csv",
         "https://data.example.com/exports/%252e%252e/private/a.csv",
+        "https://data.example.com/exports/..;/private/a.csv",
+        "https://data.example.com/exports/..;a=b/private/a.csv",
+        "https://data.example.com/exports/%2e%2e%3b/private/a.csv",
         "https://data.example.com/exports2/a.csv",
         "https://data.example.com:8443/exports/a.csv",
         "https://data.example.com.evil.org/exports/a.csv",
@@ -137,6 +140,13 @@ def test_a_private_address_needs_to_be_allowed(site: Site, tmp_path: Path) -> No
     with pytest.raises(Refused, match="not a public address"):
         fetch(f"{site.url}a.csv", tmp_path, site.rules(reach=[]))
     assert site.seen == []
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/b.csv", "ftp://h/b.csv", "file:///etc/passwd", "data:,a"])
+def test_a_redirect_leads_to_http_alone(site: Site, tmp_path: Path, place: str) -> None:
+    site.pages["/a.csv"] = (302, {"Location": place}, b"")
+    with pytest.raises(Refused, match="redirects to"):
+        fetch(f"{site.url}a.csv", tmp_path, site.rules(allow=[site.url, "s3://bucket/"]))
 
 
 def test_a_redirect_must_be_allowed_as_well(site: Site, tmp_path: Path) -> None:

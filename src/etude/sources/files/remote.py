@@ -68,8 +68,9 @@ def check_allowed(url: str, rules: RemoteSettings) -> None:
 def _covers(entry: SplitResult, url: SplitResult) -> bool:
     if (entry.scheme, entry.hostname, _port(entry)) != (url.scheme, url.hostname, _port(url)):
         return False
-    # Some servers resolve `..` and encoded characters after the comparison, which would leave the allowed folder.
-    if ".." in unquote(unquote(url.path)).replace("\\", "/").split("/"):
+    # Some servers resolve `..`, `..;name` and encoded characters after the comparison, which would leave the folder.
+    segments = unquote(unquote(url.path)).replace("\\", "/").split("/")
+    if any(segment.partition(";")[0].strip() == ".." for segment in segments):
         return False
     folder = entry.path.rstrip("/")
     return url.path == folder or url.path.startswith(f"{folder}/")
@@ -133,6 +134,12 @@ def _get(
             return response, connection
         connection.close()
         url = urljoin(url, response.headers.get("Location", ""))
+        if urlsplit(url).scheme not in PORTS:
+            raise Refused(
+                f"The server redirects to `{redact(url)}`, which is neither https:// nor http://.",
+                hint="Use the final URL.",
+                reason="remote",
+            )
         check_allowed(url, rules)
     raise Unavailable(f"`{redact(url)}` redirects more than {REDIRECTS} times.", hint="Use the final URL.")
 
