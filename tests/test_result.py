@@ -19,7 +19,7 @@ import pytest
 import etude
 from etude import spool
 from etude.app import App
-from etude.result import json_value, to_json
+from etude.result import escape_formula, json_value, to_json
 
 
 @pytest.fixture(scope="module")
@@ -327,3 +327,29 @@ def test_polars_reads_a_result_or_a_hint_says_how(db: etude.Connection) -> None:
         assert caught.value.hint == "pip install polars"
     else:
         assert db.sql("SELECT 1 AS a").pl().shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        " =1+1",
+        "\t\n=1",
+        "\0=1",
+        "\ufeff=1",
+        "\xa0\u200b@x",
+        "\uff1d1+1",
+        "\uff0bx",
+        "\uff0dx",
+        " \uff20x",
+        "\tx",
+        "\nx",
+    ],
+)
+def test_a_text_that_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> None:
+    assert escape_formula(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", ["", "plain", " plain", "a=b", "-5", " +1.5e3", "\ufeffname", "a-b", -5, None])
+def test_other_values_get_no_apostrophe(value: Any) -> None:
+    assert escape_formula(value) == value

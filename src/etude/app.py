@@ -14,6 +14,7 @@ from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
 from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.fair_share import ThreadShare
+from etude.redaction import redact
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
 from etude.settings import Settings, load_settings
@@ -197,7 +198,7 @@ class App:
             near = difflib.get_close_matches(name_or_url, self.sources(), n=1)
             hint = "`etude sources list` shows the named ones; a path or URL works as well."
             raise NotFound(
-                f"There is no source, file or folder `{name_or_url}`.",
+                f"There is no source, file or folder `{redact(name_or_url)}`.",
                 hint=f"Did you mean `{near[0]}`?" if near else hint,
             )
         return self._open(name_for(name_or_url), SourceSpec(url=name_or_url))

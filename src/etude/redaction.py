@@ -9,9 +9,24 @@ from typing import Any
 MASK = "***"
 DEPTH = 20
 """How many levels of a value are shown; deeper ones are replaced by `...`."""
-_SECRET = re.compile(r"secret|password|passwd|token|key|credential|authorization|cookie", re.IGNORECASE)
-_URL_SECRET = re.compile(r"(?<=://)([^/@\s]*):([^/@\s]+)@")
-_QUERY_SECRET = re.compile(r"([?&](?:[^=&]*(?:secret|password|token|key)[^=&]*)=)[^&\s]+", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|password|passwd|passphrase|pwd|token|key|credential|authorization|signature|cookie", re.IGNORECASE
+)
+_LOCAL = ("file", "sqlite", "duckdb")
+"""Their URLs are paths of this machine, in which `@`, `?` and `#` have no meaning."""
+_LOCAL_SECRET = re.compile(r"([?&][^=&]*(?:secret|password|pwd|token|key)[^=&]*=)[^&]+", re.IGNORECASE)
+_WEB = ("http", "https", "s3")
+_HARMLESS = ("sslmode", "region", "connect_timeout", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
+"""Query parameters whose values are shown; the values of all others are masked, because any name can hold a secret."""
+_URL = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
+_USER = re.compile(r"[\w.%+-]*")
+_PARAMETER = re.compile(r"([\w.\[\]-]{1,60})=(.*[^=].*)", re.DOTALL)
+_HIDING = re.compile(
+    rf"{_URL.pattern}[^\s\"'`<>]*[^\s\"'`<>.,;:)\]}}]"
+    r"|(?P<name>(?:\b|_)(?:password|passwd|passphrase|pwd|secret\w*|token|(?:api|access|secret)_?key)\s*=\s*)"
+    r"(?:'(?:[^'\\]|\\.)*(?:'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s`\\])+)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def is_secret(key: str) -> bool:
@@ -25,8 +40,41 @@ def holds_secrets(key: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Return the text with passwords and keys in URLs masked."""
-    return _QUERY_SECRET.sub(r"\1***", _URL_SECRET.sub(r"\1:***@", text))
+    """Return the text with the secrets of its URLs and connection strings masked.
+
+    A text that starts as a URL is one URL to its end, because a password may contain spaces and quotes.
+    """
+    if _URL.match(text):
+        return _redact_url(text)
+    return _HIDING.sub(lambda found: found["name"] + MASK if found["name"] else _redact_url(found[0]), text)
+
+
+def _redact_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    kind = scheme.lower().rpartition(":")[2]
+    if kind in _LOCAL:
+        return _LOCAL_SECRET.sub(rf"\1{MASK}", url)
+    if "@" in rest[len(re.split(r"[?#]", rest, maxsplit=1)[0]) :]:
+        return f"{scheme}://{MASK}"  # nobody can tell a `?` in a password from an `@` in a query
+    user = ""
+    if "@" in rest:  # a password may contain `/` and `@`: everything up to the last `@` may be part of it
+        given, _, rest = rest.rpartition("@")
+        name, colon, _ = given.partition(":")
+        shown = name if kind not in _WEB and _USER.fullmatch(name) else MASK
+        user = f"{shown}:{MASK}@" if colon and shown != MASK else f"{shown}@"
+    rest, hash_mark, fragment = rest.partition("#")
+    place, question_mark, query = rest.partition("?")
+    parts = [part if part in "&;" else _redact_parameter(part) for part in re.split(r"([&;])", query)]
+    return f"{scheme}://{user}{place}{question_mark}{''.join(parts)}{hash_mark}{MASK if fragment else ''}"
+
+
+def _redact_parameter(part: str) -> str:
+    found = _PARAMETER.fullmatch(part)
+    if found is None:
+        return MASK
+    name, value = found.groups()
+    harmless = name.lower() in _HARMLESS and re.fullmatch(r"[\w.-]{1,30}", value)
+    return part if harmless else f"{name}={MASK}"
 
 
 def redact_value(value: Any, hides: Callable[[str], bool] = holds_secrets, depth: int = DEPTH) -> Any:

@@ -447,10 +447,13 @@ def _time_with_zone(text: str) -> Any:
 
 def escape_formula(value: Any) -> Any:
     """Return a text that a spreadsheet would run as a formula with an apostrophe before it; other values unchanged."""
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value.strip(" ")):
+        return value
+    return f"'{value}"
 
 
-_FORMULA = re.compile(r"[=+\-@\t\r]")
+# Spreadsheets skip blanks, control characters and invisible marks, and read fullwidth signs as plain ones.
+_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x20\x7f-\x9f\xad\u200b-\u200f\u2060\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|inf|Infinity)")
 
 

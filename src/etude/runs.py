@@ -186,7 +186,7 @@ class Runs:
         """Return the URL of a source that is not registered, unless the URL may contain a secret."""
         if source.name in self._app.sources() and self._app.source(source.name) is source:
             return None
-        return None if source.network else source.url
+        return source.location
 
     def _source_of(self, run: Run) -> Source | None:
         if run.source is None:

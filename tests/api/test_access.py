@@ -107,6 +107,8 @@ def test_a_browser_s_session(app: App) -> None:
         ):
             refused = page.post("/api/sql", json=SELECT, headers=headers)
             assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), headers
+        formula = page.post("/api/sql", json={"query": "SELECT '=1' AS a"}, headers=token).json()["run_id"]
+        assert page.get(f"/api/runs/{formula}/result", headers={"Accept": "text/csv"}).text == "a\r\n'=1\r\n"
         own = token | {"Origin": "https://etude.example", "Sec-Fetch-Site": "same-origin"}
         assert page.post("/api/sql", json=SELECT, headers=own).status_code == 200
         assert page.delete("/api/session", headers=token).status_code == 204

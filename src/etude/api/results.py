@@ -19,6 +19,7 @@ from etude.errors import NotFound
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
 
+VARY = "Accept, Cookie, Sec-Fetch-Site"
 PAGE = 200
 """Rows of a page of JSON, if the caller names no limit."""
 PIECE = 1 << 20
@@ -62,16 +63,17 @@ async def run_result(
     if limit is None and media == formats.JSON:
         limit = PAGE
     if escape_formulas is None:
-        escape_formulas = "sec-fetch-site" in request.headers  # only browsers send it
+        # Only browsers send the header, though not over plain HTTP; a session by cookie is a browser's too.
+        escape_formulas = "sec-fetch-site" in request.headers or call.caller.cookie is not None
     view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
     run = await call.access_store(call.app.store.run, run_id)
     if run.result is None or run.result_artifact is None:
         raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
     tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
     if if_none_match is not None and tag in if_none_match:
-        return Response(status_code=304, headers={"ETag": tag, "Vary": "Accept, Sec-Fetch-Site"})
+        return Response(status_code=304, headers={"ETag": tag, "Vary": VARY})
     response = await call.run_in_thread(make_result_response, call, run, run.result, run.result_artifact, view, media)
-    response.headers.update({"ETag": tag, "Vary": "Accept, Sec-Fetch-Site", "Cache-Control": "private, no-cache"})
+    response.headers.update({"ETag": tag, "Vary": VARY, "Cache-Control": "private, no-cache"})
     return response
 
 

@@ -281,7 +281,7 @@ class Cataloger:
                 kind="catalog",
                 text=f"catalog {opened.name}" + (f" ({', '.join(job.tables)})" if job.tables else ""),
                 source=opened.name,
-                location=None if opened.network or opened.name in app.sources() else opened.url,
+                location=None if opened.name in app.sources() else opened.location,
                 model=job.model.name if job.model else "offline",
                 params={"tables": list(tables) if tables is not None else None, "store": store, "prefix": prefix},
             )

@@ -13,6 +13,7 @@ from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
 from etude.errors import Invalid, SourceMissing
+from etude.redaction import redact
 from etude.settings import RemoteSettings
 from etude.sources.base import Mount, schema_mark
 from etude.sources.cost import Size, correct_estimate
@@ -76,6 +77,12 @@ class Source:
     def network(self) -> bool:
         """Whether the engine must connect to a server."""
         return self.kind in _NETWORK or self.kind not in ("duckdb", "files", "sqlite")
+
+    @property
+    def location(self) -> str | None:
+        """The URL or path as runs may store it; None if it may contain a secret."""
+        secret = self.network or ("://" in self.url and redact(self.url) != self.url)
+        return None if secret else self.url
 
     @property
     def native(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 
 from etude.errors import Invalid
+from etude.redaction import redact
 from etude.settings import read_reference
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
@@ -62,7 +63,8 @@ def local_path(url: str) -> str:
 
 def name_for(url: str) -> str:
     """Return a name for a source that has only a URL: its last part, made valid for SQL."""
-    tail = re.sub(r"[?#].*$", "", url).rstrip("/").rsplit("/", 1)[-1]
+    shown = redact(url) if "://" in url else url
+    tail = re.sub(r"[?#].*$", "", shown).rstrip("/").rsplit("/", 1)[-1]
     stem = tail.split(".")[0] or tail
     name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
     if not NAME.fullmatch(name):

@@ -229,7 +229,11 @@ def _psycopg() -> Any:
 def _parse(url: str) -> dict[str, Any]:
     pg = _psycopg()
     try:
-        return dict(pg.conninfo.conninfo_to_dict(url))
+        parts = dict(pg.conninfo.conninfo_to_dict(url))
+        # An unescaped `@` or `/` in a password makes a part of it the host or the database, which errors quote.
+        if "@" in str(parts.get("host", "")) or ("@" in str(parts.get("dbname", "")) and "%40" not in url):
+            raise pg.ProgrammingError
+        return parts
     except pg.Error:
         # libpq's error may quote the password.
         raise Invalid("The URL of the store is not a valid Postgres URL.", hint=URL_HINT) from None

@@ -213,6 +213,22 @@ def test_a_broken_file_of_an_archive_does_not_hide_the_others(tmp_path: Path) ->
     assert "`b.csv` was not loaded" in " ".join(loaded.report.summary())
 
 
+BOMB = b"a,b\n" + b"0,0\n" * (archive.SMALL // 4)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd])
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.txt"])
+def test_a_compressed_file_that_grows_too_much_is_refused(
+    tmp_path: Path, pack: Callable[[bytes], bytes], name: str
+) -> None:
+    packed = pack(BOMB)
+    alone = tmp_path / f"{name}.gz"
+    alone.write_bytes(packed)
+    for path in (alone, zipped(tmp_path / "a.zip", {f"{name}.gz": packed, "b.csv": PLAIN})):
+        with pytest.raises(LimitExceeded, match="grows more than 200-fold"):
+            read(path)
+
+
 def encrypt(path: Path) -> None:
     """Set the bit that marks the first file as encrypted, in its own header and in the directory."""
     data = bytearray(path.read_bytes())

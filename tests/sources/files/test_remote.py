@@ -99,6 +99,9 @@ def test_no_place_is_allowed_unless_it_is_listed(tmp_path: Path) -> None:
         "https://data.example.com/exports/../private/a.csv",
         "https://data.example.com/exports/%2e%2e/private/a.csv",
         "https://data.example.com/exports/%252e%252e/private/a.csv",
+        "https://data.example.com/exports/..;/private/a.csv",
+        "https://data.example.com/exports/..;a=b/private/a.csv",
+        "https://data.example.com/exports/%2e%2e%3b/private/a.csv",
         "https://data.example.com/exports2/a.csv",
         "https://data.example.com:8443/exports/a.csv",
         "https://data.example.com.evil.org/exports/a.csv",
@@ -119,11 +122,31 @@ def test_a_password_in_the_url_is_refused() -> None:
         check_allowed("https://me:secret@data.example.com/a.csv", RemoteSettings(allow=("https://data.example.com/",)))
 
 
+def test_the_signature_of_a_url_is_in_no_error_and_no_stored_run(site: Site, tmp_path: Path) -> None:
+    site.put("/b.csv?sig=HIDDEN", "id\n1\n")
+    site.pages["/a.csv?sig=HIDDEN"] = (503, {}, b"")
+    with App(home=tmp_path / "home", remote=site.rules()) as app:
+        assert app.sql(f"{site.url}b.csv?sig=HIDDEN", "SELECT id FROM b").rows() == [(1,)]
+        for url in (f"{site.url}a.csv?sig=HIDDEN", f"{site.url}a.csv?sig=HIDDEN b", "https://HIDDEN:x@h/a.csv"):
+            with pytest.raises(EtudeError) as caught:
+                app.sql(url, "SELECT 1")
+            assert "HIDDEN" not in caught.value.message + caught.value.hint
+        app.runs.work(app.runs.begin("ask", "how many rows?", f"{site.url}a.csv?sig=HIDDEN", model="offline"))
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file() and b"HIDDEN" in path.read_bytes()]
+
+
 def test_a_private_address_needs_to_be_allowed(site: Site, tmp_path: Path) -> None:
     site.put("/a.csv", "a,b\n1,2\n")
     with pytest.raises(Refused, match="not a public address"):
         fetch(f"{site.url}a.csv", tmp_path, site.rules(reach=[]))
     assert site.seen == []
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/b.csv", "ftp://h/b.csv", "file:///etc/passwd", "data:,a"])
+def test_a_redirect_leads_to_http_alone(site: Site, tmp_path: Path, place: str) -> None:
+    site.pages["/a.csv"] = (302, {"Location": place}, b"")
+    with pytest.raises(Refused, match="redirects to"):
+        fetch(f"{site.url}a.csv", tmp_path, site.rules(allow=[site.url, "s3://bucket/"]))
 
 
 def test_a_redirect_must_be_allowed_as_well(site: Site, tmp_path: Path) -> None:

@@ -162,7 +162,11 @@ class PostgresDriver(ServerDriver["_Schema"]):
 
     def _read_url(self, url: str) -> dict[str, Any]:
         try:
-            return dict(self._psycopg.conninfo.conninfo_to_dict(url.replace("postgres://", "postgresql://", 1)))
+            given = dict(self._psycopg.conninfo.conninfo_to_dict(url.replace("postgres://", "postgresql://", 1)))
+            # An unescaped `@` or `/` in a password makes a part of it the host or the database, which errors quote.
+            if "@" in str(given.get("host", "")) or ("@" in str(given.get("dbname", "")) and "%40" not in url):
+                raise self._psycopg.ProgrammingError
+            return given
         except self._psycopg.Error:
             # The text of the error would quote the URL with its password.
             raise SourceError(

@@ -1,12 +1,16 @@
-"""Unpack zip archives within limits. The names inside are never used as paths."""
+"""Unpack archives and compressed files within limits. The names inside an archive are never used as paths."""
 
 from __future__ import annotations
 
+import os
+import sys
 import zipfile
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 from etude.errors import Invalid, LimitExceeded
+from etude.sources.files.content import compression_of, open_bytes
 from etude.sources.files.discover import clean_name, format_of, stem_of
 
 MOST_MEMBERS = 1_000
@@ -84,7 +88,29 @@ def _extract(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, targe
             if size > most:
                 raise _bomb(path, member)
             out.write(chunk)
+    if not compression_of(str(target)):
+        return size
+    # A bomb may be packed twice, so the bytes of a compressed file count as they are once it is read.
+    size = 0
+    with suppress(Invalid), open_bytes(str(target)) as unpacked:  # if it is damaged, its reader says so
+        while chunk := unpacked.read(CHUNK):
+            size += len(chunk)
+            if size > most:
+                raise _bomb(path, member)
     return size
+
+
+def most_unpacked(path: str) -> int:
+    """Return how many bytes a file may have when it is read: fewer than `MOST_RATIO` times its size if compressed."""
+    return min(MOST_BYTES, max(SMALL, MOST_RATIO * os.path.getsize(path))) if compression_of(path) else sys.maxsize
+
+
+def refuse_growth(path: str) -> LimitExceeded:
+    """Return the error for a compressed file that has more bytes than `most_unpacked` allows."""
+    return LimitExceeded(
+        f"`{path}` grows more than {MOST_RATIO}-fold, or to more than {MOST_BYTES >> 30} GiB, when unpacked.",
+        hint="The file may be a decompression bomb. If it is not, unpack it.",
+    )
 
 
 def _is_hidden(name: str) -> bool:

@@ -57,7 +57,7 @@ def check_allowed(url: str, rules: RemoteSettings) -> None:
     if parts.scheme == "http" and not addresses.is_loopback(parts.hostname or ""):
         raise Refused(f"`{redact(url)}` is not encrypted.", hint="Use https://.", reason="remote")
     if not any(_covers(urlsplit(entry), parts) for entry in rules.allow):
-        place = f"{parts.scheme}://{parts.netloc}/"
+        place = "/".join(redact(url).split("?")[0].split("/")[:3]) + "/"
         raise Refused(
             f"`{redact(url)}` is not in the list of places that files may be read from.",
             hint=f'Add it to the settings: remote.allow = ["{place}"].',
@@ -68,8 +68,9 @@ def check_allowed(url: str, rules: RemoteSettings) -> None:
 def _covers(entry: SplitResult, url: SplitResult) -> bool:
     if (entry.scheme, entry.hostname, _port(entry)) != (url.scheme, url.hostname, _port(url)):
         return False
-    # Some servers resolve `..` and encoded characters after the comparison, which would leave the allowed folder.
-    if ".." in unquote(unquote(url.path)).replace("\\", "/").split("/"):
+    # Some servers resolve `..`, `..;name` and encoded characters after the comparison, which would leave the folder.
+    segments = unquote(unquote(url.path)).replace("\\", "/").split("/")
+    if any(segment.partition(";")[0].strip() == ".." for segment in segments):
         return False
     folder = entry.path.rstrip("/")
     return url.path == folder or url.path.startswith(f"{folder}/")
@@ -79,7 +80,9 @@ def _port(parts: SplitResult) -> int:
     try:
         return parts.port or PORTS.get(parts.scheme, 0)
     except ValueError:
-        raise Invalid(f"`{parts.netloc}` has no valid port.", hint="Use a number from 1 to 65535.") from None
+        raise Invalid(
+            f"The port of `{redact(parts.geturl())}` is not valid.", hint="Use a number from 1 to 65535."
+        ) from None
 
 
 # -- HTTP
@@ -100,6 +103,8 @@ def _fetch_http(url: str, folder: Path, rules: RemoteSettings) -> Path:
             _check_status(url, response)
             _check_size(url, int(response.headers.get("Content-Length") or 0), rules)
             _write(url, _read(response), target, rules, response.headers.get("Content-Length"))
+    except http.client.InvalidURL:  # its text quotes the query
+        raise Invalid(f"`{redact(url)}` has spaces or control characters.", hint="Write them as %XX.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unavailable(f"`{redact(url)}` cannot be read: {error}.", hint="Check the URL and the network.") from error
     found = {"etag": response.headers.get("ETag", ""), "modified": response.headers.get("Last-Modified", "")}
@@ -129,6 +134,12 @@ def _get(
             return response, connection
         connection.close()
         url = urljoin(url, response.headers.get("Location", ""))
+        if urlsplit(url).scheme not in PORTS:
+            raise Refused(
+                f"The server redirects to `{redact(url)}`, which is neither https:// nor http://.",
+                hint="Use the final URL.",
+                reason="remote",
+            )
         check_allowed(url, rules)
     raise Unavailable(f"`{redact(url)}` redirects more than {REDIRECTS} times.", hint="Use the final URL.")
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
+from etude.sources.files.archive import most_unpacked, refuse_growth
 from etude.sources.files.content import open_bytes
 from etude.sources.files.report import LINES_KEPT, BadRows
 
@@ -62,7 +63,8 @@ class Survey:
 
 
 def survey_text(path: str) -> Survey:
-    """Read the file once, in chunks, and describe its bytes."""
+    """Read the file once, in chunks, and describe its bytes; raise `LimitExceeded` if it unpacks to too many."""
+    most = most_unpacked(path)
     with open_bytes(path) as file:
         head = file.read(CHUNK)
         encoding, bom = encoding_of(head)
@@ -72,6 +74,8 @@ def survey_text(path: str) -> Survey:
         chunk = head
         while chunk:
             size += len(chunk)
+            if size > most:
+                raise refuse_growth(path)
             if valid:
                 valid = _decodes(decoder, chunk)
             latin = latin or (not chunk.isascii() and NOT_IN_CP1252.search(chunk) is not None)
