@@ -131,7 +131,7 @@ class ApiCall:
         return self.app.source_name(name)
 
     def thread(self, thread_id: str | None) -> str | None:
-        """Return the id of a thread of the tenant; raise if there is no such thread."""
+        """Return the id of a thread of the tenant; raise `NotFound` for any other."""
         return None if thread_id is None else self.app.store.thread(thread_id).id
 
     def check_capacity(self) -> None:

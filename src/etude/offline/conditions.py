@@ -226,7 +226,7 @@ class Conditions:
         if self.question.both:
             raise Unresolved("The rules cannot look for things that have both.")
         if len(base.key) != 1:
-            # Join the rows if there is no key; a list of columns then shows each combination once.
+            # Without a key, join the rows; a list of columns then shows each combination once.
             for table in needed:
                 tree.add(table)
             filters = []

@@ -33,7 +33,7 @@ def stamp(path: str) -> str:
 
 
 def file_fingerprint(path: str) -> str:
-    """Return a fingerprint of a DuckDB file and its log; it is empty if there is no file."""
+    """Return a fingerprint of a DuckDB file and its log; it is empty if the file does not exist."""
     marks = []
     for each in (path, f"{path}.wal"):
         with suppress(FileNotFoundError):

@@ -184,5 +184,5 @@ class AnalystAgent(Kind[AnalystConfig]):
 
 
 def _table_of(answer: Answer) -> str:
-    """Return the first rows of the result as a Markdown table, or nothing if there is no result."""
+    """Return the first rows of the result as a Markdown table; empty without a result."""
     return "\n" + markdown_table(answer.result) if answer.result is not None and answer.ok else ""

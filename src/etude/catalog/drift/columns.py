@@ -185,7 +185,7 @@ def _times(pair: Pair) -> Iterator[Change]:
 
 
 def _calendar_step(pair: Pair) -> str:
-    """Return the years or days by which nearly all dates moved, in words; empty if there is no such step."""
+    """Return the years or days by which nearly all dates moved, in words; empty if they did not."""
     before, after = ([moment(v) for v in side.quantiles] for side in (pair.before, pair.after))
     pairs = [(b, a) for b, a in zip(before, after) if b is not None and a is not None]
     # Years first: with leap years, a year is not always the same number of days.

@@ -271,7 +271,7 @@ class CatalogStore:
     def acknowledge(self, wanted: Sequence[str], by: str, why: str) -> list[Change]:
         """Acknowledge changes of the latest run: by name, or all of a table or column; return them as known.
 
-        Raises `NotFound` if there is no such change that is new or open.
+        Raises `NotFound` if none of these changes is new or open.
         """
         latest = self.latest()
         followed = self.changes_of(latest) if latest is not None else None

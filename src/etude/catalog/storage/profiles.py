@@ -53,7 +53,7 @@ def find_sizes(app: App, source: Source) -> dict[str, Size]:
     """Return rows and bytes of the tables from the locally cached profile; empty if none fits the current data."""
     profile = None
     with suppress(EtudeError):  # never fail a query because an estimate failed
-        # Usually there is no profile; then skip reading the source's catalog.
+        # Without a profile, which is usual, skip reading the source's catalog.
         if any(_folder(app, source).glob("*.json")):
             profile = _kept_profile(_place(app, source, app.catalog(source)))
     tables = profile.tables if profile is not None else ()

@@ -264,7 +264,7 @@ def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
 
 
 def _as_duration(mention: Mention) -> Mention:
-    """Return `35:45`, which is no time of day, as a number of seconds."""
+    """Return a duration such as `35:45` as a number of seconds."""
     return replace(mention, kind="number", unit="second") if mention.kind == "time" else mention
 
 
