@@ -275,7 +275,7 @@ def test_limits_can_be_lowered_and_never_raised(client: TestClient, app: App) ->
     assert step["limits"]["bytes"] == app.settings.limits.bytes
     assert step["limits"]["timeout_s"] == app.settings.limits.timeout_s
     asked = ended(client, begin(client, "ask", "how many orders?", budget={"steps": 1})["id"])
-    assert (asked["status"], asked["error"]["code"]) == ("failed", "limit_exceeded")
+    assert asked["status"] == "succeeded" and "This answer may be incomplete." in asked["answer"]
 
 
 def test_a_model_that_was_not_offered_cannot_be_chosen(client: TestClient) -> None:
