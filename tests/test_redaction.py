@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.cli.main import run
+from etude.errors import Invalid
 from etude.redaction import redact, redact_value
+from etude.store.postgres import PostgresStore
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,10 @@ def test_no_command_shows_the_secrets_of_a_source(
     told = capsys.readouterr()
     assert "X-Amz-Signature=***" in told.out
     assert "SEC" not in told.out + told.err
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:a@SEC@h/x", "postgresql://u:HOST/SEC@h/x"])
+def test_the_store_shows_no_part_of_a_password(url: str) -> None:
+    with pytest.raises(Invalid, match="not a valid Postgres URL") as caught:
+        PostgresStore(url)
+    assert "SEC" not in caught.value.message + caught.value.hint

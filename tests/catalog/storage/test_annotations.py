@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from etude.catalog.storage.annotations import BYTES, read_annotations
+from etude.app import App
+from etude.catalog.storage.annotations import BYTES, get_annotations, read_annotations
 from etude.errors import Invalid
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -70,3 +71,21 @@ def test_whatever_the_file_holds_it_is_read_or_refused(tmp_path: Path, data: byt
     path.write_bytes(data)
     with contextlib.suppress(Invalid):
         read_annotations(path)
+
+
+@pytest.mark.parametrize("place", ["next to the source", "in the folder of the settings"])
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path, place: str) -> None:
+    data, notes = tmp_path / "data", tmp_path / "notes"
+    data.mkdir()
+    notes.mkdir()
+    (data / "shop.csv").write_text("id\n1\n")
+    (tmp_path / "secret.yaml").write_text("owner: HIDDEN\n")
+    link = (data if place == "next to the source" else notes) / "shop.etude.yaml"
+    with App(home=tmp_path / "home", catalog={"annotations": str(notes)}) as app:
+        source = app.source(str(data / "shop.csv"))
+        link.symlink_to(tmp_path / "secret.yaml")
+        assert get_annotations(app, source).owner is None
+        link.unlink()
+        (link.parent / "current.yaml").write_text("owner: ann\n")
+        link.symlink_to("current.yaml")
+        assert get_annotations(app, source).owner == "ann"

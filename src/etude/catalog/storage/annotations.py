@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -135,7 +136,7 @@ def get_annotations(app: App, source: Source) -> Annotations:
     """Return the annotations of a source: from YAML files next to it, from the settings' folder, and from the API."""
     annotations = Annotations()
     for path in _annotation_files(app, source):
-        found = read_annotations(path)
+        found = read_annotations(path) if _is_inside(path) else None
         annotations = merge_annotations(annotations, found) if found is not None else annotations
     objects, key = _stored_annotations(app, source)
     try:
@@ -160,6 +161,11 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
 def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
     objects, root = open_root(app)
     return objects, "/".join(part for part in (root, folder_of(app, source), STORED) if part)
+
+
+def _is_inside(path: Path) -> bool:
+    """False for a symbolic link out of its folder: its author could read any YAML file that etude can read."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent))
 
 
 def _annotation_files(app: App, source: Source) -> list[Path]:
