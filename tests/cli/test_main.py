@@ -414,7 +414,7 @@ def test_runs(etude: Any, tmp_path: Path) -> None:
     assert etude("runs", "list", "--text", "nothing", "--json").json()["items"][0]["error_code"] == "unknown_table"
     shown = etude("runs", "show", run_id[:-3])
     assert shown.code == 0
-    for part in (run_id, "succeeded", "read      shop.orders", "returned  1 rows", "duckdb ", "SELECT sum(id)"):
+    for part in (run_id, "succeeded", "read      shop.orders", "returned  1 row", "duckdb ", "SELECT sum(id)"):
         assert part in shown.out
     assert etude("runs", "show", run_id, "--json").json()["steps"][0]["outcome"] == "ok"
     assert etude("runs", "export", run_id).out == f"{run_id}.zip\n"
