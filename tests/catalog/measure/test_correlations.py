@@ -13,10 +13,10 @@ from etude.catalog.measure.profile import profile_source
 
 def test_related_columns_are_found_and_unrelated_ones_are_not(app: App, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "shop.duckdb") as db:
-        db.execute("SELECT setseed(0.4)")
         db.execute(
-            "CREATE TABLE parcels AS SELECT i AS id, w AS weight, exp(w) AS postage, 100 - w + random() AS room, "
-            "random() AS noise FROM (SELECT range AS i, (range * 7919 % 1000) / 100.0 AS w FROM range(2000))"
+            "CREATE TABLE parcels AS SELECT i AS id, w AS weight, exp(w) AS postage, "
+            "100 - w + (i * 31 % 97) / 100.0 AS room, i * 613 % 331 AS noise "
+            "FROM (SELECT range AS i, (range * 7919 % 1000) / 100.0 AS w FROM range(2000))"
         )
     with etude.connect(tmp_path / "shop.duckdb", app=app) as db:
         found = profile_source(db).tables[0].correlations
