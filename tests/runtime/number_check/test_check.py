@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from etude.runtime.number_check.check import Evidence, Verdict, check_numbers, explain, find_numbers, mark_unverified
