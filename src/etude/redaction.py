@@ -55,7 +55,7 @@ def _redact_url(url: str) -> str:
     if kind in _LOCAL:
         return _LOCAL_SECRET.sub(rf"\1{MASK}", url)
     if "@" in rest[len(re.split(r"[?#]", rest, maxsplit=1)[0]) :]:
-        return f"{scheme}://{MASK}"  # nobody can tell a `?` in a password from an `@` in a query
+        return f"{scheme}://{MASK}"  # a `?` in a password and an `@` in a query look alike
     user = ""
     if "@" in rest:  # a password may contain `/` and `@`: everything up to the last `@` may be part of it
         given, _, rest = rest.rpartition("@")
