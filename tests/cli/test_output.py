@@ -75,6 +75,19 @@ def test_text_formats_hold_every_row(capsys: pytest.CaptureFixture[str]) -> None
     assert "Two columns are named `a`" in capsys.readouterr().err
 
 
+def test_csv_and_markdown_hold_json_instead_of_python(capsys: pytest.CaptureFixture[str]) -> None:
+    query = """SELECT true AS yes, {'a': NULL, 'b': [false]} AS s, INTERVAL '1 month 2 days' AS i, 0.1::FLOAT AS f,
+        1.10::DECIMAL(5, 2) AS d, DATE 'infinity' AS forever"""
+    assert run(["sql", "shop.duckdb", query, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        'true,"{""a"": null, ""b"": [false]}",1 month 2 days,0.1,1.10,infinity'
+    )
+    assert run(["sql", "shop.duckdb", query, "--format", "markdown"]) == 0
+    assert '| true | {"a": null, "b": [false]} | 1 month 2 days | 0.1 | 1.10 | infinity |' in capsys.readouterr().out
+    assert run(["sql", "shop.duckdb", query]) == 0
+    assert "1 month 2 days" in capsys.readouterr().out
+
+
 def test_an_excel_file_keeps_values_and_types() -> None:
     query = """SELECT 1.5 AS x, 9007199254740993 AS big, DATE '2024-02-29' AS d, TIMESTAMP '2024-02-29 12:30:00' AS at,
         '=1+1' AS formula, NULL AS no, true AS yes, [1, 2] AS list"""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.errors import Invalid
-from etude.result import Result, escape_formula, iter_pieces, json_value, no_rows, take_page
+from etude.result import Result, escape_formula, iter_pieces, no_rows, take_page, text_value
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -237,15 +237,11 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     escape = escape_formula if view.escape_formulas else lambda value: value
     writer.writerow([escape(c.name) for c in result.columns])
     for piece, _ in iter_pieces(read_batches(result, view, positions)):
-        for row in Result(result.info, [piece]).iter_rows():
-            writer.writerow(["" if v is None else escape(_safe(json_value(v))) for v in row])
+        for row in Result(result.info, [piece]).iter_rows(shown=True):
+            writer.writerow([escape(text_value(v)) for v in row])
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
         text.truncate()
-
-
-def _safe(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:

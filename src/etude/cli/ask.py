@@ -143,7 +143,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_results(answer.run), False
     for number, result in enumerate(shown):
-        rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(), SHOWN_ROWS)]
+        rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
         chart = draw(answer.chart, names, rows) if answer.chart and number == 0 else ""
         drawn = chart and len(names) == 2 and len(rows) == result.row_count

@@ -109,12 +109,12 @@ def _write_json(result: Result, out: IO[str]) -> None:
 def _write_csv(result: Result, out: IO[str]) -> None:
     import csv
 
-    from etude.result import json_value
+    from etude.result import text_value
 
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.name for c in result.columns])
-    for row in result.iter_rows():
-        writer.writerow(["" if v is None else json_value(v) for v in row])
+    for row in result.iter_rows(shown=True):
+        writer.writerow([text_value(v) for v in row])
 
 
 def _write_ndjson(result: Result, out: IO[str]) -> None:
@@ -129,12 +129,12 @@ def _write_ndjson(result: Result, out: IO[str]) -> None:
             f"Two columns are named `{double}`, and a JSON object holds only one of them.",
             hint="Rename one with AS, or use --format json.",
         )
-    for row in result.iter_rows():
+    for row in result.iter_rows(shown=True):
         out.write(json.dumps(dict(zip(names, map(json_value, row))), ensure_ascii=False) + "\n")
 
 
 def _write_markdown(result: Result, out: IO[str]) -> None:
-    from etude.result import json_value
+    from etude.result import text_value
 
     def line(cells: Iterable[Any]) -> str:
         texts = (str(c).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
@@ -142,8 +142,8 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
 
     out.write(line(c.name for c in result.columns))
     out.write(line("---:" if _is_number(c.type) else "---" for c in result.columns))
-    for row in result.iter_rows():
-        out.write(line("" if v is None else json_value(v) for v in row))
+    for row in result.iter_rows(shown=True):
+        out.write(line(text_value(v) for v in row))
 
 
 _WRITERS = {"json": _write_json, "ndjson": _write_ndjson, "csv": _write_csv, "markdown": _write_markdown}
@@ -154,7 +154,7 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
     terminal = out.isatty()
     size = shutil.get_terminal_size()
     pager = find_pager() if terminal else None
-    rows = list(itertools.islice(result.iter_rows(), PAGED_ROWS if pager else SHOWN_ROWS))
+    rows = list(itertools.islice(result.iter_rows(shown=True), PAGED_ROWS if pager else SHOWN_ROWS))
     text = draw_result(result, rows, options, size.columns if terminal else None, bold=terminal)
     if pager and text.count("\n") >= size.lines:
         import subprocess

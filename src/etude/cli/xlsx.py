@@ -45,7 +45,7 @@ def write_xlsx(result: Result, file: IO[bytes]) -> None:
     sheet.freeze_panes(1, 0)
     for at, column in enumerate(result.columns):
         sheet.write_string(0, at, column.name, bold)
-    for number, row in enumerate(result.iter_rows(), 1):
+    for number, row in enumerate(result.iter_rows(shown=True), 1):
         for at, value in enumerate(row):
             _write_cell(sheet, number, at, value, formats)
     book.close()

@@ -177,6 +177,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
     end, info = answer.end, describe_answer(answer, spool.schema)
     notes = truncation_note(info)
     notes += tuple(f"{table}: {note}" for table in end["tables"] for note in answer.notes.get(table, ()))
+    notes += tuple(end.get("notes", ()))
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool

@@ -100,6 +100,8 @@ class Driver(ABC):
 
     column_types: Sequence[str] = ()
     """The engine's own names of the result's column types, known after `run` has started."""
+    notes: Sequence[str] = ()
+    """Remarks on the result for its reader, known after `run` has started."""
 
     @abstractmethod
     def __init__(self, mount: Mount) -> None:

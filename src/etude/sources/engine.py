@@ -292,6 +292,7 @@ class Engine:
                 chunk, sent = [chunk[0].slice(0, 0)], capped.size
         end["row_count"], end["truncated"], end["bytes"] = capped.rows, capped.truncated, capped.size
         end["types"] = self._opened.column_types
+        end["notes"] = list(self._opened.notes)
         end["elapsed_ms"] = (time.perf_counter() - started) * 1000
         self._send_chunk(end, chunk, capped.size - sent)
 

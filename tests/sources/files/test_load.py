@@ -528,6 +528,18 @@ def test_each_filled_sheet_is_a_table(tmp_path: Path) -> None:
     assert loaded[1].report.header == "invented"
 
 
+def test_errors_of_excel_become_null_and_are_named(tmp_path: Path) -> None:
+    sheets: dict[str, Sheet] = {
+        "Fine": [["a"], [1]],
+        "Rates": [["a", "b"], [1, "#DIV/0!"], [2, 5], ["#N/A", 6]],
+    }
+    (found,) = discover(str(write_workbook(tmp_path / "errors.xlsx", sheets)))
+    fine, rates = load(found, tmp_path / "out")
+    assert rows(rates) == [(1, None), (2, 5), (None, 6)]
+    assert rates.report.notes == ("2 cells hold an error of Excel and became null: B2 (#DIV/0!), A4 (#N/A).",)
+    assert fine.report.notes == ()
+
+
 def test_a_file_that_is_no_workbook_is_refused(tmp_path: Path) -> None:
     for name in ("a.xlsx", "a.xls", "a.xlsb", "a.ods"):
         (found,) = discover(str(write(tmp_path / name, "no workbook")))
