@@ -94,11 +94,16 @@ class _Builder(Ratios):
         if not question.units:
             return
         sides = [s.subject for s in (question.ratio.upper, question.ratio.lower)] if question.ratio else []
-        parts = [*question.requested, *question.asked, *sides]
+        ordered = question.ordering.by if question.ordering else None
+        parts = [*question.requested, *question.asked, *sides, *([ordered] if ordered else [])]
+        rank = question.rank
+        parts += [rank.by] if rank is not None and isinstance(rank.by, Measure) else []
         measured = [self._measured(p) for p in parts if isinstance(p, Measure)]
         columns = [m.column for m in measured if m.column is not None and m.until is None]
         shown = [p for p in parts if isinstance(p, Name) and p.columns]
         columns += [c for c in map(self.resolver.column, shown) if is_numeric(c)]
+        if rank is not None and not isinstance(rank.by, Measure):
+            columns.append(self._rank_column(rank, self.vocabulary.table(self.resolver.anchor)))
         whole = question.shares or (question.ratio.scale if question.ratio else 0) or (question.change == "percent")
         for unit in question.units:
             if (unit == "percent" and whole == 100) or (unit == "days" and any(m.until for m in measured)):
