@@ -558,6 +558,23 @@ def text_value(value: Any) -> str:
             return str(json_value(value))
 
 
+def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] = str) -> str:
+    """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
+    values = list(row)
+    fields = ["" if v is None else _quote(escape(text_value(v)), delimiter) for v in values]
+    # A line without any character would be skipped by most readers.
+    return '""' if len(fields) == 1 and not fields[0] else delimiter.join(fields)
+
+
+def _quote(text: str, delimiter: str) -> str:
+    if text and not _SPECIAL.search(text) and delimiter not in text:
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+_SPECIAL = re.compile(r'["\r\n]|^\s|\s$')
+
+
 def _exact(value: Decimal) -> Any:
     if not value.is_finite():
         return str(value)

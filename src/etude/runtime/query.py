@@ -67,6 +67,8 @@ class Query:
     parent: str | None = None
     params: Encoded | None = None
     """The values of its parameters."""
+    location: str | None = None
+    """The path or URL of a source without a registered name."""
 
 
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
@@ -79,6 +81,7 @@ def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunSto
             kind=query.kind,
             text=query.text or query.sql,
             source=query.source,
+            location=query.location,
             thread_id=query.thread_id,
             parent=query.parent,
         ),

@@ -357,7 +357,8 @@ class _Cap:
         if self._max_rows and self.rows + batch.num_rows > self._max_rows:
             raise LimitExceeded(
                 f"The result has more than {self._max_rows:,} rows, the limit of this query.",
-                hint="Aggregate or filter, ask for the first rows with `limit`, or raise `limits.rows` (0: no limit).",
+                hint="Aggregate or filter, ask for the first rows (`--limit-rows N`, `limit=N` in Python), or raise "
+                "the setting `limits.rows` (0: no limit).",
                 limit="rows",
                 value=self._max_rows,
             )

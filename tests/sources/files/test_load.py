@@ -394,6 +394,11 @@ def test_a_thousand_files_are_found_without_opening_one(tmp_path: Path, monkeypa
 def test_every_reserved_word_gets_another_name() -> None:
     words = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'").fetchall()
     assert {w[0] for w in words} <= RESERVED
+    with duckdb.connect() as db:
+        for (word,) in db.execute("SELECT DISTINCT keyword_name FROM duckdb_keywords()").fetchall():
+            name = clean_name(word)
+            db.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT 1 AS a')
+            assert db.execute(f"SELECT {name}.a FROM {name}").fetchall() == [(1,)], word
 
 
 @given(st.text(max_size=20))
