@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +14,19 @@ import duckdb
 import pytest
 
 import etude
+from etude.app import App
 from etude.entities import SourceSpec
-from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, Refused, SourceError, UnknownTable
+from etude.errors import (
+    Conflict,
+    Invalid,
+    LimitExceeded,
+    NotFound,
+    Refused,
+    SourceError,
+    Unavailable,
+    UnknownTable,
+)
+from etude.runtime.script import script_of
 
 
 @pytest.fixture(autouse=True)
@@ -198,6 +214,49 @@ def test_registered_tables_join_a_database_that_is_not_duckdb(tmp_path: Path) ->
 def test_a_question_can_be_asked_on_a_connection(db: etude.Connection) -> None:
     assert db.ask("SQL: SELECT count(*) AS n FROM customers").text == "n: 3"
     assert db.ask("how many customers are there?", model="offline").choices == ("archive.customers", "customers")
+
+
+def test_a_question_reads_registered_tables(db: etude.Connection, tmp_path: Path) -> None:
+    db.register("regions", [{"country": "DE", "region": "north"}, {"country": "FR", "region": "west"}])
+    assert db.ask("How many regions are there?", model="offline").text == "Number of regions: 2."
+    joined = "SQL: SELECT count(*) AS n FROM customers JOIN regions USING (country) WHERE region = 'north'"
+    assert db.ask(joined).text == "n: 2"
+    with etude.connect({"sales": [{"amount": 2}, {"amount": 3}]}) as alone:
+        assert alone.ask("What is the total amount of sales?", model="offline").text == "Sum amount: 5."
+    with sqlite3.connect(tmp_path / "s.db") as made:
+        made.execute("CREATE TABLE t (a)")
+    with etude.connect(tmp_path / "s.db") as other:
+        other.register("extra", [{"a": 1}])
+        with pytest.raises(Unavailable, match="cannot read registered tables"):
+            other.ask("How many extra are there?")
+
+
+def test_the_script_of_a_query_knows_its_source_and_its_values(
+    crm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    environment = {k: v for k, v in os.environ.items() if k != "ETUDE_SOURCE"}
+    with App() as app:
+        for query, values in (
+            ("SELECT name FROM customers WHERE country = 'FR'", None),
+            ("SELECT name FROM customers WHERE country = ? AND DATE '2024-01-01' < ?", ["FR", dt.date(2025, 1, 1)]),
+        ):
+            run_id = app.sql(str(crm), query, values).run_id
+            assert run_id is not None
+            for text in (app.script(run_id), script_of(app.store.run(run_id))):
+                script = tmp_path / "elsewhere" / "script.py"
+                script.write_text(text)
+                command = [sys.executable, str(script)]
+                done = subprocess.run(
+                    command,
+                    cwd=script.parent,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=240,
+                    check=False,
+                )
+                assert done.returncode == 0 and "Bob" in done.stdout, done.stderr
 
 
 def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:

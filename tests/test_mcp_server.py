@@ -24,7 +24,15 @@ from etude.app import App
 from etude.cli.mcp import config_for
 from etude.entities import SourceSpec
 from etude.errors import InvalidQuery, NotFound
-from etude.mcp_server import TOOLS, McpCaller, describe_dataset, sql
+from etude.mcp_server import (
+    TOOLS,
+    McpCaller,
+    catalogs_compare,
+    catalogs_list,
+    catalogs_show,
+    describe_dataset,
+    sql,
+)
 from etude.sample import write_shop
 from etude.store.identity import Identity
 
@@ -264,3 +272,31 @@ def test_a_dataset_with_many_tables_is_listed_in_pages_and_described_by_name(tmp
         with pytest.raises(NotFound, match="`t7`") as caught:
             describe_dataset(caller, tables=["t7"])
         assert "Did you mean" in caught.value.hint
+
+
+def test_catalogs_are_listed_read_and_compared(tmp_path: Path) -> None:
+    def write_orders(factor: int) -> None:
+        rows = (f"{i},{i % 40 + 1},{(i * 37 % 400 + 5) * factor}" for i in range(1, 2001))
+        (tmp_path / "data" / "orders.csv").write_text("\n".join(["id,customer_id,amount", *rows]) + "\n")
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "customers.csv").write_text("id,name\n" + "".join(f"{i},N{i}\n" for i in range(1, 41)))
+    with App(home=tmp_path / "home") as app:
+        app.add_source("sales", SourceSpec(url=str(tmp_path / "data")))
+        caller = McpCaller(app, report=lambda _: pytest.fail("nothing is reported"))
+        assert catalogs_list(caller).catalogs == []
+        for factor in (1, 100):
+            write_orders(factor)
+            app.cataloger.run("sales")
+        page = catalogs_list(caller, limit=1)
+        (newest,), (oldest,) = page.catalogs, catalogs_list(caller, before=page.next).catalogs
+        shown = catalogs_show(caller)
+        assert shown.catalog == newest and [c.id for c in shown.changes] == ["orders.amount:scale"]
+        assert [t.references for t in shown.tables] == [[], ["customer_id -> customers.id"]]
+        one = catalogs_show(caller, table="ORDERS", catalog=oldest.name)
+        assert one.profile is not None and one.profile["rows"] == 2000 and one.changes == []
+        back = catalogs_compare(caller, before="latest", after=oldest.name)
+        assert "100 times smaller" in back.changes[0].text
+        with pytest.raises(NotFound, match="no table `order`") as caught:
+            catalogs_show(caller, table="order")
+        assert caught.value.hint == "Did you mean `orders`?"

@@ -13,13 +13,17 @@ from typing import Any
 from uuid import UUID
 
 import duckdb
+import pandas
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import etude
 from etude import spool
 from etude.app import App
-from etude.result import escape_formula, json_value, to_json
+from etude.entities import ResultColumn, ResultInfo
+from etude.result import escape_formula, json_value, text_value, to_json
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +225,8 @@ def test_the_forms_of_a_result(db: etude.Connection) -> None:
         (dt.date(2024, 2, 29), "2024-02-29"),
         (dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC), "2024-02-29T12:00:00+00:00"),
         (dt.time(12, 30), "12:30:00"),
-        (dt.timedelta(days=1, seconds=1), 86401.0),
+        (dt.timedelta(days=1, seconds=1), "1 day 00:00:01"),
+        (dt.timedelta(days=-1, seconds=1), "-23:59:59"),
         (b"\x00\xff", "00ff"),
         (UUID(int=42), "00000000-0000-0000-0000-00000000002a"),
         ({1: [dt.date(2024, 1, 1), (math.nan,)]}, {"1": ["2024-01-01", ["nan"]]}),
@@ -353,3 +358,88 @@ def test_a_text_that_a_spreadsheet_would_run_gets_an_apostrophe(text: str) -> No
 @pytest.mark.parametrize("value", ["", "plain", " plain", "a=b", "-5", " +1.5e3", "\ufeffname", "a-b", -5, None])
 def test_other_values_get_no_apostrophe(value: Any) -> None:
     assert escape_formula(value) == value
+
+
+EXACT = [
+    "1::TINYINT", "9007199254740993::BIGINT", "18446744073709551615::UBIGINT", "true", "0.1::FLOAT", "0.1::DOUBLE",
+    "DATE '2024-02-29'", "DATE '0044-03-15'", "TIMESTAMP '2024-02-29 12:00:00.123456'", "TIME '12:30:00'",
+    "'2024-02-29 12:00:00.123456789'::TIMESTAMP_NS", "INTERVAL '3 hours'",
+    "'a'", "{'a': 1}", "MAP {'a': 1}", "MAP {}", "'00000000-0000-0000-0000-00000000002a'::UUID", "'a'::ENUM('a', 'b')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ["", " UNION ALL SELECT NULL"], ids=["values", "with nulls"])
+@pytest.mark.parametrize("expression", EXACT)
+def test_a_data_frame_equals_that_of_duckdb_if_that_one_is_exact(
+    expression: str, ending: str, db: etude.Connection, plain: duckdb.DuckDBPyConnection
+) -> None:
+    query = f"SELECT {expression} AS x{ending}"
+    ours, theirs = db.sql(query, record=False).df()["x"], plain.sql(query).df()["x"]
+    assert ours.dtype == theirs.dtype
+    assert list(ours.isna()) == list(theirs.isna())
+    assert list(ours.dropna()) == list(theirs.dropna())
+
+
+@pytest.mark.parametrize(
+    ("expression", "dtype", "value"),
+    [
+        ("170141183460469231731687303715884105727::HUGEINT", "object", 170141183460469231731687303715884105727),
+        ("sum(9007199254740993)", "int64", 9007199254740993),
+        ("12345678901234567890.12::DECIMAL(30, 2)", "object", Decimal("12345678901234567890.12")),
+        ("INTERVAL '1 month'", "object", pandas.DateOffset(months=1, days=0, nanoseconds=0)),
+        ("DATE 'infinity'", "object", dt.date.max),
+        ("TIMESTAMP '-infinity'", "object", dt.datetime.min),
+    ],
+)
+def test_a_data_frame_keeps_what_a_plain_type_would_lose(
+    expression: str, dtype: str, value: Any, db: etude.Connection, app: App
+) -> None:
+    live = db.sql(f"SELECT {expression} AS x")
+    assert live.run_id is not None
+    for result in (live, app.result(live.run_id)):
+        column = result.df()["x"]
+        assert str(column.dtype) == dtype
+        assert column[0] == value
+
+
+@pytest.mark.parametrize(
+    "interval",
+    ["1 month 2 days", "-13 months", "25 hours", "-1 day", "0 seconds", "1 microsecond", "2 years -3 days 04:05:06.5"],
+)
+def test_an_interval_is_written_as_duckdb_prints_it(
+    interval: str, db: etude.Connection, plain: duckdb.DuckDBPyConnection
+) -> None:
+    query = f"SELECT INTERVAL '{interval}' AS x"
+    ((text,),) = plain.sql(f"SELECT x::VARCHAR FROM ({query})").fetchall()
+    assert to_json(db.sql(query, record=False))["rows"] == [[text]]
+
+
+@pytest.mark.parametrize(
+    ("expression", "json_form", "text"),
+    [
+        ("TIMESTAMP 'infinity'", "infinity", "infinity"),
+        ("DATE '-infinity'", "-infinity", "-infinity"),
+        ("DATE '9999-12-31'", "9999-12-31", "9999-12-31"),
+        ("0.1::FLOAT", 0.1, "0.1"),
+        ("[0.1::FLOAT, 16777216]", [0.1, 16777216.0], "[0.1, 16777216.0]"),
+        ("1.10::DECIMAL(5, 2)", 1.1, "1.10"),
+        ("true", True, "true"),
+        ("{'a': NULL, 'b': false}", {"a": None, "b": False}, '{"a": null, "b": false}'),
+        ("'2024-02-29 12:00:00.123456789'::TIMESTAMP_NS", *["2024-02-29T12:00:00.123456789"] * 2),
+        ("MAP {}", {}, "{}"),
+    ],
+)
+def test_text_says_what_the_engine_holds(expression: str, json_form: Any, text: str, db: etude.Connection) -> None:
+    result = db.sql(f"SELECT {expression} AS x")
+    assert to_json(result)["rows"] == [[json_form]]
+    ((value,),) = result.iter_rows(shown=True)
+    assert text_value(value) == text
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_a_short_float_is_the_same_in_32_bits(value: float) -> None:
+    info = ResultInfo(columns=(ResultColumn(name="x", type="FLOAT"),), row_count=1, truncated=False, bytes=4)
+    batch = pa.record_batch([pa.array([value], pa.float32())], names=["x"])
+    ((short,),) = etude.Result(info, [batch]).iter_rows(shown=True)
+    assert pa.scalar(short, pa.float32()).as_py() == value
+    assert len(repr(short)) <= len(repr(value))

@@ -11,7 +11,10 @@ Sheet = list[list[Any]]
 
 
 def write_workbook(path: Path, sheets: dict[str, Sheet]) -> Path:
-    """Write a workbook as small as the format allows; dates are numbers with style 1, moments with style 2."""
+    """Write a workbook as small as the format allows; dates are numbers with style 1, moments with style 2.
+
+    A text such as #DIV/0! is an error.
+    """
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     rel = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     pack = "http://schemas.openxmlformats.org/package/2006"
@@ -63,6 +66,8 @@ def _cells(row: list[Any], number: int) -> str:
 def _cell(value: Any, place: str) -> str:
     if isinstance(value, bool):
         return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, str) and value.startswith("#"):
+        return f'<c r="{place}" t="e"><f>1/0</f><v>{value}</v></c>'
     if isinstance(value, str):
         return f'<c r="{place}" t="inlineStr"><is><t>{value}</t></is></c>'
     if isinstance(value, datetime):

@@ -6,6 +6,7 @@ import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -201,7 +202,9 @@ class App:
                 f"There is no source, file or folder `{redact(name_or_url)}`.",
                 hint=f"Did you mean `{near[0]}`?" if near else hint,
             )
-        return self._open(name_for(name_or_url), SourceSpec(url=name_or_url))
+        opened = self._open(name_for(name_or_url), SourceSpec(url=name_or_url))
+        opened.named = False
+        return opened
 
     def _open(self, name: str, spec: SourceSpec) -> Source:
         with self._lock:
@@ -343,13 +346,19 @@ class App:
         )
         return self._run(opened, spec, {}, record, on_progress)
 
-    def compile(self, source: str | Source, plan: QueryPlan | Mapping[str, Any] | str) -> tuple[QueryPlan, str]:
-        """Return a QueryPlan and its SQL in the source's dialect."""
+    def compile(
+        self,
+        source: str | Source,
+        plan: QueryPlan | Mapping[str, Any] | str,
+        beside: RegisteredTables | None = None,
+    ) -> tuple[QueryPlan, str]:
+        """Return a QueryPlan and its SQL in the source's dialect; it may name tables registered `beside` the source."""
         from etude.sources.plan import QueryPlan, parse_plan
         from etude.sources.plan.compile import compile_plan
 
         parsed = plan if isinstance(plan, QueryPlan) else parse_plan(plan if isinstance(plan, str) else dict(plan))
-        return parsed, compile_plan(parsed, self.catalog(source))
+        catalog = self.catalog(source)
+        return parsed, compile_plan(parsed, add_tables(catalog, beside) if beside is not None else catalog)
 
     def _run(
         self,
@@ -361,6 +370,7 @@ class App:
     ) -> Result:
         recorded = self.settings.record if record is None else record
         storage = RunStorage(self.store, self.objects) if recorded else None
+        query = replace(query, location=source.only_location)
 
         def ask(describe: bool) -> ResultStream:
             return self._ask(source, query.sql, others, query.limits, describe, on_progress, query.params)
@@ -625,6 +635,7 @@ class App:
                 (limits or self.settings.session).memory,
                 self.scratch,
                 frames,
+                opened.only_location,
             )
         places = (network,) if isinstance(network, str) else tuple(network)
         spec = SandboxSpec(isolation, dict(mounts or {}), allow_exec, places)

@@ -79,6 +79,8 @@ def _without_ranges(arrow: Any) -> Any:
         return pa.int64()
     if types.is_decimal(arrow):
         return pa.binary(arrow.byte_width)
+    if types.is_map(arrow) and types.is_null(arrow.key_type):
+        return arrow  # an empty map; pyarrow cannot make this type, only receive it
     if types.is_map(arrow):
         return pa.map_(_without_ranges(arrow.key_type), _without_ranges(arrow.item_type))
     if types.is_fixed_size_list(arrow):

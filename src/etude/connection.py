@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from etude.app import App, require_source
 from etude.db import Database, check_file_name
 from etude.entities import Catalog, Limits
-from etude.errors import Conflict, Invalid, NotFound
+from etude.errors import Conflict, Invalid, NotFound, Unavailable
 from etude.limits import change_limits
 from etude.result import Result
 from etude.sources.registered_tables import add_tables
@@ -164,7 +164,14 @@ class Connection(Database):
 
     def ask(self, question: str, **options: Any) -> Answer:
         """Answer a question about the source; see `App.ask` for the options. Raises the error that ended the run."""
-        return self._app.ask(self._source, question, **options).require()
+        if self._source is self._frames or not self._frames.names:
+            return self._app.ask(self._source, question, **options).require()
+        if not self._source.native:
+            raise Unavailable(
+                f"Questions on a source of kind `{self._source.kind}` cannot read registered tables.",
+                hint="Ask `etude.connect({...}).ask(...)` about those alone, or join them with `db.sql`.",
+            )
+        return self._app.runs.ask(self._source, question, beside=self._frames, **options).require()
 
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
         """Run a QueryPlan."""

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import re
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
@@ -100,12 +101,14 @@ class Result:
         return pa.Table.from_batches(list(self.batches()))
 
     def df(self) -> Any:
-        """Return the whole result as a pandas DataFrame."""
+        """Return the whole result as a pandas DataFrame, without loss: integers with nulls are nullable integers."""
         try:
             import pandas  # noqa: F401
         except ImportError:
             raise Unavailable("pandas is not installed.", hint="pip install 'etude[ibis]'") from None
-        return self.arrow().to_pandas()
+        from etude.data_frame import to_data_frame
+
+        return to_data_frame(self.arrow(), [c.type for c in self.columns], _values)
 
     def to_pandas(self) -> Any:
         """Return the whole result as a pandas DataFrame, as `df` does."""
@@ -160,11 +163,15 @@ class Result:
     def _fetching(self) -> Iterator[tuple[Any, ...]]:
         return self.iter_rows()
 
-    def iter_rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows one by one."""
+    def iter_rows(self, shown: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows one by one.
+
+        With `shown`, values that Python holds in another form are as the engine prints them, for tables and text files:
+        infinity instead of the year 9999, intervals with their months, 32-bit floats with their own digits.
+        """
         kinds = [c.type for c in self.columns]
         for batch in self.batches():
-            columns = [_values(batch.column(i), kind) for i, kind in enumerate(kinds)]
+            columns = [_values(batch.column(i), kind, shown) for i, kind in enumerate(kinds)]
             yield from zip(*columns, strict=True)
 
     def __repr__(self) -> str:
@@ -185,7 +192,9 @@ class Result:
     def _preview(self) -> tuple[list[list[str]], list[str], str]:
         """Return the first cells as text, the names of their columns, and a line on the size of the result."""
         columns = self.columns[:SHOWN_COLUMNS]
-        rows = [[_cell_text(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(), SHOWN_ROWS)]
+        rows = [
+            [_cell_text(v) for v in row[: len(columns)]] for row in itertools.islice(self.iter_rows(True), SHOWN_ROWS)
+        ]
         size = f"{self.row_count:,} row{'' if self.row_count == 1 else 's'}"
         size += f", the first {len(rows)} shown" if len(rows) < self.row_count else ""
         if len(columns) < len(self.columns):
@@ -235,39 +244,45 @@ def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     return tuple(ResultColumn(name=f.name, type=t) for f, t in zip(schema, names, strict=True))
 
 
-def _values(array: Any, kind: str) -> list[Any]:
-    """Return the cells of a column as the engine's own client would. `kind` is the engine's name of the type."""
+def _values(array: Any, kind: str, shown: bool = False) -> list[Any]:
+    """Return the cells of a column as the engine's own client would. `kind` is the engine's name of the type.
+
+    With `shown`, they are as the engine prints them if Python's form says something else.
+    """
     import pyarrow as pa
 
     types, arrow = pa.types, array.type
     if isinstance(arrow, pa.BaseExtensionType):
-        return _values(array.storage, kind)
+        return _values(array.storage, kind, shown)
     if types.is_map(arrow):
-        return _maps(array, kind)
+        return _maps(array, kind, shown)
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
         # A list of fixed length is an ARRAY in DuckDB, which its client returns as a tuple.
-        return _lists(array, _values(array.flatten(), _parts(kind, 1)[0]), types.is_fixed_size_list(arrow))
+        return _lists(array, _values(array.flatten(), _parts(kind, 1)[0], shown), types.is_fixed_size_list(arrow))
     if types.is_struct(arrow) and kind != "INTERVAL":
-        return _structs(array, kind)
+        return _structs(array, kind, shown)
     if types.is_date(arrow):
-        return _dates(array)
+        return _dates(array, shown)
     if types.is_time(arrow):
         return _times(array)
     if types.is_timestamp(arrow):
-        return _timestamps(array)
-    convert = _converter(arrow, kind)
+        return _timestamps(array, shown)
+    convert = _converter(arrow, kind, shown)
     values: list[Any] = array.to_pylist()
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
-def _converter(arrow: Any, kind: str) -> Callable[[Any], Any] | None:
+def _converter(arrow: Any, kind: str, shown: bool) -> Callable[[Any], Any] | None:
     """Return a function from Arrow's value to the one of the engine's own client; None if they are equal."""
     import pyarrow as pa
 
+    interval = interval_text if shown else _timedelta
     if pa.types.is_interval(arrow):
-        return lambda v: _timedelta(*v)
+        return lambda v: interval(*v)
     if kind == "INTERVAL" and pa.types.is_struct(arrow):
-        return lambda v: _timedelta(v["months"], v["days"], v["nanoseconds"])
+        return lambda v: interval(v["months"], v["days"], v["nanoseconds"])
+    if shown and pa.types.is_float32(arrow):
+        return _shortest
     if kind == "STRUCT":
         return lambda _: {}  # a struct without fields, stored as a boolean in Parquet
     by_kind: dict[str, Callable[[Any], Any]] = {
@@ -293,12 +308,12 @@ def _lists(array: Any, values: list[Any], fixed: bool) -> list[Any]:
     return out
 
 
-def _maps(array: Any, kind: str) -> list[Any]:
+def _maps(array: Any, kind: str, shown: bool) -> list[Any]:
     offsets = array.offsets.to_pylist()
     start, count = offsets[0], offsets[-1] - offsets[0]
     kinds = _parts(kind, 2)
-    keys = _values(array.keys.slice(start, count), kinds[0])
-    values = _values(array.items.slice(start, count), kinds[1])
+    keys = _values(array.keys.slice(start, count), kinds[0], shown)
+    values = _values(array.items.slice(start, count), kinds[1], shown)
     out = []
     for there, begin, end in zip(array.is_valid().to_pylist(), offsets, offsets[1:]):
         part = slice(begin - start, end - start)
@@ -314,9 +329,9 @@ def _map(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
         return {"key": keys, "value": values}
 
 
-def _structs(array: Any, kind: str) -> list[Any]:
+def _structs(array: Any, kind: str, shown: bool) -> list[Any]:
     names = [f.name for f in array.type]
-    columns = [_values(c, k) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
+    columns = [_values(c, k, shown) for c, k in zip(array.flatten(), _parts(kind, len(names)))]
     rows = zip(*columns) if columns else iter([()] * len(array))
     if kind.startswith("UNION("):
         # A union arrives as a struct of its members, all null except the one in use.
@@ -359,18 +374,19 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _FOREVER, _FOREVER_DAYS = (1 << 63) - 1, (1 << 31) - 1
 
 
-def _dates(array: Any) -> list[Any]:
+def _dates(array: Any, shown: bool) -> list[Any]:
     import pyarrow as pa
 
     with contextlib.suppress(OverflowError, ValueError):
         return list(array.to_pylist())
     days = array.cast(pa.date32()).view(pa.int32())
-    return [None if d is None else _date(d) for d in days.to_pylist()]
+    return [None if d is None else _date(d, shown) for d in days.to_pylist()]
 
 
-def _date(days: int) -> Any:
+def _date(days: int, shown: bool) -> Any:
     if abs(days) == _FOREVER_DAYS:
-        return dt.date.max if days > 0 else dt.date.min
+        end: Any = dt.date.max if days > 0 else dt.date.min
+        return _endless(days) if shown else end
     try:
         return _EPOCH.date() + dt.timedelta(days=days)
     except OverflowError:
@@ -402,7 +418,7 @@ def _times(array: Any) -> list[Any]:
     return ["24:00:00" if c == end else v for c, v in zip(counts.to_pylist(), values)]
 
 
-def _timestamps(array: Any) -> list[Any]:
+def _timestamps(array: Any, shown: bool) -> list[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -410,15 +426,29 @@ def _timestamps(array: Any) -> list[Any]:
     counts = array.view(pa.int64())
     ends = pc.min_max(counts).as_py()
     if ends["max"] != _FOREVER and ends["min"] != -_FOREVER:
+        if shown and arrow.unit == "ns" and any((c or 0) % 1000 for c in counts.to_pylist()):
+            return [None if v is None else str(v).replace(" ", "T", 1) for v in _nanoseconds(array)]
         plain = array.cast(pa.timestamp("us", arrow.tz), safe=False) if arrow.unit == "ns" else array
         with contextlib.suppress(OverflowError, ValueError):
             return list(plain.to_pylist())
-    return [None if c is None else _timestamp(c, arrow.unit, arrow.tz) for c in counts.to_pylist()]
+    return [None if c is None else _timestamp(c, arrow.unit, arrow.tz, shown) for c in counts.to_pylist()]
 
 
-def _timestamp(count: int, unit: str, zone: str | None) -> Any:
+def _nanoseconds(array: Any) -> list[str | None]:
+    """Return timestamps with all nine digits of a second, which Python's own type does not hold."""
+    import pyarrow as pa
+
+    return list(array.cast(pa.string()).to_pylist())
+
+
+def _endless(number: int) -> str:
+    return "infinity" if number > 0 else "-infinity"
+
+
+def _timestamp(count: int, unit: str, zone: str | None, shown: bool) -> Any:
     if abs(count) == _FOREVER:
-        return dt.datetime.max if count > 0 else dt.datetime.min
+        end: Any = dt.datetime.max if count > 0 else dt.datetime.min
+        return _endless(count) if shown else end
     seconds, part = divmod(count, _UNITS[unit])
     micros = part * 10**6 // _UNITS[unit]
     try:
@@ -437,6 +467,35 @@ def _timedelta(months: int, days: int, nanoseconds: int) -> Any:
         return dt.timedelta(days=months * 30 + days, microseconds=micros)
     except OverflowError:
         return f"P{months}M{days}DT{micros / 10**6:f}S"
+
+
+def interval_text(months: int, days: int, nanoseconds: int) -> str:
+    """Return an interval as DuckDB prints it: `1 year 2 months 3 days 04:05:06.5`."""
+    years, rest = int(months / 12), months - 12 * int(months / 12)
+    parts = [(years, "year"), (rest, "month"), (days, "day")]
+    said = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in parts if n]
+    micros = abs(nanoseconds) // 1000
+    if micros or not said:
+        seconds, fraction = divmod(micros, 10**6)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        clock += f".{fraction:06}".rstrip("0") if fraction else ""
+        said.append(f"-{clock}" if nanoseconds < 0 else clock)
+    return " ".join(said)
+
+
+def _shortest(value: float) -> float:
+    """Return the float with the fewest digits that is the same number in 32 bits."""
+    if not math.isfinite(value):
+        return value
+    for digits in range(6, 9):
+        short = float(f"{value:.{digits}g}")
+        if abs(short) <= _LARGEST and _FLOAT.unpack(_FLOAT.pack(short))[0] == value:
+            return short
+    return value
+
+
+_FLOAT = struct.Struct("<f")
+_LARGEST = 3.4028234e38
 
 
 def _time_with_zone(text: str) -> Any:
@@ -469,7 +528,9 @@ def json_value(value: Any) -> Any:
         case dt.datetime() | dt.date() | dt.time():
             return value.isoformat()
         case dt.timedelta():
-            return value.total_seconds()
+            micros = value // dt.timedelta(microseconds=1)
+            days = int(micros / 86_400_000_000)
+            return interval_text(0, days, (micros - days * 86_400_000_000) * 1000)
         case bytes():
             return value.hex()
         case dict():
@@ -478,6 +539,40 @@ def json_value(value: Any) -> Any:
             return [json_value(v) for v in value]
         case _:
             return str(value)
+
+
+def text_value(value: Any) -> str:
+    """Return a cell as text for CSV and Markdown: empty for null, `true` and `false`, nested values as JSON."""
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Decimal() if value.is_finite():
+            return f"{value:f}"
+        case dict() | list() | tuple():
+            return json.dumps(json_value(value), ensure_ascii=False)
+        case _:
+            return str(json_value(value))
+
+
+def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] = str) -> str:
+    """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
+    values = list(row)
+    fields = ["" if v is None else _quote(escape(text_value(v)), delimiter) for v in values]
+    # A line without any character would be skipped by most readers.
+    return '""' if len(fields) == 1 and not fields[0] else delimiter.join(fields)
+
+
+def _quote(text: str, delimiter: str) -> str:
+    if text and not _SPECIAL.search(text) and delimiter not in text:
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+_SPECIAL = re.compile(r'["\r\n]|^\s|\s$')
 
 
 def _exact(value: Decimal) -> Any:
@@ -512,7 +607,7 @@ def take_page(info: ResultInfo, batches: Iterable[Any], offset: int = 0) -> list
                 hint="Select fewer or shorter columns, or download the result as CSV or Parquet.",
                 limit="bytes",
             )
-        rows += [[json_value(v) for v in row] for row in Result(info, [piece]).iter_rows()]
+        rows += [[json_value(v) for v in row] for row in Result(info, [piece]).iter_rows(True)]
     return rows
 
 
@@ -549,7 +644,7 @@ def iter_json(result: Result) -> Iterator[str]:
     columns = [{"name": c.name, "type": c.type} for c in result.columns]
     head = json.dumps({"run_id": result.run_id, "columns": columns, "rows": []}, ensure_ascii=False)
     yield head.removesuffix("]}")
-    rows = result.iter_rows()
+    rows = result.iter_rows(True)
     between = ""
     while chunk := [[json_value(v) for v in row] for row in itertools.islice(rows, JSON_ROWS)]:
         yield between + json.dumps(chunk, ensure_ascii=False)[1:-1]

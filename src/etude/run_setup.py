@@ -22,12 +22,15 @@ from etude.runtime.prompt import OPENING, Opening, open_conversation
 from etude.runtime.query import RunLog
 from etude.runtime.thread import earlier_messages, last_success
 from etude.runtime.tool_context import RunResources
+from etude.sources.federation import query_together, uses_frames
+from etude.sources.registered_tables import add_tables
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.offline.vocabulary import KnownTable
     from etude.runtime.notebook import Notebook
     from etude.sources.pool import ResultStream
+    from etude.sources.registered_tables import RegisteredTables
     from etude.sources.source import Source
     from etude.tools.base import Tool
 
@@ -49,12 +52,13 @@ def make_setup(
     source: Source | None,
     model: Model | None,
     conclude: Callable[[Run, Turn], RunFinished | Guided],
+    beside: RegisteredTables | None = None,
 ) -> RunSetup:
     """Return the setup of a question. `model` is one that the caller passed; None opens the model of the run."""
     log.commit()
     run = log.run
     opening = _read_opening(app, run)
-    resources = make_resources(app, run, source, mark=opening.mark if opening else None)
+    resources = make_resources(app, run, source, mark=opening.mark if opening else None, beside=beside)
     chosen = model or _open_model(app, run, resources)
     if opening is None and chosen.name == "offline":
         # Rules read the question and the record themselves; describing thousands of tables takes longer than they do.
@@ -71,14 +75,29 @@ def make_setup(
     )
 
 
-def make_resources(app: App, run: Run, source: Source | None, mark: str | None = None) -> RunResources:
-    """Return what the tools of a run can reach: its source, or every registered one if it names none."""
+def make_resources(
+    app: App,
+    run: Run,
+    source: Source | None,
+    mark: str | None = None,
+    beside: RegisteredTables | None = None,
+) -> RunResources:
+    """Return what the tools of a run can reach: its source, or every registered one if it names none.
+
+    Queries on the source may also read the tables that a program registered `beside` it.
+    """
     limits = run.limits or app.settings.limits
     sources = {source.name: source} if source else {name: app.source(name) for name in app.sources()}
 
     def query(name: str, sql: str, asked: Limits, describe: bool) -> ResultStream:
         # The source alone: a query of a model never joins a source that the person did not name.
+        if beside is not None and uses_frames(sql, beside, sources[name].native):
+            return query_together([sources[name], beside], sql, asked, describe, app.pool, app.scratch)
         return sources[name].query(sql, asked, describe)
+
+    def describe_source(name: str) -> Catalog:
+        catalog = _describe(app, sources[name], limits)
+        return add_tables(catalog, beside) if beside is not None else catalog
 
     def lend() -> AbstractContextManager[Notebook]:
         if not sources:
@@ -89,10 +108,10 @@ def make_resources(app: App, run: Run, source: Source | None, mark: str | None =
     resources = RunResources(
         names=tuple(sources),
         fingerprints={name: source_fingerprint(app, each) for name, each in sources.items()},
-        find_catalog=cache(lambda name: _describe(app, sources[name], limits)),
+        find_catalog=cache(describe_source),
         find_known=lambda name: _known_tables(app, sources[name], limits),
         query=query,
-        compile=lambda name, plan: app.compile(sources[name], plan),
+        compile=lambda name, plan: app.compile(sources[name], plan, beside),
         lend_session=lend,
         limits=limits,
         scratch=app.scratch,

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from etude.entities import ENDED, STOPPED, Budget, Limits, Run, RunFilter, RunKind, Thread, Turn
@@ -37,6 +37,7 @@ from etude.runtime.thread import earlier_messages, open_thread, thread_runs
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.sources.registered_tables import RegisteredTables
     from etude.sources.source import Source
 
 CODE = ("sql", "plan", "python")
@@ -53,6 +54,8 @@ class _Given:
 
     source: Source | None = None
     model: Model | None = None
+    beside: RegisteredTables | None = None
+    """Tables that a program registered beside the source."""
 
 
 class Runs:
@@ -85,9 +88,11 @@ class Runs:
         fresh: bool = False,
         on_entry: OnEntry | None = None,
         control: Control | None = None,
+        beside: RegisteredTables | None = None,
     ) -> Answer:
-        """Answer a question in this thread of execution."""
+        """Answer a question in this thread of execution; it may read the tables registered `beside` the source."""
         run_id = self.begin("ask", question, source, model=model, thread_id=thread_id, budget=budget, fresh=fresh)
+        self._given[run_id] = replace(self._given[run_id], beside=beside)
         return self.answer_of(self.work(run_id, control=control, on_entry=on_entry))
 
     def begin(
@@ -230,12 +235,14 @@ class Runs:
         return self._settle(ended, control)
 
     def _answer(self, log: RunLog, run: Run, control: Control) -> Run:
-        model = self._given.get(run.id, _Given()).model
-        source = self._source_of(run)
+        given = self._given.get(run.id, _Given())
+        model, source, beside = given.model, self._source_of(run), given.beside
+        # Only the name of a model is on record, so one that was passed as an object is always asked. Registered tables
+        # are gone after the program, so nothing that read them can be replayed.
+        repeatable = model is None and beside is None and self._app.settings.replay != "off"
 
         def replay() -> RunFinished | None:
-            # Only the name of a model is on record, so one that was passed as an object is always asked.
-            if model is not None or self._app.settings.replay == "off":
+            if not repeatable:
                 return None
             end = self._app.scripts.answer(
                 run, source, lambda: make_resources(self._app, run, source), log, control.step
@@ -244,8 +251,8 @@ class Runs:
                 self._add_reply(run, end.answer or "")
             return end
 
-        ended = work(lambda: make_setup(self._app, log, source, model, self._conclude), control, log, replay)
-        if model is None and ended.status == "succeeded" and self._app.settings.replay != "off":
+        ended = work(lambda: make_setup(self._app, log, source, model, self._conclude, beside), control, log, replay)
+        if repeatable and ended.status == "succeeded":
             self._app.scripts.learn(ended, source)
         return ended
 
@@ -262,7 +269,8 @@ class Runs:
 
     def _run_code(self, log: RunLog, run: Run, control: Control) -> Run:
         with contextlib.suppress(EtudeError), log.closing():  # the error is on record
-            resources = make_resources(self._app, run, self._source_of(run))
+            beside = self._given.get(run.id, _Given()).beside
+            resources = make_resources(self._app, run, self._source_of(run), beside=beside)
             log.add(run_code(run, resources.context_for(log, None, control.step)))
         return log.ended
 

@@ -190,7 +190,9 @@ def _stored_type(arrow: Any) -> Any:
     if types.is_timestamp(arrow) and arrow.unit == "s":
         return pa.timestamp("ms", arrow.tz)
     if types.is_map(arrow):
-        return pa.map_(_stored_type(arrow.key_type), _stored_type(arrow.item_type))
+        # An empty map may have keys without a type, which pyarrow cannot write.
+        key = pa.int32() if types.is_null(arrow.key_type) else _stored_type(arrow.key_type)
+        return pa.map_(key, _stored_type(arrow.item_type))
     if types.is_fixed_size_list(arrow):
         return pa.list_(arrow.value_field.with_type(_stored_type(arrow.value_type)), arrow.list_size)
     if types.is_list(arrow):
@@ -210,6 +212,8 @@ def _stored(array: Any, target: Any) -> Any:
         return array
     import pyarrow.compute as pc  # slow to load, and seldom needed
 
+    if types.is_null(arrow):
+        return pa.nulls(len(array), target)
     if types.is_interval(arrow):
         return _as_struct(array, target)
     if types.is_timestamp(arrow):

@@ -62,6 +62,11 @@ def test_catalogs_are_listed_read_compared_and_acknowledged(client: TestClient, 
         ("orders.amount:scale", "known", "Prices are in cents.")
     ]
     assert client.get("/api/catalogs/sales/latest").json()["changes"] == known
+    again = {"changes": ["orders"], "why": "The import is known.", "by": "Bo"}
+    (both,) = client.post("/api/catalogs/sales/acknowledgements", json=again).json()["items"]
+    assert both["acknowledged"]["why"] == "The import is known."
+    assert [a["why"] for a in both["acknowledged"]["earlier"]] == ["Prices are in cents."]
+    assert client.get("/api/catalogs/sales/latest").json()["changes"] == [both]
     wrong = {"changes": ["orders.id:nulls"], "why": "x"}
     assert client.post("/api/catalogs/sales/acknowledgements", json=wrong).status_code == 404
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.chart import draw
+from etude.cli.chart import draw, shows_all
 
 
 @pytest.fixture
@@ -96,6 +96,22 @@ def test_a_chart_is_drawn_with_bars_to_scale() -> None:
     lines = drawn.splitlines()
     assert [line.count("█") for line in lines] == [40, 20, 10] and "\x1b" not in drawn
     assert draw(chart, ["name", "other"], [("a", 1)]) == ""
+
+
+def test_bars_replace_a_table_only_if_they_say_all_of_it() -> None:
+    chart = {"encoding": {"x": {"field": "n", "type": "quantitative"}, "y": {"field": "who", "type": "nominal"}}}
+    assert draw(chart, ["who", "n"], [("a", 1234567), ("b", 7)]).splitlines()[0].endswith("█ 1,234,567")
+    assert shows_all(chart, ["who", "n"], [("a", 1), ("b", 2.5)])
+    assert not shows_all(chart, ["who", "n"], [("a", 1), ("b", None)]), "a row without a bar"
+    assert not shows_all(chart, ["who", "n"], [(None, 1), ("b", 2)])
+    assert not shows_all(chart, ["who", "n"], [("a" * 60, 1)]), "a label that is cut"
+    assert not shows_all(chart, ["who", "id", "n"], [("a", 1, 2)])
+
+
+def test_a_table_with_more_columns_is_not_repeated_as_bars(place: Path) -> None:
+    (place / "people.csv").write_text("id,name,age\n1,Ann,30\n2,Bo,40\n3,Cy,50\n")
+    done = etude(place, "ask", "people.csv", "top 2 people by age", "--model", "offline")
+    assert "Cy" in done.stdout and "█" not in done.stdout, done.stderr
 
 
 def test_what_python_prints_is_shown(place: Path) -> None:

@@ -64,10 +64,14 @@ def test_a_broken_state_is_repeated_until_it_is_acknowledged_or_recovers(
     why = ["--why", "Prices are in cents since March.", "--by", "Ann"]
     assert run(["catalog", str(data), "--acknowledge", "orders.amount:scale", *why]) == 0
     assert "Acknowledged by Ann." in capsys.readouterr().out
+    why = ["--why", "The import is known.", "--by", "Bo"]
+    assert run(["catalog", str(data), "--acknowledge", "orders", *why]) == 0
+    capsys.readouterr()
     code, out = make(100, "--fail-on", "low", "--output", str(tmp_path / "out"))
     assert code == 0 and "0 new changes, 1 known" in out and str(tmp_path / "out" / "catalog.html") in out
     page = (tmp_path / "out" / "catalog.html").read_text()
-    assert "Prices are in cents since March." in page and "Ann" in page
+    assert page.index("The import is known.") < page.index("Prices are in cents since March."), "the newest first"
+    assert "Ann" in page and "Bo" in page
 
     code, out = make(1, "--fail-on", "low")
     assert code == 0 and "0 new changes, 1 recovered" in out, "the way back is not a change for the worse"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from python_calamine import CalamineWorkbook
 
@@ -75,6 +76,19 @@ def test_text_formats_hold_every_row(capsys: pytest.CaptureFixture[str]) -> None
     assert "Two columns are named `a`" in capsys.readouterr().err
 
 
+def test_csv_and_markdown_hold_json_instead_of_python(capsys: pytest.CaptureFixture[str]) -> None:
+    query = """SELECT true AS yes, {'a': NULL, 'b': [false]} AS s, INTERVAL '1 month 2 days' AS i, 0.1::FLOAT AS f,
+        1.10::DECIMAL(5, 2) AS d, DATE 'infinity' AS forever"""
+    assert run(["sql", "shop.duckdb", query, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        'true,"{""a"": null, ""b"": [false]}",1 month 2 days,0.1,1.10,infinity'
+    )
+    assert run(["sql", "shop.duckdb", query, "--format", "markdown"]) == 0
+    assert '| true | {"a": null, "b": [false]} | 1 month 2 days | 0.1 | 1.10 | infinity |' in capsys.readouterr().out
+    assert run(["sql", "shop.duckdb", query]) == 0
+    assert "1 month 2 days" in capsys.readouterr().out
+
+
 def test_an_excel_file_keeps_values_and_types() -> None:
     query = """SELECT 1.5 AS x, 9007199254740993 AS big, DATE '2024-02-29' AS d, TIMESTAMP '2024-02-29 12:30:00' AS at,
         '=1+1' AS formula, NULL AS no, true AS yes, [1, 2] AS list"""
@@ -84,6 +98,73 @@ def test_an_excel_file_keeps_values_and_types() -> None:
     cells: dict[str, Any] = dict(zip(head, row))
     assert (cells["x"], cells["big"], cells["formula"], cells["yes"]) == (1.5, "9007199254740993", "=1+1", True)
     assert (str(cells["d"]), str(cells["at"]), cells["list"]) == ("2024-02-29", "2024-02-29 12:30:00", "[1, 2]")
+
+
+def test_an_excel_file_keeps_the_digits_of_numbers_and_times() -> None:
+    query = "SELECT 0.1::DOUBLE + 0.2::DOUBLE AS a, 1.7976931348623157e308::DOUBLE AS b, TIME '23:59:59.999999' AS t"
+    assert run(["sql", "shop.duckdb", query, "--output", "out.xlsx"]) == 0
+    _, row = CalamineWorkbook.from_path("out.xlsx").get_sheet_by_index(0).to_python()
+    assert row == [0.1 + 0.2, 1.7976931348623157e308, "23:59:59.999999"]
+
+
+def test_a_file_holds_all_rows_whatever_its_format(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("n.txt", "n.csv", "n.tsv", "n.md"):
+        assert run(["sql", "shop.duckdb", "FROM range(300)", "--output", name]) == 0
+        assert "299" in Path(name).read_text() and len(Path(name).read_text().splitlines()) >= 301
+    assert run(["sql", "shop.duckdb", "FROM range(200000)", "--output", "many.txt"]) == 2
+    assert "a table for people has at most 100,000" in capsys.readouterr().err and not Path("many.txt").exists()
+
+
+def test_an_arrow_file_is_a_file_and_a_pipe_a_stream(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert run(["sql", "shop.duckdb", "FROM range(3)", "--output", "n.arrow"]) == 0
+    assert pa.ipc.open_file("n.arrow").read_all().num_rows == 3
+    capsysbinary.readouterr()
+    assert run(["sql", "shop.duckdb", "FROM range(3)", "--format", "arrow"]) == 0
+    assert pa.ipc.open_stream(capsysbinary.readouterr().out).read_all().num_rows == 3
+
+
+def test_an_empty_text_differs_from_null_in_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "shop.duckdb", "SELECT '' AS a, NULL AS b, 'x,\"y' AS c, ' z' AS d", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == 'a,b,c,d\n"",,"x,""y"," z"\n'
+    assert run(["sql", "shop.duckdb", "SELECT NULL AS a UNION ALL SELECT NULL", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == 'a\n""\n""\n', "no reader skips such a line"
+    assert run(["sql", "shop.duckdb", "SELECT 'a\tb' AS x, 1 AS y", "--format", "tsv"]) == 0
+    assert capsys.readouterr().out == 'x\ty\n"a\tb"\t1\n'
+
+
+@pytest.mark.parametrize(
+    ("query", "given", "row"),
+    [
+        ("SELECT ? AS a, ? AS b, ? AS c", ["x=1", "7", "null"], "x=1,7,"),
+        ("SELECT $1 + 1 AS a", ["1.5"], "2.5"),
+        ("SELECT $who AS a, $n AS b", ["who=Ann", "n=2"], "Ann,2"),
+        ("SELECT ? AS a", ["007"], "007"),
+    ],
+)
+def test_values_for_parameters_are_bound(
+    query: str, given: list[str], row: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [word for value in given for word in ("--param", value)]
+    assert run(["sql", "shop.duckdb", query, *options, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == row
+
+
+def test_parameters_are_all_named_or_all_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "shop.duckdb", "SELECT $who AS a", "--param", "who=Ann", "--param", "2"]) == 2
+    assert "--param NAME=VALUE for all of them" in capsys.readouterr().err
+    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 2
+    assert "--param VALUE" in capsys.readouterr().err
+
+
+def test_errors_of_values_have_a_hint_about_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "shop.duckdb", "SELECT 'abc'::INTEGER"]) == 2
+    assert "TRY_CAST" in capsys.readouterr().err
+    assert run(["sql", "shop.duckdb", "SELECT revnue FROM t"]) == 2
+    assert "Did you mean `revenue`?" in capsys.readouterr().err
+    assert run(["sql", "shop.duckdb", "SELECT 1", "--limit-rows", "-3"]) == 2
+    assert "`-3` is not a whole number from 0 on" in capsys.readouterr().err
+    assert run(["sql", "shop.duckdb", ENDLESS, "--timeout", "0.5"]) != 0
+    assert "`--timeout 600`" in capsys.readouterr().err
 
 
 def test_a_plan_is_readable(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,3 +53,26 @@ def chosen(tmp_path: Path) -> Iterator[tuple[Clarification, Ask, Vocabulary]]:
         found = understand("How many visits were there in 2024?", vocabulary, today=date(2025, 1, 1))
         assert isinstance(found, Clarification)
         yield found, lambda sql: app.sql(path, sql).rows(), vocabulary
+
+
+@pytest.fixture(scope="package")
+def parcels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabulary, Ask]]:
+    """A table with units in its names, rates below one, and missing values."""
+    import duckdb
+
+    folder: Path = tmp_path_factory.mktemp("parcels")
+    path = str(folder / "parcels.duckdb")
+    with duckdb.connect(path) as writer:
+        writer.execute(
+            "CREATE TABLE parcels AS SELECT i AS id, i % 9 AS weight_kg, i % 120 AS duration_minutes, "
+            "(i % 7) / 10 AS tax_rate, i % 30 AS discount, (i * 37) % 1000 AS amount, "
+            "CASE i % 5 WHEN 0 THEN NULL WHEN 1 THEN 'paid' WHEN 2 THEN 'refunded' ELSE 'open' END AS status, "
+            "CASE WHEN i % 6 > 0 THEN i % 2 = 0 END AS insured, DATE '2023-01-01' + i::INTEGER AS posted "
+            "FROM range(1000) AS t(i)"
+        )
+    with App(home=folder / "home", record=False) as app:
+
+        def run(sql: str) -> Rows:
+            return app.sql(path, sql).rows()
+
+        yield build_vocabulary(app.catalog(path), run), run

@@ -40,6 +40,16 @@ TODAY = date(2025, 12, 15)
         ("year to date", "2025-01-01", "2025-12-16"),
         ("today", "2025-12-15", "2025-12-16"),
         ("yesterday", "2025-12-14", "2025-12-15"),
+        ("in the last 3 months of 2024", "2024-10-01", "2025-01-01"),
+        ("in the last month of 2024", "2024-12-01", "2025-01-01"),
+        ("the first 10 days of March 2024", "2024-03-01", "2024-03-11"),
+        ("during the final quarter of 2023", "2023-10-01", "2024-01-01"),
+        ("in the third month of 2024", "2024-03-01", "2024-04-01"),
+        ("in the last half of 2024", "2024-07-01", "2025-01-01"),
+        ("on the last day of last month", "2025-11-30", "2025-12-01"),
+        ("in the first quarter of last year", "2024-01-01", "2024-04-01"),
+        ("in December of last year", "2024-12-01", "2025-01-01"),
+        ("since last year", "2024-01-01", None),
     ],
 )
 def test_the_whole_phrase_is_one_span(text: str, start: str | None, end: str | None) -> None:
@@ -55,3 +65,20 @@ def test_the_whole_phrase_is_one_span(text: str, start: str | None, end: str | N
 )
 def test_what_is_no_span_is_left_alone(text: str) -> None:
     assert find_span(tokenize(text), 0, TODAY) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in the last week of 2024",
+        "in the second week of March 2024",
+        "in the first half of March 2024",
+        "in the last 3 months of March 2024",
+        "on the last day of",
+    ],
+)
+def test_a_time_that_is_not_exact_is_found_as_unclear(text: str) -> None:
+    tokens = tokenize(text)
+    found = find_span(tokens, 0, TODAY)
+    assert found is not None and not found.span.clear
+    assert found.length == len(tokens)

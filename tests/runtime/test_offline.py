@@ -54,6 +54,19 @@ def test_what_is_not_understood_is_refused_with_questions_that_work(app: App):
     assert said == ["What is the meaning of life?", answer.error.message]
 
 
+def test_a_key_that_a_catalog_found_connects_tables_from_then_on(app: App, tmp_path: Path):
+    rows = "".join(f"{n},{1000 + n % 100},{n % 50}\n" for n in range(2000))
+    (tmp_path / "visits.csv").write_text("visit_id,custkey,cost\n" + rows)
+    people = "".join(f"{1000 + n},N{n},{'Rome' if n % 3 else 'Oslo'}\n" for n in range(100))
+    (tmp_path / "customers.csv").write_text("id,fullname,town\n" + people)
+    before = app.ask(str(tmp_path), "total cost per town")
+    assert before.error is not None and "Nothing connects `town` to `visits`" in before.error.message
+    app.cataloger.run(str(tmp_path))
+    after = app.ask(str(tmp_path), "total cost per town")
+    sql = "SELECT town, sum(cost) FROM visits JOIN customers ON custkey = id GROUP BY ALL"
+    assert after.result is not None and sorted(after.result.rows()) == sorted(app.sql(str(tmp_path), sql).rows())
+
+
 def test_without_a_dataset_the_only_one_that_fits_is_asked(app: App, tmp_path: Path):
     (tmp_path / "planets.csv").write_text("planet,moons\nMars,2\nJupiter,95\n")
     app.add_source("sky", SourceSpec(url=str(tmp_path / "planets.csv")))

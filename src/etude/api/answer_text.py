@@ -116,7 +116,7 @@ def shown_tables(call: ApiCall, run: Run) -> str:
     parts = []
     for shown in chosen_results(run) if run.status == "succeeded" else ():
         result = call.app.read_result(shown.result, shown.artifact, run.id)
-        rows = list(itertools.islice(result.iter_rows(), TABLE_ROWS))
+        rows = list(itertools.islice(result.iter_rows(shown=True), TABLE_ROWS))
         lines = [
             [c.name for c in result.columns],
             ["---"] * len(result.columns),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import bisect
-import csv
 import io
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from etude.errors import Invalid
-from etude.result import Result, escape_formula, iter_pieces, json_value, no_rows, take_page
+from etude.result import Result, csv_line, escape_formula, iter_pieces, no_rows, take_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
@@ -233,19 +232,14 @@ def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
 def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
     """Yield a result as CSV, piece by piece."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    escape = escape_formula if view.escape_formulas else lambda value: value
-    writer.writerow([escape(c.name) for c in result.columns])
+    escape: Callable[[str], str] = escape_formula if view.escape_formulas else str
+    text.write(csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
     for piece, _ in iter_pieces(read_batches(result, view, positions)):
-        for row in Result(result.info, [piece]).iter_rows():
-            writer.writerow(["" if v is None else escape(_safe(json_value(v))) for v in row])
+        for row in Result(result.info, [piece]).iter_rows(shown=True):
+            text.write(csv_line(row, escape=escape) + "\r\n")
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
         text.truncate()
-
-
-def _safe(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def as_arrow(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:

@@ -19,13 +19,18 @@ def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
 
 def _hinted(table: Table, profile: TableProfile) -> Table:
     keys = [key.columns for key in profile.keys]
-    found = (ForeignKey(columns=k.columns, to_table=k.to_table, to_columns=k.to_columns) for k in profile.foreign_keys)
+    declared = {key.columns for key in table.foreign_keys}
+    found = (
+        ForeignKey(columns=k.columns, to_table=k.to_table, to_columns=k.to_columns)
+        for k in profile.foreign_keys
+        if k.columns not in declared
+    )
     return table.model_copy(
         update={
             "columns": tuple(_with_values(c, profile.column(c.name)) for c in table.columns),
             "comment": profile.description or table.comment,
             "primary_key": table.primary_key or (keys[0] if keys else ()),
-            "foreign_keys": table.foreign_keys or tuple(found),
+            "foreign_keys": (*table.foreign_keys, *found),
         }
     )
 

@@ -130,7 +130,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
     """
     import itertools
 
-    from etude.cli.chart import draw
+    from etude.cli.chart import draw, shows_all
     from etude.runtime.answer import chosen_results
 
     if answer.question:
@@ -143,17 +143,20 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
     shown = [result for _, result in answer.results] or ([answer.result] if answer.result is not None else [])
     chosen, charted = chosen_results(answer.run), False
     for number, result in enumerate(shown):
-        rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(), SHOWN_ROWS)]
+        rows = [tuple(map(_shorten, row)) for row in itertools.islice(result.iter_rows(shown=True), SHOWN_ROWS)]
         names = [c.name for c in result.columns]
-        chart = draw(answer.chart, names, rows) if answer.chart and number == 0 else ""
-        drawn = chart and len(names) == 2 and len(rows) == result.row_count
+        whole = len(rows) == result.row_count
+        chart = draw(answer.chart, names, rows) if answer.chart and number == 0 and whole else ""
+        charted = charted or bool(chart)
+        drawn = bool(chart) and shows_all(answer.chart or {}, names, rows)
+        if not drawn and not chosen:
+            chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
             print_table(names, rows, out)
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")
-        charted = charted or bool(chart)
     if answer.chart and not charted:
         out.write(_other_chart(answer, keep))
     out.write(f"\n{answer.replayed}\n" if answer.replayed else "")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from etude.cli.table import printable
+from etude.cli.table import printable, show_column
 
 WIDTH = 40
-LABEL = 24
+LABEL = 40
+"""The most characters of a label."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -21,14 +22,31 @@ def draw(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[
         return ""
     at, of = columns.index(label), columns.index(value)
     rows = _in_order(chart, rows, at, of)
-    points = [(printable(str(row[at]))[:LABEL], float(row[of])) for row in rows if _is_number(row[of])]
-    largest = max((abs(v) for _, v in points), default=0.0)
+    points = [(_label(row[at]), row[of]) for row in rows if _is_number(row[of])]
+    largest = max((abs(float(v)) for _, v in points), default=0.0)
     if not largest:
         return ""
     width = max(len(name) for name, _ in points)
     title = chart.get("title")
     head = f"{printable(title)}\n" if isinstance(title, str) and title else ""
-    return head + "".join(f"{name:<{width}} {_bar(abs(v) / largest)} {v:,.6g}\n" for name, v in points)
+    shown = show_column(value, [v for _, v in points])
+    return head + "".join(
+        f"{name:<{width}} {_bar(abs(float(v)) / largest)} {text}\n" for (name, v), text in zip(points, shown)
+    )
+
+
+def shows_all(chart: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether the chart of these rows says all that they hold, so that a table would only repeat it."""
+    label, value = _axes(chart)
+    if len(columns) != 2 or {label, value} != {*columns}:
+        return False
+    at, of = columns.index(label), columns.index(value)
+    return all(row[at] is not None and len(str(row[at])) <= LABEL and _is_number(row[of]) for row in rows)
+
+
+def _label(value: Any) -> str:
+    text = printable("null" if value is None else str(value))
+    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
 
 def _encoding(chart: dict[str, Any]) -> dict[str, dict[str, Any]]:

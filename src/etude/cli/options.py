@@ -17,9 +17,22 @@ if TYPE_CHECKING:
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that runs a query."""
     add_output_arguments(parser)
-    parser.add_argument("--limit-rows", type=int, metavar="N", help="only the first N rows; 0 for all, however many")
+    parser.add_argument(
+        "--limit-rows", type=whole_number, metavar="N", help="only the first N rows; 0 for all, however many"
+    )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop the query after S seconds")
     parser.add_argument("--no-record", action="store_true", help="do not record the run")
+
+
+def whole_number(text: str) -> int:
+    """Return an argument that counts something; argparse reports others."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number from 0 on")
+    return number
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,9 +19,11 @@ from etude.errors import Invalid
 if TYPE_CHECKING:
     from etude.result import Result
 
-FORMATS = ("table", "json", "ndjson", "csv", "markdown", "xlsx", "parquet", "arrow")
+FORMATS = ("table", "json", "ndjson", "csv", "tsv", "markdown", "xlsx", "parquet", "arrow")
 ENDINGS = {"feather": "arrow", "ipc": "arrow", "txt": "table", "md": "markdown", "jsonl": "ndjson"}
 SHOWN_ROWS = 40
+FILE_ROWS = 100_000
+"""The most rows of a table that is written to a file: its width depends on all of them."""
 PAGED_ROWS = 1000
 BINARY = ("parquet", "arrow", "xlsx")
 _NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL", "FLOAT", "HUGEINT", "SMALLINT", "TINYINT", "NUMERIC", "REAL")
@@ -75,7 +77,9 @@ def _write(result: Result, kind: str, file: IO[bytes], options: argparse.Namespa
             import pyarrow as pa
 
             schema, batches = _schema_and_batches(result)
-            with pa.ipc.new_stream(file, schema) as writer:
+            # A pipe is read as a stream; a file is in the format that other programs expect of its name.
+            opened = pa.ipc.new_file if options.output else pa.ipc.new_stream
+            with opened(file, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
         case "xlsx":
@@ -106,15 +110,16 @@ def _write_json(result: Result, out: IO[str]) -> None:
     out.write("\n")
 
 
-def _write_csv(result: Result, out: IO[str]) -> None:
-    import csv
+def _write_csv(result: Result, out: IO[str], delimiter: str = ",") -> None:
+    from etude.result import csv_line
 
-    from etude.result import json_value
+    out.write(csv_line([c.name for c in result.columns], delimiter) + "\n")
+    for row in result.iter_rows(shown=True):
+        out.write(csv_line(row, delimiter) + "\n")
 
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([c.name for c in result.columns])
-    for row in result.iter_rows():
-        writer.writerow(["" if v is None else json_value(v) for v in row])
+
+def _write_tsv(result: Result, out: IO[str]) -> None:
+    _write_csv(result, out, "\t")
 
 
 def _write_ndjson(result: Result, out: IO[str]) -> None:
@@ -129,12 +134,12 @@ def _write_ndjson(result: Result, out: IO[str]) -> None:
             f"Two columns are named `{double}`, and a JSON object holds only one of them.",
             hint="Rename one with AS, or use --format json.",
         )
-    for row in result.iter_rows():
+    for row in result.iter_rows(shown=True):
         out.write(json.dumps(dict(zip(names, map(json_value, row))), ensure_ascii=False) + "\n")
 
 
 def _write_markdown(result: Result, out: IO[str]) -> None:
-    from etude.result import json_value
+    from etude.result import text_value
 
     def line(cells: Iterable[Any]) -> str:
         texts = (str(c).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
@@ -142,11 +147,17 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
 
     out.write(line(c.name for c in result.columns))
     out.write(line("---:" if _is_number(c.type) else "---" for c in result.columns))
-    for row in result.iter_rows():
-        out.write(line("" if v is None else json_value(v) for v in row))
+    for row in result.iter_rows(shown=True):
+        out.write(line(text_value(v) for v in row))
 
 
-_WRITERS = {"json": _write_json, "ndjson": _write_ndjson, "csv": _write_csv, "markdown": _write_markdown}
+_WRITERS = {
+    "json": _write_json,
+    "ndjson": _write_ndjson,
+    "csv": _write_csv,
+    "tsv": _write_tsv,
+    "markdown": _write_markdown,
+}
 
 
 def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> None:
@@ -154,7 +165,13 @@ def _write_table(result: Result, out: IO[str], options: argparse.Namespace) -> N
     terminal = out.isatty()
     size = shutil.get_terminal_size()
     pager = find_pager() if terminal else None
-    rows = list(itertools.islice(result.iter_rows(), PAGED_ROWS if pager else SHOWN_ROWS))
+    most = FILE_ROWS if getattr(options, "output", None) else PAGED_ROWS if pager else SHOWN_ROWS
+    if most == FILE_ROWS and result.row_count > most:
+        raise Invalid(
+            f"The result has {result.row_count:,} rows; a table for people has at most {most:,}.",
+            hint="Write --output FILE.csv or FILE.parquet, or ask for the first rows with --limit-rows.",
+        )
+    rows = list(itertools.islice(result.iter_rows(shown=True), most))
     text = draw_result(result, rows, options, size.columns if terminal else None, bold=terminal)
     if pager and text.count("\n") >= size.lines:
         import subprocess

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from typing import TYPE_CHECKING, Any
 
 from etude.cli.options import add_query_arguments, limits_of, open_app
 from etude.cli.output import chosen_format, write_result
 from etude.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from etude.sources.parameters import Params
 
 EXAMPLES = (
     'etude sql shop.duckdb "SELECT country, count(*) FROM customers GROUP BY ALL"',
     "etude sql sales.csv - < report.sql",
     'etude sql shop.duckdb "FROM orders" --output orders.parquet',
     'etude sql shop.duckdb "FROM orders" --vertical',
+    'etude sql shop.duckdb "FROM orders WHERE status = ?" --param open',
 )
 
 
@@ -21,7 +27,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("source", help="a name, a path or a URL")
     parser.add_argument("query", help="the SQL, in the source's own dialect; - reads standard input")
+    parser.add_argument(
+        "--param",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="a value for the next ? or $1 of the query, or NAME=VALUE for $NAME or :NAME; numbers, true, false and "
+        "null are read as such, other values as text",
+    )
     add_query_arguments(parser)
+
+
+def read_params(query: str, given: list[str]) -> Params | None:
+    """Return the values of the parameters: by name if the query has these names, else in their order."""
+    from etude.errors import Invalid
+
+    names = [name for name, separator, _ in (text.partition("=") for text in given) if separator]
+    named = [n for n in names if re.search(rf"[$:]{re.escape(n)}\b", query)]
+    if not named:
+        return [_read_value(text) for text in given] or None
+    if len(named) < len(given):
+        raise Invalid(
+            "Some parameters have a name and some have none.", hint="Write --param NAME=VALUE for all of them."
+        )
+    return {name: _read_value(value) for name, _, value in (text.partition("=") for text in given)}
+
+
+def _read_value(text: str) -> Any:
+    if text in ("true", "false", "null"):
+        return {"true": True, "false": False, "null": None}[text]
+    if re.fullmatch(r"[+-]?(0|[1-9]\d*)", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"[+-]?(0|[1-9]\d*)\.\d+([eE][+-]?\d+)?", text) else text
 
 
 def run(options: argparse.Namespace) -> None:
@@ -30,5 +67,6 @@ def run(options: argparse.Namespace) -> None:
     query = sys.stdin.read() if options.query == "-" else options.query
     with open_app(options.source, False if options.no_record else None) as app:
         with Progress("running the query") as progress:
-            result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=progress)
+            params = read_params(query, options.param)
+            result = app.sql(options.source, query, params, limits=limits_of(app, options), on_progress=progress)
         write_result(result, options)

@@ -81,6 +81,9 @@ def show_float(value: float, decimals: int) -> str:
         return str(value)
     if value and (abs(value) >= 1e15 or abs(value) < 0.5 * 10**-decimals):
         return f"{value:.4g}"
+    if round(value, decimals).is_integer() and _exponent(value) < 0:
+        # 99,999.99999 must not look like exactly 100,000.
+        decimals = max(decimals, -_exponent(value))
     return f"{value:,.{decimals}f}"
 
 

@@ -35,7 +35,7 @@ def write_xlsx(result: Result, file: IO[bytes]) -> None:
         )
     # In constant memory: each row goes to a temporary file. Text is never read as a formula, a link or a number.
     book = xlsxwriter.Workbook(file, {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
-    sheet = book.add_worksheet("result")
+    sheet = book.add_worksheet("result", _exact_sheet())
     bold = book.add_format({"bold": True})
     formats = {
         dt.datetime: book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"}),
@@ -45,10 +45,22 @@ def write_xlsx(result: Result, file: IO[bytes]) -> None:
     sheet.freeze_panes(1, 0)
     for at, column in enumerate(result.columns):
         sheet.write_string(0, at, column.name, bold)
-    for number, row in enumerate(result.iter_rows(), 1):
+    for number, row in enumerate(result.iter_rows(shown=True), 1):
         for at, value in enumerate(row):
             _write_cell(sheet, number, at, value, formats)
     book.close()
+
+
+def _exact_sheet() -> type[Any]:
+    """Return a worksheet that writes floats with all their digits; the library writes sixteen."""
+    from xlsxwriter.worksheet import Worksheet
+
+    class ExactSheet(Worksheet):  # type: ignore[misc, unused-ignore]
+        def _xml_number_element(self, number: Any, attributes: Any = ()) -> None:
+            written = "".join(f' {name}="{value}"' for name, value in attributes or ())
+            self.fh.write(f"<c{written}><v>{number!r}</v></c>")
+
+    return ExactSheet
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[type, Any]) -> None:
@@ -69,7 +81,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[typ
             sheet.write_datetime(row, column, value, formats[dt.datetime])
         case dt.date() if not isinstance(value, dt.datetime) and value.year >= 1900:
             sheet.write_datetime(row, column, value, formats[dt.date])
-        case dt.time() if value.tzinfo is None:
+        case dt.time() if value.tzinfo is None and value.microsecond % 1000 == 0:
             sheet.write_datetime(row, column, value, formats[dt.time])
         case _:
             _write_text(sheet, row, column, value)

@@ -80,5 +80,7 @@ def _number(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     digits = 2 if abs(value) >= 1 else 4
+    if round(value) and round(value, digits) == round(value) and (text := f"{value:,.12g}") != f"{round(value):,.12g}":
+        return text  # 99,999.99999 is not 100,000
     text = f"{value:,.{digits}f}".rstrip("0").rstrip(".")
     return text if float(text.replace(",", "")) != 0 else f"{value:.3g}"

@@ -11,9 +11,10 @@ from etude.offline.joins import find_paths, leads_to_one
 from etude.offline.measures import TEMPORAL, Measured
 from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
-from etude.offline.question_parts import Condition, Measure, Name, Question, Rank
+from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
+from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import without_schema
 from etude.offline.words import base_form
@@ -52,7 +53,9 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     """Return the plan for the question; raise `Unresolved` or `Ambiguous` if there is none."""
     question = connect_parts(question, vocabulary)
     if question.unknown:
-        shown = ", ".join(f"`{word}`" for word in dict.fromkeys(question.unknown))
+        # "How many" alone is clear; it is left over if the word after it is not.
+        words = [word for word in dict.fromkeys(question.unknown) if word != "how many"] or question.unknown
+        shown = ", ".join(f"`{word}`" for word in words)
         raise Unresolved(f"It is not clear what {shown} means here.")
     return _Builder(question, vocabulary).build()
 
@@ -68,6 +71,7 @@ class _Builder(Ratios):
         question = self.question
         self._check_compounds()
         self._check_verbs()
+        self._check_units()
         if question.change and (question.ratio or question.shares or not any(g.name is None for g in question.groups)):
             raise Unresolved("A change needs a period; say, for example, per month.")
         if question.ratio is not None:
@@ -83,6 +87,37 @@ class _Builder(Ratios):
         else:
             plan = self._listing()
         return Assembled(plan, self._reading(), (*question.notes, *self.notes, *self.resolver.notes))
+
+    def _check_units(self) -> None:
+        """Refuse `in dollars` of a column that does not hold dollars; note it if nothing says so."""
+        question = self.question
+        if not question.units:
+            return
+        sides = [s.subject for s in (question.ratio.upper, question.ratio.lower)] if question.ratio else []
+        ordered = question.ordering.by if question.ordering else None
+        parts = [*question.requested, *question.asked, *sides, *([ordered] if ordered else [])]
+        rank = question.rank
+        parts += [rank.by] if rank is not None and isinstance(rank.by, Measure) else []
+        measured = [self._measured(p) for p in parts if isinstance(p, Measure)]
+        columns = [m.column for m in measured if m.column is not None and m.until is None]
+        shown = [p for p in parts if isinstance(p, Name) and p.columns]
+        columns += [c for c in map(self.resolver.column, shown) if is_numeric(c)]
+        if rank is not None and not isinstance(rank.by, Measure):
+            columns.append(self._rank_column(rank, self.vocabulary.table(self.resolver.anchor)))
+        whole = question.shares or (question.ratio.scale if question.ratio else 0) or (question.change == "percent")
+        for unit in question.units:
+            if (unit == "percent" and whole == 100) or (unit == "days" and any(m.until for m in measured)):
+                continue
+            notes: list[str] = []
+            refused: Unresolved | None = None
+            for column in dict.fromkeys(columns):
+                try:
+                    notes.append(check_unit(column, self.vocabulary.table(column.table), unit))
+                except Unresolved as error:
+                    refused = error
+            if not notes:
+                raise refused or Unresolved(f"It is not clear what `in {unit}` means here.")
+            self.notes.extend(notes[:1] if "" not in notes else [])
 
     def _reading(self) -> str:
         text = ", ".join(piece for piece in self.said if piece)
@@ -146,7 +181,7 @@ class _Builder(Ratios):
         after = self._measured(rank.then) if rank and rank.then else None
         ordering = question.ordering
         ordered = self._measured(ordering.by) if ordering and isinstance(ordering.by, Measure) else None
-        limits = [(self._measured(t.measure), t.op, t.number) for t in question.thresholds]
+        limits = [(self._measured(t.measure), t.op, self._limit(t)) for t in question.thresholds]
         measures = list(
             dict.fromkeys(
                 [
@@ -222,6 +257,17 @@ class _Builder(Ratios):
         self._say_groups(names, visible, keys, dates, limits)
         self._say_order(order, limit)
         return plan
+
+    def _limit(self, threshold: Threshold) -> float | int:
+        """Return the number of a threshold as the measured column holds it."""
+        column = self._measured(threshold.measure).column
+        if column is None:
+            if threshold.unit == "percent":
+                raise Unresolved(f"It is not clear what {threshold.number}% of `{threshold.measure.text}` is.")
+            return threshold.number
+        number, note = number_in_unit(column, self.vocabulary.table(column.table), threshold.number, threshold.unit)
+        self.notes.extend([note] if note else [])
+        return number
 
     def _without_unit(self, base: str) -> Question:
         """`average amount per order` of something else is the average over orders."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 from etude.offline.join_tree import Tree, column_ref
@@ -21,6 +22,7 @@ from etude.offline.resolve import (
     is_numeric,
     nouns_of,
 )
+from etude.offline.units import number_in_unit
 from etude.offline.vocabulary import KnownColumn, Vocabulary
 from etude.offline.words import stem
 from etude.sources.plan.model import (
@@ -121,6 +123,17 @@ class Conditions:
             if (earlier.said, other) != (condition.said, hit):
                 raise Unresolved(f"`{earlier.text}` and `{condition.text}` are both values of `{column.name}`.")
 
+    def _check_times(self, tree: Tree) -> None:
+        """Refuse two times of one column, unless one lies in the other or each sets one end: they are one time."""
+        seen: dict[KnownColumn, list[Condition]] = {}
+        for condition in self.question.conditions:
+            if condition.kind in ("span", "weekday") and not condition.negated and not condition.either:
+                column = self._condition_column(condition, tree)[0]
+                for earlier in seen.setdefault(column, []):
+                    if not _at_once(earlier, condition):
+                        raise Unresolved(f"It is not clear how `{earlier.text}` and `{condition.text}` go together.")
+                seen[column].append(condition)
+
     def _check_apart(self, condition: Condition, tree: Tree) -> None:
         """`average price of tea and coffee`: of both together, or of each?"""
         measured = any(isinstance(part, Measure) for part in self.question.requested)
@@ -158,6 +171,7 @@ class Conditions:
             before = [table]
         if not question.both:
             self._check_values(tree)
+        self._check_times(tree)
         loose = tuple(Condition("flag", name.text, name, after=question.subject) for name in question.loose)
         for condition in (*question.conditions, *loose):
             tables = self._condition_tables(condition, tree)
@@ -385,15 +399,18 @@ class Conditions:
             raise Unresolved("The rules cannot look for things that have both.")
         parts = [replace(part, op="=") if part.op == "and" else part for part in parts]
         parts = [replace(part, after=condition.after, negated=False) for part in parts]
-        any_of = Or(filters=tuple(self._one_filter(part, tree) for part in parts))
-        if condition.negated:
-            self.said.append("none of these")
-        return Not(filter=any_of) if condition.negated else any_of
+        said = len(self.said)
+        made = tuple(self._one_filter(replace(part, negated=condition.negated), tree) for part in parts)
+        pieces = [piece.removeprefix("where ") for piece in self.said[said:]]
+        self.said[said:] = ["where " + (", and " if condition.negated else " or ").join(pieces)]
+        return And(filters=made) if condition.negated else Or(filters=made)
 
     def _one_filter(self, condition: Condition, tree: Tree) -> Filter:
         column, hit = self._condition_column(condition, tree)
         place = column_ref(column)
         made: Filter
+        if condition.unit and condition.kind in ("compare", "between"):
+            condition = replace(condition, values=self._in_unit(column, condition))
         match condition.kind:
             case "value":
                 assert hit is not None  # noqa: S101 - for the type checker
@@ -428,10 +445,29 @@ class Conditions:
                 raise Unresolved(f"Every row has a `{column.name}`; it is not clear what `{condition.text}` means.")
             case _:
                 made = NullTest(column=place, op="is null")
-        self.said.append(
-            f"where `{column.table}.{column.name}` {'not ' if condition.negated else ''}{_describe(condition, hit)}"
-        )
-        return Not(filter=made) if condition.negated else made
+        described = _describe(condition, hit)
+        if condition.kind == "null" and column.flag is not None:
+            described, opposite = "is not set", True
+        else:
+            opposite = condition.negated
+        if condition.negated:
+            described = f"is not {described[3:]}" if described.startswith("is ") else f"is not {described}"
+            made = Not(filter=made)
+        # Yes, no and values cover rows without a value, too; an unknown number is neither above nor below.
+        if opposite and column.nulls and condition.kind in ("value", "match", "flag", "null"):
+            made = Or(filters=(made, NullTest(column=place, op="is null")))
+            described += " or is missing"
+        elif opposite and column.nulls and condition.kind != "null":
+            self.notes.append(f"Rows without a `{column.name}` are left out.")
+        self.said.append(f"where `{column.table}.{column.name}` {described}")
+        return made
+
+    def _in_unit(self, column: KnownColumn, condition: Condition) -> tuple[float | int, ...]:
+        """Return the numbers of a condition as the column holds them."""
+        table = self.vocabulary.table(column.table)
+        made = [number_in_unit(column, table, value, condition.unit) for value in condition.values]  # type: ignore[arg-type]
+        self.notes.extend(note for _, note in made if note)
+        return tuple(value for value, _ in made)
 
     def _span_filter(self, place: ColumnRef, column: KnownColumn, condition: Condition) -> Filter:
         span = condition.span
@@ -502,6 +538,16 @@ class Conditions:
 
 def _dated(column: KnownColumn, year: int | None) -> bool:
     return column.kind in ("date", "timestamp") or (year is not None and column.words[-1:] == ("year",))
+
+
+def _at_once(first: Condition, second: Condition) -> bool:
+    if first.span is None or second.span is None:
+        return first.kind != second.kind or bool({*first.values} & {*second.values})
+    (start, end), (begin, close) = ((s.start or date.min, s.end or date.max) for s in (first.span, second.span))
+    apart = max(start, begin) >= min(end, close)
+    within = (start <= begin and close <= end) or (begin <= start and end <= close)
+    halves = all(None in (s.start, s.end) for s in (first.span, second.span))
+    return within or (halves and not apart)
 
 
 def _all(filters: Sequence[Filter]) -> Filter:

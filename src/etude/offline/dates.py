@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from etude.offline.words import Token
@@ -18,7 +18,10 @@ MONTHS = {
     for name in names.split()
 }  # fmt: skip
 UNITS = {"day": "day", "week": "week", "month": "month", "quarter": "quarter", "year": "year"}
-_ORDINALS = {"first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4, "last": 4}
+_ORDINALS = {"first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4}
+_ENDS = ("last", "final")
+_PARTS = {**UNITS, "half": "half"}
+"""Units that a longer period has: the last half of a year, the first 3 months of it."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Span:
     text: str
     year: int | None = None
     """Set if the span is a whole year, for columns that hold the year as a number."""
+    clear: bool = True
+    """False if the words name a time but not exactly: `the last week of 2024` may be seven days or a calendar week."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def find_span(tokens: Sequence[Token], at: int, today: date) -> FoundSpan | None
     if span is None or reader.at == at:
         return None
     text = " ".join(token.text for token in tokens[at : reader.at])
-    return FoundSpan(Span(span.start, span.end, text, span.year), reader.at - at)
+    return FoundSpan(replace(span, text=text), reader.at - at)
 
 
 def add_months(day: date, months: int) -> date:
@@ -62,7 +67,7 @@ def add_units(day: date, unit: str, count: int) -> date:
     """Return the day `count` units later."""
     if unit in ("day", "week"):
         return day + timedelta(days=count * (7 if unit == "week" else 1))
-    return add_months(day, count * {"month": 1, "quarter": 3, "year": 12}[unit])
+    return add_months(day, count * {"month": 1, "quarter": 3, "half": 6, "year": 12}[unit])
 
 
 def first_day_of(day: date, unit: str) -> date:
@@ -97,7 +102,7 @@ class _Reader:
     def read(self) -> Span | None:
         start = self.at
         try:
-            span = self._relative() or self._bounded() or self._plain()
+            span = self._part() or self._relative() or self._bounded() or self._plain()
         except (ValueError, OverflowError):
             span = None
         if span is None:
@@ -113,6 +118,45 @@ class _Reader:
                 self.at += close + 1
         elif self.low() == "inclusive":
             self.at += 1
+
+    # --- a part of a longer period
+
+    def _part(self) -> Span | None:
+        """`the last 3 months of 2024`, `the second half of last year`, `the first day of March 2024`."""
+        start = self.at
+        self.take("in", "during", "over", "within", "for", "from", "of", "on")
+        self.take("the")
+        which, count = self.low(), self._number(1)
+        place = self.at + (1 if count is None else 2)
+        unit = _PARTS.get(self.tokens[place].base) if place < len(self.tokens) else None
+        number = 1 if which in _ENDS else _ORDINALS.get(which)
+        if unit is None or number is None or (count is not None and which not in (*_ENDS, "first")):
+            self.at = start
+            return None
+        self.at = place + 1
+        whole = self._moment() or self._running() if self.take("of", "in", ",") else None
+        if whole is None or whole.start is None or whole.end is None:
+            # "The last month of each year" is not last month.
+            asks_more = which in _ENDS and self.tokens[self.at - 1].low == "of"
+            self.at = self.at if asks_more else start
+            return Span(None, None, "", clear=False) if asks_more else None
+        if which in _ENDS:
+            end = whole.end
+            begin = add_units(end, unit, -(count or 1))
+        else:
+            begin = add_units(whole.start, unit, number - 1)
+            end = add_units(begin, unit, count or 1)
+        # Weeks do not fill a month or a year, and half a month has no first day.
+        fits = unit != "week" and (unit != "half" or whole.year is not None)
+        if not fits or begin < whole.start or end > whole.end:
+            return Span(None, None, "", clear=False)
+        return Span(begin, end, "")
+
+    def _running(self) -> Span | None:
+        """`this month`, `last quarter`, without a number."""
+        self.take("the")
+        which = self.low() in ("last", "previous", "prior", "this", "current")
+        return self._last() if which and self._number(1) is None else None
 
     # --- relative to today
 
@@ -264,7 +308,8 @@ class _Reader:
             part, months = _ORDINALS[low], 3 if self.low(1) == "quarter" else 6
             self.at += 2
         if part:
-            self.take("of the year", "of", "in", ",")
+            self.take("of", "in", ",")
+            self.take("the year")
             if (year := self._take_year()) and part * months <= 12:
                 begin = date(year, 1 + (part - 1) * months, 1)
                 return Span(begin, add_months(begin, months), "")
@@ -280,7 +325,9 @@ class _Reader:
         if number and 1800 <= number <= 2200:
             self.at += 1
             return number
-        return None
+        if self.take("last year", "previous year"):
+            return self.today.year - 1
+        return self.today.year if self.take("this year", "current year") else None
 
     def _number(self, ahead: int) -> int | None:
         place = self.at + ahead

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
-from etude.offline.operator_words import CURRENCY
 from etude.offline.question_parts import (
     Absence,
     Condition,
@@ -29,6 +28,7 @@ from etude.offline.question_parts import (
     Threshold,
 )
 from etude.offline.tags import TaggedItem
+from etude.offline.units import is_money, unit_of
 from etude.offline.words import base_form
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
@@ -97,6 +97,11 @@ def _text(items: Sequence[TaggedItem]) -> str:
     return " ".join(item.text for item in items)
 
 
+def _is_count(number: TaggedItem) -> bool:
+    """Return whether a number can count things: a whole number, and not a percentage of them."""
+    return isinstance(number.data, int) and unit_of(number.text) != "percent"
+
+
 def _pick(items: Sequence[TaggedItem], tags: str) -> list[TaggedItem]:
     return [item for item in items if item.tag in tags]
 
@@ -140,19 +145,23 @@ def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
     ops = _pick(items, "ce")
     op = ops[0].data if ops else "="
     if column.tag == "E":
-        return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data))]
-    condition = Condition("compare", _text(items), column.data, op, (number.data,))
+        return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data, unit_of(number.text)))]
+    condition = Condition("compare", _text(items), column.data, op, (number.data,), unit=unit_of(number.text))
     return [TaggedItem("F", _text(items), condition)]
 
 
 def _between(items: list[TaggedItem]) -> list[TaggedItem]:
     low, high = _pick(items, "N")
-    values = (low.data, high.data)
-    return [TaggedItem("F", _text(items), Condition("between", _text(items), items[0].data, "between", values))]
+    values, unit = (low.data, high.data), unit_of(high.text) or unit_of(low.text)
+    condition = Condition("between", _text(items), items[0].data, "between", values, unit=unit)
+    return [TaggedItem("F", _text(items), condition)]
 
 
-def _at_least(items: list[TaggedItem]) -> list[TaggedItem]:
+def _at_least(items: list[TaggedItem]) -> list[TaggedItem] | None:
     op, number, thing = _one(items, "ce"), _one(items, "N"), items[-1]
+    if unit_of(number.text) == "percent":
+        # "At least 10% of ..." is a part of a whole that the words do not name.
+        return None
     if thing.tag == "C":
         condition = Condition("compare", _text(items), thing.data, op.data, (number.data,), said="counted")
         return [TaggedItem("F", _text(items), condition)]
@@ -210,7 +219,7 @@ def _ordered(items: list[TaggedItem]) -> list[TaggedItem] | None:
 def _number_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`3 cities with the most customers`."""
     number = items[0].data
-    if not isinstance(number, int) or not 1 <= number <= 10_000 or not items[1].plural:
+    if not _is_count(items[0]) or not 1 <= number <= 10_000 or not items[1].plural:
         return None
     return [TaggedItem("K", items[0].text, (number, "", "", "")), *items[1:]]
 
@@ -236,7 +245,7 @@ def _columns_in_brackets(items: list[TaggedItem]) -> list[TaggedItem]:
 
 def _exactly(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`papers that have 1 keyphrase`."""
-    if not isinstance(items[0].data, int):
+    if not _is_count(items[0]):
         return None
     return [
         TaggedItem("H", _text(items), Threshold(Measure("count", items[1].data, text=_text(items)), "=", items[0].data))
@@ -287,7 +296,7 @@ def _rank_implied(items: list[TaggedItem]) -> list[TaggedItem]:
 def _top(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`5 highest`, `3 most expensive`: the number goes before the adjective."""
     number, adjective = items
-    if not isinstance(number.data, int) or not 1 <= number.data <= 10_000:
+    if not _is_count(number) or not 1 <= number.data <= 10_000:
         return None
     return [TaggedItem("K", number.text, (number.data, "", "", "")), adjective]
 
@@ -335,10 +344,10 @@ def _worth(items: list[TaggedItem]) -> list[TaggedItem] | None:
     thing, op, number = items[0], _one(items, "c"), _one(items, "N")
     if thing.tag == "E" and not thing.text.startswith("how many"):
         return None
-    unit = number.text.split()[1:]
-    if unit and unit[0] not in CURRENCY:
+    unit = unit_of(number.text)
+    if unit and not is_money(unit):
         return [thing, TaggedItem("u", f"{op.text} {number.text}")]
-    condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,))
+    condition = Condition("compare", f"{op.text} {number.text}", None, op.data, (number.data,), unit=unit)
     return [thing, TaggedItem("F", condition.text, condition)]
 
 

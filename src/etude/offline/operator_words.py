@@ -119,7 +119,7 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "list of unique",
     )
     put("A", "avg", "average", "avg", "mean", "typical")
-    put("A", "sum", "total", "sum of", "sum", "combined", "total sum of", "overall total", "cumulative", "how much",
+    put("A", "sum", "total", "sum of", "sum", "combined", "total sum of", "overall total", "how much",
         "total of")  # fmt: skip
     put("A", "median", "median")
     put("A", "max", "maximum", "max")

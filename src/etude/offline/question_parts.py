@@ -69,6 +69,8 @@ class Condition:
     """The noun that the condition precedes as an adjective."""
     beside: bool = True
     """No other noun or measure stands between the two."""
+    unit: str = ""
+    """The unit of the number it compares with."""
     either: tuple[Condition, ...] = ()
     """Alternative conditions: one of all is enough."""
 
@@ -110,6 +112,7 @@ class Threshold:
     measure: Measure
     op: str
     number: float | int
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ class Question:
     loose: tuple[Name, ...] = ()
     """Nouns that describe the subject: a flag, or a number that is not zero."""
     verbs: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    """The units in which the numbers are asked for: `in meters`."""
     alone: str = ""
     """The verb that ends a sentence: nothing follows that it could connect."""
     prefer: tuple[tuple[str, str], ...] = ()

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from etude.offline.dates import find_span
-from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS
+from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS, Word
 from etude.offline.phrase_index import (
     Hit,
     Index,
@@ -52,6 +52,9 @@ _WEEKDAYS: dict[str, tuple[int, ...]] = {
 _ENDS = frozenset(".?!;")
 _ATTRIBUTES = {"people": "population", "inhabitants": "population", "residents": "population", "stars": "rating"}
 _REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
+_VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
+"""Words that say nothing on their own, but change a number that follows them."""
+_BEFORE_MONTH = ("p", "&", "|", "x", "c", "g")
 _HARD = frozenset(
     [
         "the",
@@ -159,6 +162,15 @@ def _best(
     if token.low == "all" and before and (before[-1].tag == "r" or before[-1].text == "ordered"):
         # "who visited all wards" asks for more than having visited some.
         return TaggedItem("u", token.text, token.low), 1
+    following = tokens[at + 1] if at + 1 < len(tokens) else None
+    if token.low in _VAGUE and following is not None and following.number is not None:
+        # "About 500" is not exactly 500.
+        return TaggedItem("u", token.text, token.low), 1
+    if token.low == "may" and at and OPERATORS.get((tokens[at - 1].low,), Word("")).tag in _BEFORE_MONTH:
+        # "In May", of which year? Elsewhere it is the verb.
+        span = find_span(tokens, at, today)
+        if span is None:
+            return TaggedItem("u", token.text, token.low), 1
     if first and token.low == "where":
         return TaggedItem("u", token.text, token.low), 1
     readings: list[tuple[int, int, TaggedItem | None]] = []
@@ -166,7 +178,8 @@ def _best(
         readings.append((1, 1, TaggedItem("W", token.text, Condition("weekday", token.text, values=days))))
     if found := find_span(tokens, at, today):
         condition = Condition("span", found.span.text, span=found.span)
-        readings.append((found.length, 5, TaggedItem("D", found.span.text, condition)))
+        tag = "D" if found.span.clear else "u"
+        readings.append((found.length, 5, TaggedItem(tag, found.span.text, condition)))
     if count := _top_number(tokens, at):
         readings.append((count[1], 5, count[0]))
     if found_name := _name(tokens, at, index):
@@ -213,10 +226,19 @@ def _top_number(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | No
     following = tokens[at + 2].base if at + 2 < len(tokens) else ""
     if number > 10_000 or (word in ("first", "last") and following in ("day", "week", "month", "quarter", "year")):
         return None
+    if tokens[at + 1].text.endswith("%") or following == "percent":
+        # A part of all rows, which is not a number of rows.
+        return TaggedItem("u", f"{word} {tokens[at + 1].text}"), 2
     direction = "asc" if word in ("bottom", "last", "worst") else "desc"
     implied = "rating score grade" if word in ("best", "worst") else ""
     text = f"{word} {number}"
     return TaggedItem("K", text, (number, direction, implied, word)), 2
+
+
+def units_named(tokens: Sequence[Token], index: Index) -> tuple[str, ...]:
+    """Return the units in which the question asks for its numbers: `meters` of `in meters`."""
+    found = ((at, _unit_phrase(tokens, at, index)) for at in range(len(tokens)))
+    return tuple(" ".join(t.low for t in tokens[at + 1 : at + length]) for at, length in found if length)
 
 
 def _mark(token: Token) -> TaggedItem | None:

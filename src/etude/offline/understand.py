@@ -15,7 +15,7 @@ from etude.offline.grammar import read_question
 from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
-from etude.offline.tags import TaggedItem, tag_items
+from etude.offline.tags import TaggedItem, tag_items, units_named
 from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
 from etude.offline.words import MAX_CHARS, fold, tokenize
 from etude.sources.plan import QueryPlan
@@ -81,11 +81,11 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
     tokens = tokenize(question)
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
-    items = tag_items(tokens, phrase_index_of(vocabulary), today)
-    if previous is not None and (changed := follow_up(items, tokens, previous.question)) is not None:
-        found = _settle(question, changed, vocabulary)
-    else:
-        found = _settle(question, read_question(items), vocabulary)
+    index = phrase_index_of(vocabulary)
+    items = tag_items(tokens, index, today)
+    changed = follow_up(items, tokens, previous.question) if previous is not None else None
+    parts = changed if changed is not None else read_question(items)
+    found = _settle(question, replace(parts, units=units_named(tokens, index) or parts.units), vocabulary)
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary))
     return found

@@ -286,7 +286,7 @@ def make_answer(run: Run, read: Read) -> Answer:
 
 def markdown_table(result: Result) -> str:
     """Return the first rows of a result as a Markdown table, and how many rows there are if it has more."""
-    rows = [[json_value(value) for value in row] for row in itertools.islice(result.iter_rows(), TABLE_ROWS)]
+    rows = [[json_value(value) for value in row] for row in itertools.islice(result.iter_rows(shown=True), TABLE_ROWS)]
     lines = [[column.name for column in result.columns], ["---"] * len(result.columns), *rows]
     more = f"\n{result.row_count:,} rows in all.\n" if result.row_count > TABLE_ROWS else ""
     return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines) + more

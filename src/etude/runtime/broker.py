@@ -76,6 +76,8 @@ class SourceAccess:
     """The folder for results while they are stored."""
     frames: RegisteredTables | None = None
     """The tables that the session registers."""
+    location: str | None = None
+    """The path or URL of a source without a registered name."""
 
 
 @dataclass

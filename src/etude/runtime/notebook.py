@@ -217,7 +217,13 @@ class Notebook:
             return None
         log = RunLog(self._storage)
         log.add(
-            RunQueued(kind="python", text=code, source=self._source, thread_id=self.thread_id),
+            RunQueued(
+                kind="python",
+                text=code,
+                source=self._source,
+                location=self._access.location if self._access else None,
+                thread_id=self.thread_id,
+            ),
             RunStarted(worker=self._storage.store.worker_id),
         )
         return self._begin_step(log, code, None)

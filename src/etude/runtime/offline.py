@@ -225,5 +225,10 @@ def _call(tool: str, arguments: dict[str, Any], text: str) -> Turn:
 
 
 def _fingerprint(catalog: Catalog, source: str) -> str:
-    facts = [(t.name, t.fingerprint, t.row_count) for t in catalog.tables]
+    # A profile that is made later may add keys to the same data, and with them joins.
+    keys = {
+        t.name: [t.primary_key, *((k.columns, k.to_table, k.to_columns) for k in t.foreign_keys)]
+        for t in catalog.tables
+    }
+    facts = [(t.name, t.fingerprint, t.row_count, keys[t.name]) for t in catalog.tables]
     return hashlib.sha256(json.dumps([source, catalog.fingerprint, facts]).encode()).hexdigest()[:24]

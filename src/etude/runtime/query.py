@@ -67,6 +67,8 @@ class Query:
     parent: str | None = None
     params: Encoded | None = None
     """The values of its parameters."""
+    location: str | None = None
+    """The path or URL of a source without a registered name."""
 
 
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
@@ -79,6 +81,7 @@ def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunSto
             kind=query.kind,
             text=query.text or query.sql,
             source=query.source,
+            location=query.location,
             thread_id=query.thread_id,
             parent=query.parent,
         ),
@@ -177,6 +180,7 @@ def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result,
     end, info = answer.end, describe_answer(answer, spool.schema)
     notes = truncation_note(info)
     notes += tuple(f"{table}: {note}" for table in end["tables"] for note in answer.notes.get(table, ()))
+    notes += tuple(end.get("notes", ()))
     result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
     spool.keep(result)
     return result, spool

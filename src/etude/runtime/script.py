@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from etude.entities import Run
 from etude.errors import Invalid, NotFound
+from etude.sources.parameters import decode_params
+from etude.sources.registered_tables import NAME as FRAMES
 
 if TYPE_CHECKING:
     from etude.sessions.base import Cell
@@ -42,11 +44,32 @@ def script_of(run: Run) -> str:
         code = next((s.code for s in run.steps if s.kind == "sql"), "")
     if not code:
         raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
+    opening = _opening(run)
     if code.startswith("import etude"):
-        return code
+        return code.replace(PREAMBLE, opening, 1)
     if run.kind == "python":
-        return f"{PREAMBLE}\n{code}\n"
-    return f"{PREAMBLE}\nprint(db.sql({code!r}).df())\n"
+        return f"{opening}\n{code}\n"
+    values = decode_params(next((s.params.get("values") for s in run.steps if s.kind == "sql"), None))
+    bound = f", {values!r}" if values else ""
+    if any(
+        type(v).__module__ != "builtins" for v in (values.values() if isinstance(values, Mapping) else values or ())
+    ):
+        opening = f"import datetime\nimport uuid\nfrom decimal import Decimal\n{opening}"
+        bound = bound.replace("UUID(", "uuid.UUID(")
+    return f"{opening}\nprint(db.sql({code!r}{bound}))\n"
+
+
+def _opening(run: Run) -> str:
+    """Return the first lines: they connect to the source of the run, unless `ETUDE_SOURCE` names another."""
+    if run.location is None and run.source is None:
+        return PREAMBLE
+    if run.location is None and run.source == FRAMES:
+        why = "The run read tables that a program had registered: register them again, with `db.register`."
+        return f"# {why}\n{PREAMBLE}"
+    place = run.location or run.source
+    note = "" if run.location else f"# `{run.source}` is a named source; elsewhere, set ETUDE_SOURCE to its URL.\n"
+    connect = f"{note}db = etude.connect(os.environ.get('ETUDE_SOURCE', {place!r}))"
+    return f"import os\n\nimport etude\n\n{connect}\n"
 
 
 def code_of_answer(run: Run) -> str:

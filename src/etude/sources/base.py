@@ -28,11 +28,14 @@ def empty_batch(schema: Any) -> Any:
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
+MORE_TIME = "allow more time: `--timeout 600`, `timeout_s=600` in Python, or the setting `limits.timeout_s`."
+
+
 def out_of_time(timeout_s: float) -> LimitExceeded:
     """Return the error of a query that its time limit stopped."""
     return LimitExceeded(
         f"The query exceeded its time limit of {timeout_s:g} s.",
-        hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+        hint=f"Filter or aggregate earlier, or {MORE_TIME}",
         limit="timeout_s",
         value=timeout_s,
     )
@@ -100,6 +103,8 @@ class Driver(ABC):
 
     column_types: Sequence[str] = ()
     """The engine's own names of the result's column types, known after `run` has started."""
+    notes: Sequence[str] = ()
+    """Remarks on the result for its reader, known after `run` has started."""
 
     @abstractmethod
     def __init__(self, mount: Mount) -> None:

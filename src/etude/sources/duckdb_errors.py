@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 
@@ -42,8 +43,23 @@ def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = s
     found = _MARKED.search(message)
     position = {"line": int(found.group(1))} if found else {}
     first = message.split("\n\n")[0].strip().replace("\n", " ")
-    hint = "Check the names and the syntax of the query."
+    return InvalidQuery(first, hint=_hint(message), **position)
+
+
+def _hint(message: str) -> str:
+    if message.startswith("Conversion Error"):
+        return "A value does not have that type: `TRY_CAST(x AS type)` returns null for it, or filter such rows out."
+    if message.startswith(("Out of Range Error", "Invalid Input Error")):
+        return "Check the values that the query computes with."
     near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
-    if near:
-        hint = f"Did you mean {near.group(1) or near.group(2)}?".replace("??", "?")
-    return InvalidQuery(first, hint=hint, **position)
+    if near is None:
+        return "Check the names and the syntax of the query."
+    named = [name.strip(' "') for name in (near.group(1) or near.group(2)).split(", ")]
+    wanted = re.search(r'column "([^"]+)" not found|Table with name (\S+) does not exist', message)
+    if near.group(2) and wanted:
+        # DuckDB lists columns that are not alike at all.
+        close = difflib.get_close_matches((wanted.group(1) or wanted.group(2)).lower(), [n.lower() for n in named], n=1)
+        if not close:
+            return f"Columns: {', '.join(f'`{n}`' for n in named)}."
+        named = [n for n in named if n.lower() == close[0]]
+    return f"Did you mean {', '.join(f'`{n}`' for n in named)}?"

@@ -292,6 +292,7 @@ class Engine:
                 chunk, sent = [chunk[0].slice(0, 0)], capped.size
         end["row_count"], end["truncated"], end["bytes"] = capped.rows, capped.truncated, capped.size
         end["types"] = self._opened.column_types
+        end["notes"] = list(self._opened.notes)
         end["elapsed_ms"] = (time.perf_counter() - started) * 1000
         self._send_chunk(end, chunk, capped.size - sent)
 
@@ -356,7 +357,8 @@ class _Cap:
         if self._max_rows and self.rows + batch.num_rows > self._max_rows:
             raise LimitExceeded(
                 f"The result has more than {self._max_rows:,} rows, the limit of this query.",
-                hint="Aggregate or filter, ask for the first rows with `limit`, or raise `limits.rows` (0: no limit).",
+                hint="Aggregate or filter, ask for the first rows (`--limit-rows N`, `limit=N` in Python), or raise "
+                "the setting `limits.rows` (0: no limit).",
                 limit="rows",
                 value=self._max_rows,
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
-from etude.sources.base import Json, Mount
+from etude.sources.base import MORE_TIME, Json, Mount
 from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
 from etude.sources.registered_tables import RegisteredTables
@@ -110,7 +110,7 @@ class _Left:
 def _too_slow(limits: Limits) -> LimitExceeded:
     return LimitExceeded(
         f"The join of sources exceeded its limit of {limits.timeout_s:g} s and was stopped.",
-        hint="Join smaller tables, filter or aggregate earlier, or raise `limits.timeout_s`.",
+        hint=f"Join smaller tables, filter or aggregate earlier, or {MORE_TIME}",
         limit="timeout_s",
         value=limits.timeout_s,
     )

@@ -442,7 +442,7 @@ class _Walk:
     def _expression(self, item: Json, group: str, scope: frozenset[str]) -> None:
         if group == "PARAMETER":
             if item.get("identifier") not in self._params:
-                hint = "Give its value beside the query: `db.sql(query, [value])`."
+                hint = "Give its value beside the query: `--param VALUE`, or `db.sql(query, [value])` in Python."
                 self._refuse(item, "a parameter (`?` or `$1`) without a value", "parameter", hint=hint)
             return
         if group not in _EXPRESSIONS:

@@ -22,7 +22,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
-from etude.sources.base import Json, LoadProgress, Mount, empty_batch
+from etude.sources.base import MORE_TIME, Json, LoadProgress, Mount, empty_batch
 from etude.sources.parameters import Encoded
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class EngineClient:
             self.kill()
             raise LimitExceeded(
                 f"The source did not answer `{asked}` within {timeout_s:g} s.",
-                hint="Raise `limits.timeout_s`, or check the load of the source.",
+                hint=f"Check the load of the source, or {MORE_TIME}",
                 limit="timeout_s",
             )
         return _checked(frame.head)
@@ -258,7 +258,7 @@ class EngineClient:
         if frame is None:
             raise LimitExceeded(
                 f"The query exceeded its limit of {timeout_s:g} s and was stopped.",
-                hint="Filter or aggregate earlier, or raise `limits.timeout_s`.",
+                hint=f"Filter or aggregate earlier, or {MORE_TIME}",
                 limit="timeout_s",
                 value=timeout_s,
             )

@@ -123,6 +123,8 @@ class Dynamic(Shape):
 
     def __init__(self, declared: str = "") -> None:
         self._declared = declared.upper()
+        self.mixed: tuple[str, ...] = ()
+        """The kinds of values of a column that only text can hold together; empty for other columns."""
 
     def settle(self, values: Sequence[Any], complete: bool) -> Any:
         """Return the narrowest type that keeps every value."""
@@ -133,9 +135,13 @@ class Dynamic(Shape):
             # In a column declared DECIMAL the next value may well have a fraction.
             fraction = not complete and self._declared and "INT" not in self._declared
             return pa.float64() if fraction and _exact(values) else pa.int64()
-        if found <= {int, float}:
-            return pa.float64() if _exact(values) else pa.string()
-        return pa.binary() if bytes in found else pa.string()
+        if found == {bytes}:
+            return pa.binary()
+        if found <= {int, float} and _exact(values):
+            return pa.float64()
+        if len(found) > 1:
+            self.mixed = tuple(noun for kind, noun in _NOUNS.items() if kind in found)
+        return pa.string()
 
     def _declared_type(self) -> Any:
         if "INT" in self._declared:
@@ -146,10 +152,20 @@ class Dynamic(Shape):
 
     def array(self, values: Sequence[Any], kind: Any) -> Any:
         """Return the values in the settled type, converted only if nothing is lost."""
+        if self.mixed:
+            return pa.array([None if v is None else _mixed_text(v) for v in values], kind)
         exact, convert = _LOSSLESS[str(kind)]
         if set(map(type, values)) <= {exact, type(None)}:
             return pa.array(values, kind)
         return pa.array([None if v is None else convert(v) for v in values], kind)
+
+
+_NOUNS: dict[type, str] = {int: "integers", float: "floats", str: "texts", bytes: "blobs"}
+
+
+def _mixed_text(value: Any) -> str:
+    """Return a value as text; a blob as SQLite writes it in SQL, because it may not be text at all."""
+    return f"X'{value.hex().upper()}'" if isinstance(value, bytes) else str(value)
 
 
 def _exact(values: Iterable[Any]) -> bool:
@@ -175,7 +191,9 @@ def _to_text(value: Any) -> str:
 
 
 def _to_bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+    if isinstance(value, bytes):
+        return value
+    raise ValueError(value)
 
 
 _LOSSLESS: dict[str, tuple[type, Callable[[Any], Any]]] = {

@@ -59,6 +59,8 @@ class Source:
         self.kind = spec.kind or find_kind(self.url)
         if self.kind in ("duckdb", "sqlite", "files"):
             self.url = local_path(self.url)
+        self.named = True
+        """False if it was opened by its path or URL, which then is the only way to find it again."""
         self.tenant = tenant
         """The tenant whose share of the engines its queries use."""
         self._pool = pool
@@ -83,6 +85,11 @@ class Source:
         """The URL or path as runs may store it; None if it may contain a secret."""
         secret = self.network or ("://" in self.url and redact(self.url) != self.url)
         return None if secret else self.url
+
+    @property
+    def only_location(self) -> str | None:
+        """The location of a source that has no registered name; None if it has one, or if the URL may be secret."""
+        return None if self.named else self.location
 
     @property
     def native(self) -> bool:

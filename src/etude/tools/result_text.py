@@ -31,7 +31,7 @@ def cut(text: str, chars: int = CHARS) -> str:
 
 def show_result(result: Result, context: ToolContext) -> str:
     """Return the shape of a result and its first rows as lines of JSON."""
-    rows = list(itertools.islice(result.iter_rows(), ROWS))
+    rows = list(itertools.islice(result.iter_rows(shown=True), ROWS))
     columns = ", ".join(f"{c.name} {c.type}" for c in result.columns)
     lines = [context.quote(columns)]
     body, used = [], 0

@@ -62,6 +62,19 @@ def test_whole_numbers_that_a_float_would_change_become_text(mixed: SqliteDriver
     assert seen.to_pylist() == [{"a": "9007199254740993"}, {"a": "0.5"}]
 
 
+def test_a_column_of_mixed_types_is_text_and_says_so(mixed: SqliteDriver) -> None:
+    seen = read(
+        mixed, "SELECT 1 AS a, 1 AS b UNION ALL SELECT x'31ff', 2.5 UNION ALL SELECT 'x', 3 UNION ALL SELECT NULL, 4"
+    )
+    assert seen.column("a").to_pylist() == ["1", "X'31FF'", "x", None]
+    assert seen.column("b").to_pylist() == [1.0, 2.5, 3.0, 4.0]
+    assert list(mixed.notes) == [
+        "Column `a` holds integers, texts and blobs; all its values are returned as text, blobs as X'...'."
+    ]
+    read(mixed, "SELECT 1 AS a")
+    assert list(mixed.notes) == []
+
+
 def test_an_empty_result_has_a_schema(mixed: SqliteDriver) -> None:
     seen = read(mixed, "SELECT i, s FROM t WHERE 1 = 0")
     assert seen.num_rows == 0

@@ -394,6 +394,11 @@ def test_a_thousand_files_are_found_without_opening_one(tmp_path: Path, monkeypa
 def test_every_reserved_word_gets_another_name() -> None:
     words = duckdb.sql("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category = 'reserved'").fetchall()
     assert {w[0] for w in words} <= RESERVED
+    with duckdb.connect() as db:
+        for (word,) in db.execute("SELECT DISTINCT keyword_name FROM duckdb_keywords()").fetchall():
+            name = clean_name(word)
+            db.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT 1 AS a')
+            assert db.execute(f"SELECT {name}.a FROM {name}").fetchall() == [(1,)], word
 
 
 @given(st.text(max_size=20))
@@ -526,6 +531,18 @@ def test_each_filled_sheet_is_a_table(tmp_path: Path) -> None:
     assert [t.table for t in loaded] == ["shop_orders", "shop_2024"]
     assert rows(loaded[1]) == [(1, 2), (3, 4)]
     assert loaded[1].report.header == "invented"
+
+
+def test_errors_of_excel_become_null_and_are_named(tmp_path: Path) -> None:
+    sheets: dict[str, Sheet] = {
+        "Fine": [["a"], [1]],
+        "Rates": [["a", "b"], [1, "#DIV/0!"], [2, 5], ["#N/A", 6]],
+    }
+    (found,) = discover(str(write_workbook(tmp_path / "errors.xlsx", sheets)))
+    fine, rates = load(found, tmp_path / "out")
+    assert rows(rates) == [(1, None), (2, 5), (None, 6)]
+    assert rates.report.notes == ("2 cells hold an error of Excel and became null: B2 (#DIV/0!), A4 (#N/A).",)
+    assert fine.report.notes == ()
 
 
 def test_a_file_that_is_no_workbook_is_refused(tmp_path: Path) -> None:

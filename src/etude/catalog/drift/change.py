@@ -47,6 +47,8 @@ class Acknowledgement(Entity):
     at: datetime
     since: datetime | None = None
     """When the change was first found: the acknowledgement does not cover a later occurrence."""
+    earlier: tuple[Acknowledgement, ...] = ()
+    """Acknowledgements of the same occurrence before this one, the newest first."""
 
 
 class Change(Entity):

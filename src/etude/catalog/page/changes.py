@@ -140,8 +140,10 @@ def _known(change: Change) -> Markup | None:
     known = change.acknowledged
     if known is None:
         return None
-    return fill(
-        '<p class="why">{why} <small>{by}, {day}</small></p>', why=known.why, by=known.by, day=f"{known.at:%Y-%m-%d}"
+    said = [known, *known.earlier]
+    return join(
+        fill('<p class="why">{why} <small>{by}, {day}</small></p>', why=a.why, by=a.by, day=f"{a.at:%Y-%m-%d}")
+        for a in said
     )
 
 

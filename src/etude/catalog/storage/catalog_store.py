@@ -37,6 +37,8 @@ T = TypeVar("T")
 Report = Callable[[str], None]
 LATEST = "latest.json"
 ACKNOWLEDGED = "acknowledged.json"
+EARLIER = 20
+"""How many earlier acknowledgements of a change are kept."""
 CATALOG = "catalog.json"
 METRICS = "metrics.json"
 CHANGES = "changes.json"
@@ -301,6 +303,10 @@ class CatalogStore:
             except ValidationError:
                 before = {}
             kept = {n: a for n, a in before.items() if n in current and a.since == current[n]}
+            for name in kept.keys() & added.keys():
+                # Who said what before stays known; `earlier` is flat, so that it is read without recursion.
+                last = kept[name].model_copy(update={"earlier": ()})
+                added[name] = added[name].model_copy(update={"earlier": (last, *kept[name].earlier)[:EARLIER]})
             return _acknowledged_adapter().dump_json(kept | added, indent=1)
 
         self._retry(lambda: self._objects.update(self._acknowledged, change, JSON))

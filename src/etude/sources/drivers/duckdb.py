@@ -439,6 +439,8 @@ def _cast_for_arrow(names: list[str], types: list[Any]) -> str:
 
 
 def _needs_cast(kind: Any) -> bool:
+    if kind.id == "map" and _inner(kind)[0][1].id == "null":
+        return True  # `MAP {}`: Arrow has no map whose keys have no type
     return kind.id in _AS_TEXT or (kind.id in _NESTED and any(_needs_cast(k) for _, k in _inner(kind)))
 
 
@@ -454,6 +456,8 @@ def _arrow_type(kind: Any) -> str:
     if not _needs_cast(kind):
         return str(kind)
     inner = [(quote_identifier(n), _arrow_type(k)) for n, k in _inner(kind)]
+    if kind.id == "map" and _inner(kind)[0][1].id == "null":
+        return f"MAP(INTEGER, {inner[1][1] if _inner(kind)[1][1].id != 'null' else 'INTEGER'})"
     if kind.id == "struct":
         return f"STRUCT({', '.join(f'{n} {k}' for n, k in inner)})"
     if kind.id == "list":

@@ -261,6 +261,7 @@ class SqliteDriver(Driver):
         """Yield batches; as in SQLite, the types come from the values."""
         schema = self._known()
         self._stopped, self._deadline = False, time.monotonic() + timeout_s
+        self.notes = ()
         before = self._stat()
         with self._guarded(schema, checked.sql) as connection:
             cursor = None
@@ -268,8 +269,10 @@ class SqliteDriver(Driver):
                 cursor = connection.execute(checked.sql, [_bindable(v) for v in checked.params])
                 names = [d[0] for d in cursor.description]
                 declared = schema.declared(checked.tables)
-                columns = [RowColumn(n, Dynamic(declared.get(n.lower(), ""))) for n in names]
+                shapes = [Dynamic(declared.get(n.lower(), "")) for n in names]
+                columns = [RowColumn(n, shape) for n, shape in zip(names, shapes)]
                 for batch in to_batches(self._chunks(cursor), columns):
+                    self.notes = [_mixed_note(n, shape.mixed) for n, shape in zip(names, shapes) if shape.mixed]
                     self.column_types = [
                         declared.get(n.lower()) or _TYPES.get(str(f.type), "TEXT") for n, f in zip(names, batch.schema)
                     ]
@@ -354,6 +357,12 @@ class SqliteDriver(Driver):
 
 _BROKEN = ("SQLITE_INTERNAL", "SQLITE_NOMEM", "SQLITE_MISUSE", "SQLITE_CORRUPT", "SQLITE_IOERR", "SQLITE_NOTADB")
 _TYPES = {"int64": "INTEGER", "double": "REAL", "string": "TEXT", "binary": "BLOB"}
+
+
+def _mixed_note(column: str, kinds: Sequence[str]) -> str:
+    blobs = ", blobs as X'...'" if "blobs" in kinds else ""
+    listed = f"{', '.join(kinds[:-1])} and {kinds[-1]}"
+    return f"Column `{column}` holds {listed}; all its values are returned as text{blobs}."
 
 
 def _bindable(value: Any) -> Any:

@@ -34,15 +34,17 @@ FORMATS = {
 PACKED = (".gz", ".zst", ".zstd")
 PACKABLE = ("csv", "json")
 MOST_FILES = 100_000
-LOADER = 3
+LOADER = 4
 """Raised when loading the same file gives another table, so that converted files are made again."""
-# Words that need quotes after FROM.
+# Words that need quotes after FROM, or as the name before a column.
 WORDS = """
-    all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
-    default deferrable desc describe distinct do else end except false fetch for foreign from group having in
-    initially intersect into lambda lateral leading limit not null offset on only or order pivot pivot_longer
-    pivot_wider placing primary qualify references returning select show some summarize symmetric table then to
-    trailing true union unique unpivot using variadic when where window with
+    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast check
+    collate collation column concurrently constraint create cross default deferrable desc describe distinct do else
+    end except false fetch for foreign freeze from full glob group having ilike in initially inner intersect into is
+    isnull join lambda lateral leading left like limit natural not notnull null offset on only or order outer overlaps
+    pivot pivot_longer pivot_wider placing positional primary qualify references returning right select semi show
+    similar some summarize symmetric table tablesample then to trailing true union unique unpack unpivot using variadic
+    verbose when where window with
 """
 RESERVED = frozenset(WORDS.split())
 Options = tuple[tuple[str, str], ...]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import html
+import re
+import zipfile
+import zlib
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -23,11 +28,14 @@ def load(table: str, path: str, scratch: Path) -> list[tuple[str, Path, int, Loa
     if not sheets:
         raise Invalid(f"`{path}` has no cell with a value.", hint="Remove the file, or fill a sheet.")
     names = [table] if len(sheets) == 1 else unique_names(clean_name(f"{table} {sheet}") for sheet, *_ in sheets)
+    errors = _error_cells(path)
     staged = []
-    for at, (name, (_, rows, first_line, hidden)) in enumerate(zip(names, sheets)):
+    for at, (name, (sheet, rows, first_line, hidden)) in enumerate(zip(names, sheets)):
         columns, count, report = _table(rows, first_line)
         if hidden:
             report = replace(report, notes=(*report.notes, "The sheet is hidden in the workbook."))
+        if failed := errors.get(sheet):
+            report = replace(report, notes=(*report.notes, _error_note(failed)))
         target = scratch / f"{at}.table.parquet"
         pq.write_table(columns, target, compression="zstd")
         staged.append((name, target, count, report))
@@ -56,6 +64,67 @@ def _sheets(path: str) -> list[tuple[str, list[Row], int, bool]]:
         raise Invalid(f"`{path}` is protected by a password.", hint="Save it without a password.") from error
     except (calamine.CalamineError, OSError) as error:
         raise Invalid(f"`{path}` is not a readable workbook: {error}.", hint="Open and save it again.") from error
+
+
+_CELL = re.compile(rb"<c\b([^>]*\bt=[\"']e[\"'][^>]*)>(?:(?!</c>).)*?<v>([^<]*)</v>", re.DOTALL)
+_REFERENCE = re.compile(rb"\br=[\"']([A-Z]+[0-9]+)[\"']")
+_SHEET = re.compile(r"<sheet\b[^>]*>")
+_TARGET = re.compile(r"<Relationship\b[^>]*>")
+_PART = 1 << 20
+_UNREADABLE = (KeyError, UnicodeDecodeError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError)
+"""Errors of parts that calamine did not need; the notes are then without them."""
+
+
+def _error_cells(path: str) -> dict[str, list[str]]:
+    """Return the cells that hold an error such as #DIV/0!, by sheet: calamine reads them as empty.
+
+    Only the XML formats tell them; a workbook of another format has none here.
+    """
+    found: dict[str, list[str]] = {}
+    if not zipfile.is_zipfile(path):
+        return found
+    with zipfile.ZipFile(path) as book, contextlib.suppress(*_UNREADABLE):
+        parts = {
+            _attribute(tag, "Id"): _attribute(tag, "Target") for tag in _tags(book, "_rels/workbook.xml.rels", _TARGET)
+        }
+        for tag in _tags(book, "workbook.xml", _SHEET):
+            target = parts.get(_attribute(tag, "r:id"), "")
+            cells = _errors_of(book, target.lstrip("/") if target.startswith("/") else f"xl/{target}")
+            if cells:
+                found[_attribute(tag, "name")] = cells
+    return found
+
+
+def _tags(book: zipfile.ZipFile, part: str, pattern: re.Pattern[str]) -> list[str]:
+    return pattern.findall(book.read(f"xl/{part}").decode())
+
+
+def _attribute(tag: str, name: str) -> str:
+    value = re.search(rf"\s{name}=(?:\"([^\"]*)\"|'([^']*)')", tag)
+    return html.unescape(value[1] or value[2] or "") if value else ""
+
+
+def _errors_of(book: zipfile.ZipFile, part: str) -> list[str]:
+    found: list[str] = []
+    with book.open(part) as file:
+        rest = b""
+        while piece := file.read(_PART):
+            text = rest + piece
+            done = 0
+            for cell in _CELL.finditer(text):
+                reference = _REFERENCE.search(cell[1])
+                found.append(f"{reference[1].decode() if reference else '?'} ({html.unescape(cell[2].decode())})")
+                done = cell.end()
+            # A cell may continue in the next piece.
+            rest = text[max(done, len(text) - 4096) :]
+    return found
+
+
+def _error_note(cells: list[str]) -> str:
+    listed = ", ".join(cells[:5]) + (", ..." if len(cells) > 5 else "")
+    return (
+        f"{len(cells):,} cell{' holds' if len(cells) == 1 else 's hold'} an error of Excel and became null: {listed}."
+    )
 
 
 def _table(rows: list[Row], first_line: int) -> tuple[Any, int, LoadReport]:
