@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import FORMATS
@@ -61,6 +62,15 @@ def _expected_kind(source: str) -> str | None:
         if file.read(16) == b"SQLite format 3\0":
             return "sqlite"
     return "sqlite" if scheme == "sqlite" else "duckdb"
+
+
+def read_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:
+    """Read the files of the source before its query, unless a person set a limit of time: it holds for both.
+
+    The default limit is meant for a query; a large file may take longer, once, while its progress is shown.
+    """
+    if options.timeout is None and "timeout_s" not in app.settings.limits.model_fields_set:
+        app.source(options.source).mount(on_progress)
 
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from etude.cli.options import add_query_arguments, limits_of, open_app
+from etude.cli.options import add_query_arguments, limits_of, open_app, read_files
 from etude.cli.output import chosen_format, write_result
 from etude.cli.progress import Progress
 
@@ -30,5 +30,6 @@ def run(options: argparse.Namespace) -> None:
     query = sys.stdin.read() if options.query == "-" else options.query
     with open_app(options.source, False if options.no_record else None) as app:
         with Progress("running the query") as progress:
+            read_files(app, options, progress)
             result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=progress)
         write_result(result, options)

@@ -22,7 +22,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
-from etude.sources.base import Json, LoadProgress, Mount, empty_batch
+from etude.sources.base import Json, LoadProgress, LoadWait, Mount, empty_batch
 from etude.sources.parameters import Encoded
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 GRACE_S = 1.0
 START_S = 60.0
 IDLE_S = 30.0
+CHECK_S = 0.1
+"""How often the host checks, while files are read, whether the query that waits for them was cancelled."""
 PART = 32 << 20
 SCRATCH = "etude-engine-"
 OnProgress = Callable[[float], None]
@@ -65,6 +67,11 @@ class ResultStream:
         self._stop: Callable[[], None] | None = None
         self._cancelled = False
         self._lock = threading.Lock()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
 
     def cancel(self) -> None:
         """Stop the query in the engine; may be called from any thread, even before the query started."""
@@ -140,23 +147,33 @@ class EngineClient:
         self.info = self._ask(head, START_S)
 
     def load(
-        self, jobs: list[Json], timeout_s: float, on_progress: OnProgress | None = None
+        self, jobs: list[Json], wait: LoadWait, on_progress: OnProgress | None = None
     ) -> Iterator[list[Json] | EtudeError]:
         """Convert files to Parquet in this process, which then serves nothing else; yield tables or an error for each.
 
-        A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early.
+        A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early. If the wait ends
+        first, the process is killed and the error of the wait is raised.
         """
         files = [p for job in jobs for p in job["file"]["paths"]]
         head = self._confinement([], files, [job["out_dir"] for job in jobs])
         self._send(head | {"op": "load", "files": jobs})
         for at, job in enumerate(jobs):
-            tell = None if on_progress is None else _tell_loading(on_progress, at, len(jobs), job["file"]["paths"][0])
+            path = job["file"]["paths"][0]
+            tell = None if on_progress is None else _tell_loading(on_progress, at, len(jobs), path)
             try:
-                yield self._answered("load", timeout_s, tell)["tables"]
+                yield self._loaded(wait, path, tell)
             except EtudeError as error:
+                if isinstance(error, Cancelled) or error.details.get("limit") == "timeout_s":
+                    raise  # the query ends, and with it the reading of all files
                 yield error
                 if not self.alive:
                     return
+
+    def _loaded(self, wait: LoadWait, path: str, on_progress: OnProgress | None) -> list[Json]:
+        while (frame := self._receive(time.monotonic() + CHECK_S, on_progress)) is None:
+            wait.check(path)
+        tables: list[Json] = _checked(frame.head)["tables"]
+        return tables
 
     def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
