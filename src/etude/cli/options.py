@@ -13,6 +13,7 @@ from etude.cli.output import FORMATS
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Limits
+    from etude.sources.pool import EngineClient
 
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +36,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_app(source: str, record: bool | None = None) -> App:
     """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
-    from etude.sources.pool import EngineClient, EngineLimits
-
-    preload = _expected_kind(source)
-    # The app sets the real limits, before the engine opens anything.
-    engine = EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload) if preload else None
+    engine = start_engine(source)
     try:
         from etude.app import App
 
@@ -51,6 +48,18 @@ def open_app(source: str, record: bool | None = None) -> App:
     if engine is not None:
         app.pool.adopt(engine)
     return app
+
+
+def start_engine(source: str) -> EngineClient | None:
+    """Start the engine of a source that is no server, while this process has loaded nothing else yet."""
+    from etude.sources.engine_process import can_fork
+    from etude.sources.pool import EngineClient, EngineLimits
+
+    preload = _expected_kind(source)
+    if preload is None:
+        return None
+    # The app sets the real limits, before the engine opens anything.
+    return EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload, fork=can_fork())
 
 
 def _expected_kind(source: str) -> str | None:

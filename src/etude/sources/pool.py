@@ -8,8 +8,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +20,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
+from etude.sources import engine_process
 from etude.sources.base import Json, LoadProgress, LoadWait, Mount, empty_batch
 from etude.sources.parameters import Encoded
 
@@ -36,7 +35,6 @@ CHECK_S = 0.1
 PART = 32 << 20
 SCRATCH = "etude-engine-"
 OnProgress = Callable[[float], None]
-_START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class ResultStream:
 class EngineClient:
     """One engine process. Not thread-safe, except for `cancel`."""
 
-    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb") -> None:
+    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb", *, fork: bool = False) -> None:
         self.network = network
         self.limits = limits
         """They apply from the moment the process opens its sources."""
@@ -107,19 +105,11 @@ class EngineClient:
         self._query_id = 0
         self.killed = False
         self.info: Json = {}
-        command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
-        command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
-        command += ["--network"] if network else ["--preload", preload]
         with data, control:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=(data.fileno(), control.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                env=_clean_environment(self._scratch.name),
-                start_new_session=True,  # Ctrl-C reaches only the host, which then cancels properly
-            )
+            if fork:
+                self._process = engine_process.fork(data, control, preload, self._scratch.name)
+            else:
+                self._process = engine_process.spawn(data, control, network, preload, self._scratch.name)
 
     @property
     def pid(self) -> int:
@@ -432,12 +422,6 @@ def _paths(mount: Mount) -> list[str]:
         return []
     # The folder, because a database file has others beside it (a log, a shared index).
     return [str(Path(mount.url).parent)]
-
-
-def _clean_environment(home: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ", "ETUDE_DEBUG")}
-    # One thread for Arrow: its pool would only idle beside the engine's own.
-    return kept | {"HOME": home, "TMPDIR": home, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 Key = tuple[Any, ...]
