@@ -34,9 +34,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vertical", action="store_true", help="show one line for each value")
 
 
-def open_app(source: str, record: bool | None = None) -> App:
+def open_app(source: str, record: bool | None = None, engine: EngineClient | None = None) -> App:
     """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
-    engine = start_engine(source)
+    engine = engine or start_engine(source)
     try:
         from etude.app import App
 

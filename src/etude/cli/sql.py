@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from etude.cli.options import add_query_arguments, limits_of, open_app, read_files
+from etude.cli.options import add_query_arguments, limits_of, open_app, read_files, start_engine
 from etude.cli.output import chosen_format, write_result
+from etude.cli.plain_sql import run_short
 from etude.cli.progress import Progress
+from etude.sources.pool import EngineClient
 
 EXAMPLES = (
     'etude sql shop.duckdb "SELECT country, count(*) FROM customers GROUP BY ALL"',
@@ -28,7 +30,22 @@ def run(options: argparse.Namespace) -> None:
     """Run the query and print the result."""
     chosen_format(options)
     query = sys.stdin.read() if options.query == "-" else options.query
-    with open_app(options.source, False if options.no_record else None) as app:
+    engine = start_engine(options.source)
+    try:
+        with Progress("running the query") as progress:
+            result = run_short(options, query, engine, progress) if engine is not None else None
+        if result is None:
+            run_long(options, query, engine)
+        else:
+            write_result(result, options)
+    finally:
+        if engine is not None:
+            engine.kill()
+
+
+def run_long(options: argparse.Namespace, query: str, engine: EngineClient | None) -> None:
+    """Run the query in an app, with all settings, and print the result."""
+    with open_app(options.source, False if options.no_record else None, engine) as app:
         with Progress("running the query") as progress:
             read_files(app, options, progress)
             result = app.sql(options.source, query, limits=limits_of(app, options), on_progress=progress)

@@ -25,7 +25,6 @@ from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.lean_imports import leave_out_numpy
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
-from etude.sources.parameters import decode_params, place_params
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -244,6 +243,8 @@ class Engine:
     def _check(self, sql: str, encoded: Any) -> CheckedQuery:
         text, values = sql, ()
         if encoded:
+            from etude.sources.parameters import decode_params, place_params
+
             text, values = place_params(sql, decode_params(encoded) or (), self._opened.dialect)
         known = self._verdicts.get((text, len(values)))
         if known is None:

@@ -133,6 +133,6 @@ class ForkedProcess:
 
 
 def _clean_environment(home: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k in _KEPT}
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     # One thread for Arrow: its pool would only idle beside the engine's own.
     return kept | {"HOME": home, "TMPDIR": home, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,10 @@ from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unav
 from etude.fair_share import FairShare
 from etude.sources import engine_process
 from etude.sources.base import Json, LoadProgress, LoadWait, Mount, empty_batch
-from etude.sources.parameters import Encoded
 
 if TYPE_CHECKING:
     from etude.entities import Limits
+    from etude.sources.parameters import Encoded
 
 GRACE_S = 1.0
 START_S = 60.0
@@ -209,7 +209,7 @@ class EngineClient:
     def query(
         self,
         sql: str,
-        limits: Limits,
+        limits: Limits | Mapping[str, Any],
         describe: bool,
         on_progress: Callable[[float], None] | None = None,
         params: Encoded | None = None,
@@ -217,13 +217,14 @@ class EngineClient:
         """Run one statement. With `describe`, the end holds the estimate and the fingerprints of the tables read."""
         self._query_id += 1
         query_id = self._query_id
-        budget = bool(limits.scan_rows or limits.scan_bytes)
-        head = {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits)
+        given = dict(limits)
+        budget = bool(given["scan_rows"] or given["scan_bytes"])
+        head = {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | given
         self._send(head | {"params": params} if params else head)
         answer = ResultStream()
         answer.info = self.info
         answer.started(lambda: self._cancel(query_id))
-        answer.batches = self._batches(answer, time.monotonic() + limits.timeout_s, limits.timeout_s, on_progress)
+        answer.batches = self._batches(answer, time.monotonic() + given["timeout_s"], given["timeout_s"], on_progress)
         return answer
 
     def _batches(
