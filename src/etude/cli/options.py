@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import FORMATS
+from etude.cli.progress import PATIENCE_S, READING_S
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -71,6 +72,21 @@ def _expected_kind(source: str) -> str | None:
         if file.read(16) == b"SQLite format 3\0":
             return "sqlite"
     return "sqlite" if scheme == "sqlite" else "duckdb"
+
+
+def database_file(source: str) -> str:
+    """Return the absolute path of a database file; empty if the text may be anything else, such as a name or a URL."""
+    from etude.sources.source_url import find_kind, local_path
+
+    if ":" in source or not ("/" in source or "." in source):
+        return ""
+    path = local_path(source)
+    return path if os.path.isfile(path) and find_kind(path) in ("duckdb", "sqlite") else ""
+
+
+def patience_for(source: str) -> float:
+    """Return the seconds before progress is shown: few if the source may be a file that must be read first."""
+    return PATIENCE_S if database_file(source) else READING_S
 
 
 def read_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etude import plugins
+from etude.cli.options import database_file
 from etude.defaults import (
     ENGINE_SCRATCH,
     OBJECTS,
@@ -28,7 +29,7 @@ from etude.defaults import (
 from etude.runtime.plain_run import PlainRecord, run_plain
 from etude.sources.base import Mount
 from etude.sources.pool import EngineClient, EngineLimits
-from etude.sources.source_url import find_kind, local_path, name_for
+from etude.sources.source_url import find_kind, name_for
 
 if TYPE_CHECKING:
     from etude.result import Result
@@ -43,7 +44,7 @@ def run_short(
     options: argparse.Namespace, query: str, engine: EngineClient, on_progress: Callable[[float], None]
 ) -> Result | None:
     """Run the query in the engine and return its result; None, before anything is done, if that needs the long way."""
-    home, path = home_by_default(os.environ), _database_file(options.source)
+    home, path = home_by_default(os.environ), database_file(options.source)
     if home is None or not path or options.timeout is not None or options.limit_rows is not None:
         return None
     if _has_profile(home, path):
@@ -68,14 +69,6 @@ def run_short(
     finally:
         if store is not None:
             store.close()
-
-
-def _database_file(source: str) -> str:
-    """Return the absolute path of a database file; empty if the text may be anything else, such as a name or a URL."""
-    if ":" in source or not ("/" in source or "." in source):
-        return ""
-    path = local_path(source)
-    return path if os.path.isfile(path) and find_kind(path) in ("duckdb", "sqlite") else ""
 
 
 def _has_profile(home: Path, path: str) -> bool:

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
@@ -145,8 +145,7 @@ class RunRow:
         """Return the values for `PUT_RUN`, except the tenant."""
         # The log keeps the exact text; this row holds what databases can store and search.
         text = self.text.replace("\0", "\ufffd")
-        fields = {f: getattr(self, f) for f in self.__dataclass_fields__}
-        id, kind, _, *rest = fields.values()
+        id, kind, _, *rest = (getattr(self, field.name) for field in fields(self))
         return [id, kind, text, " ".join(split_words(text)), *rest]
 
 
