@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from etude.sources.pool import ResultStream
 
 
-class Column(NamedTuple):
+class PlainColumn(NamedTuple):
     """A column of a result, as `entities.ResultColumn`."""
 
     name: str
     type: str
 
 
-class Info(NamedTuple):
+class PlainInfo(NamedTuple):
     """The shape of a result, as `entities.ResultInfo`."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[PlainColumn, ...]
     row_count: int
     truncated: bool
     bytes: int
@@ -81,7 +81,7 @@ def run_plain(
         _fail(record, run_id, step_id, error, started)
         raise
     result.run_id = run_id
-    info = _as_json(cast("Info", result.info))
+    info = _as_json(cast("PlainInfo", result.info))
     elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
     events = [
         {"type": "artifact.created", "artifact": artifact, "step_id": step_id},
@@ -110,12 +110,12 @@ def run_plain(
 
 def _describe(answer: ResultStream, schema: Any) -> ResultInfo:
     end = answer.end
-    columns = tuple(Column(f.name, kind) for f, kind in zip(schema, answer.types, strict=True))
+    columns = tuple(PlainColumn(f.name, kind) for f, kind in zip(schema, answer.types, strict=True))
     # It stands in for the model, which has the same fields: `Result` reads them and nothing else.
-    return cast("ResultInfo", Info(columns, end["row_count"], end["truncated"], end["bytes"]))
+    return cast("ResultInfo", PlainInfo(columns, end["row_count"], end["truncated"], end["bytes"]))
 
 
-def _as_json(info: Info) -> Json:
+def _as_json(info: PlainInfo) -> Json:
     return info._asdict() | {"columns": [column._asdict() for column in info.columns]}
 
 
