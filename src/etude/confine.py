@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import resource
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 _LINUX = sys.platform == "linux"
@@ -44,6 +45,20 @@ def _lower(kind: int, value: int) -> None:
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(kind, (value, value))
+
+
+def replace_environment(variables: Mapping[str, str]) -> None:
+    """Set these variables instead of all others, and overwrite the old values in memory: they may hold secrets."""
+    place = ctypes.POINTER(ctypes.c_void_p).in_dll(_libc(), "environ")
+    texts = list(itertools.takewhile(bool, map(place.__getitem__, itertools.count())))
+    copies = [value for value in getattr(os.environ, "_data", {}).values() if isinstance(value, bytes)]
+    os.environ.clear()
+    for text in texts:
+        ctypes.memset(text, 0, len(ctypes.string_at(text)))
+    for value in copies:
+        if len(value) > 1:  # all of Python shares the objects of single bytes
+            ctypes.memset(ctypes.c_char_p(value), 0, len(value))
+    os.environ.update(variables)
 
 
 def prefer_as_victim() -> bool:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etude.defaults import RESULT_BYTES, TIMEOUT_S
+
 
 class Entity(BaseModel):
     """An immutable model without extra fields: an unknown field is an error, so that typos are found."""
@@ -80,10 +82,10 @@ class SourceSpec(Entity):
 class Limits(Entity):
     """The limits of one query. For rows and bytes, zero means no limit. A result is complete, or an error says why."""
 
-    timeout_s: float = Field(default=60.0, gt=0, le=1_000_000)
+    timeout_s: float = Field(default=TIMEOUT_S, gt=0, le=1_000_000)
     rows: int = Field(default=0, ge=0)
     """A query whose result has more rows than this fails."""
-    bytes: int = Field(default=4 << 30, ge=0)
+    bytes: int = Field(default=RESULT_BYTES, ge=0)
     """A query whose result has more bytes than this fails."""
     limit: int = Field(default=0, ge=0)
     """Return only the first rows. The one limit that cuts a result, and so a caller asks for it with each query."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -103,6 +102,8 @@ class FairShare:
 @asynccontextmanager
 async def hold_slot(shares: FairShare, tenant: str) -> AsyncIterator[None]:
     """Wait for a slot, and hold it while the block runs."""
+    import asyncio  # slow to load, and only servers wait this way
+
     granted = asyncio.Event()
     ticket = shares.ask(tenant, granted.set)
     try:

@@ -15,12 +15,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from etude.arrow_limits import count_bytes, split
-from etude.entities import ResultColumn, ResultInfo, RowPage
 from etude.errors import LimitExceeded, Unavailable
+
+if TYPE_CHECKING:
+    from etude.entities import ResultColumn, ResultInfo, RowPage
 
 PAGE_BYTES = 16 << 20
 """A page of JSON ends early if its values take more than this; `next` says where to go on."""
@@ -240,6 +242,8 @@ def no_rows(schema: Any) -> list[Any]:
 
 def describe(schema: Any, types: list[str]) -> tuple[ResultColumn, ...]:
     """Return the columns of a schema, with the engine's own type names if it provided them."""
+    from etude.entities import ResultColumn
+
     names = types or [str(f.type) for f in schema]
     return tuple(ResultColumn(name=f.name, type=t) for f, t in zip(schema, names, strict=True))
 
@@ -621,6 +625,8 @@ def _first_batches(result: Result, limit: int) -> Iterator[Any]:
 
 def first_page(result: Result, limit: int) -> RowPage:
     """Return the first rows of a result as JSON; fewer if they are large."""
+    from etude.entities import RowPage
+
     rows = take_page(result.info, _first_batches(result, limit))
     return RowPage(
         run_id=result.run_id,

@@ -14,14 +14,22 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
 
+from etude.defaults import (
+    ENGINE_SCRATCH,
+    NOT_SETTINGS,
+    OBJECTS,
+    STORE,
+    default_home,
+    default_memory,
+    default_threads,
+    find_file,
+)
 from etude.entities import Budget, Entity, Limits, SessionLimits, SourceSpec
 from etude.errors import Invalid
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
-_NOT_SETTINGS = frozenset({"ETUDE_SOURCE", "ETUDE_CONFIG", "ETUDE_DEBUG"})
-"""Variables that are not settings: the source of a standalone script, the settings file, debug output."""
 
 
 def parse_size(value: Any) -> Any:
@@ -36,13 +44,6 @@ def parse_size(value: Any) -> Any:
 
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=1 << 60)]
 Folder = Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())]
-
-
-def default_home() -> Path:
-    """Return the platform's folder for user data."""
-    from platformdirs import user_data_path
-
-    return user_data_path("etude", appauthor=False)
 
 
 class QueryLimits(Limits):
@@ -72,11 +73,11 @@ class EngineSettings(Entity):
 
     processes: int = Field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)), ge=1)
     """Engines that may run at once; by default twice the number of CPUs, at least 4."""
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    threads: int = Field(default_factory=default_threads, ge=1)
     """Threads for each engine; by default the number of CPUs."""
-    memory: Size = Field(default_factory=lambda: max(_memory() // 2, 1 << 30))
+    memory: Size = Field(default_factory=default_memory)
     """Private memory for each engine, enforced by the operating system; by default half of the machine's."""
-    scratch: Size = 20 << 30
+    scratch: Size = ENGINE_SCRATCH
     """The largest file that an engine may write while it sorts or joins more than fits into memory."""
 
 
@@ -265,12 +266,12 @@ class Settings(Entity):
     @property
     def store_url(self) -> str:
         """The store, with the default filled in."""
-        return self.store or f"sqlite:///{self.home / 'etude.db'}"
+        return self.store or f"sqlite:///{self.home / STORE}"
 
     @property
     def objects_url(self) -> str:
         """The object store, with the default filled in."""
-        return self.objects or str(self.home / "objects")
+        return self.objects or str(self.home / OBJECTS)
 
 
 def load_settings(environment: Mapping[str, str] | None = None, **keywords: Any) -> Settings:
@@ -302,17 +303,6 @@ def _plain(value: Any) -> Any:
     return value.model_dump(exclude_unset=True) if isinstance(value, Entity) else value
 
 
-def find_file(environment: Mapping[str, str]) -> Path | None:
-    """Return the `etude.toml` to read: the one in `ETUDE_CONFIG`, in the working folder, or in the home folder."""
-    named = environment.get("ETUDE_CONFIG")
-    if named:
-        if not Path(named).is_file():
-            raise Invalid(f"`ETUDE_CONFIG` names `{named}`, which is not a file.", hint="Correct or unset it.")
-        return Path(named)
-    home = Path(environment.get("ETUDE_HOME") or default_home())
-    return next((p for p in (Path("etude.toml"), home / "etude.toml") if p.is_file()), None)
-
-
 def _read_file(path: Path) -> dict[str, Any]:
     import tomllib
 
@@ -329,7 +319,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     for key, text in environment.items():
-        if not key.startswith("ETUDE_") or key in _NOT_SETTINGS or not text:
+        if not key.startswith("ETUDE_") or key in NOT_SETTINGS or not text:
             continue
         path = key.removeprefix("ETUDE_").lower().split("__")
         if path[0] not in Settings.model_fields:
@@ -428,7 +418,3 @@ def read_reference(text: str, what: str) -> str:
                 f"{what} refers to the file `{path}`, which cannot be read: {error.strerror}.", hint="Check the path."
             ) from None
     return text
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

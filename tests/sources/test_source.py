@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from etude.app import App
-from etude.errors import UnknownTable
+from etude.entities import Limits
+from etude.errors import Cancelled, EtudeError, LimitExceeded, UnknownTable
+from etude.sources.base import LoadProgress
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
@@ -56,3 +61,81 @@ def test_each_write_changes_the_fingerprint_of_the_data(tmp_path: Path, mode: st
             writer.execute("UPDATE orders SET id = ?", (number,))
             marks.add(app.catalog(str(path)).tables[0].fingerprint)
         assert len(marks) == 5
+
+
+@pytest.fixture(scope="module")
+def big_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "big.csv"
+    duckdb.execute(
+        f"COPY (SELECT i AS id, 'customer ' || i AS customer, DATE '2020-01-01' + (i % 1500)::INT AS day "
+        f"FROM range(2000000) t(i)) TO '{path}' (HEADER)"
+    )
+    return path
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with App(home=tmp_path / "home", record=False) as opened:
+        yield opened
+
+
+def test_the_time_limit_of_a_query_holds_while_its_files_are_read(app: App, big_csv: Path) -> None:
+    told: list[float] = []
+    with pytest.raises(LimitExceeded, match=r"Reading `big.csv` for this query exceeded its limit of 0.5 s") as caught:
+        app.sql(str(big_csv), "SELECT count(*) FROM big", limits=Limits(timeout_s=0.5), on_progress=told.append)
+    assert caught.value.details == {"limit": "timeout_s", "value": 0.5}
+    assert all(share < 1 for share in told)
+
+    # A source that is opened without a query is read completely, however long that takes.
+    app.source(str(big_csv)).mount()
+    assert app.sql(str(big_csv), "SELECT count(*) FROM big").rows() == [(2_000_000,)]
+
+
+def test_two_queries_that_wait_for_the_same_file_each_have_their_own_limit(app: App, big_csv: Path) -> None:
+    source, reading = app.source(str(big_csv)), threading.Event()
+    first = source.query("SELECT count(*) FROM big", Limits(timeout_s=600), on_progress=lambda _: reading.set())
+    ended: list[EtudeError] = []
+
+    def read() -> None:
+        try:
+            list(first.batches)
+        except EtudeError as error:
+            ended.append(error)
+
+    worker = threading.Thread(target=read)
+    worker.start()
+    assert reading.wait(60)
+    second = source.query("SELECT count(*) FROM big", Limits(timeout_s=0.3))
+    with pytest.raises(LimitExceeded, match=r"limit of 0.3 s"):
+        list(second.batches)
+    assert not ended
+
+    first.cancel()
+    worker.join(60)
+    assert [type(error) for error in ended] == [Cancelled]
+
+
+def test_cancel_stops_the_reading_of_files(app: App, big_csv: Path) -> None:
+    answer = app.source(str(big_csv)).query("SELECT count(*) FROM big", Limits(), on_progress=lambda _: answer.cancel())
+    with pytest.raises(Cancelled, match="The query was cancelled"):
+        list(answer.batches)
+
+
+def test_a_callback_that_raises_stops_the_reading_of_files(app: App, big_csv: Path) -> None:
+    def leave(share: float) -> None:
+        assert isinstance(share, LoadProgress)
+        raise Cancelled("The client disconnected.")
+
+    with pytest.raises(Cancelled, match="disconnected"):
+        app.sql(str(big_csv), "SELECT count(*) FROM big", on_progress=leave)
+
+
+def test_cancelling_a_run_stops_the_reading_of_its_files(tmp_path: Path, big_csv: Path) -> None:
+    with App(home=tmp_path / "home") as app:
+        reading = threading.Event()
+        app.pool.on_load = lambda _: reading.set()
+        run_id = app.runs.begin("sql", "SELECT count(*) FROM big", str(big_csv))
+        app.runs.start(run_id)
+        assert reading.wait(60)
+        app.runs.cancel(run_id)
+        assert app.runs.wait(run_id, 60).status == "cancelled"

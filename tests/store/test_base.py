@@ -12,6 +12,7 @@ import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,7 +40,7 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.store import base
-from etude.store.base import Store, split_words
+from etude.store.base import RunRow, Store, split_words
 
 Open = Callable[[], Store]
 Start = Callable[[str], "subprocess.Popen[str]"]
@@ -72,6 +73,28 @@ def test_a_run_is_the_fold_of_its_log(store: Store, open_store: Open) -> None:
     ]  # fmt: skip
     assert store.runs().items == [summarise(run)]
     assert (run.status, run.usage.cost_usd, run.artifacts) == ("succeeded", 0.25, (kept.artifact,))
+
+
+def test_plain_events_are_the_same_log(store: Store, open_store: Open) -> None:
+    run_id, now, worker = new_id("run"), datetime.now(UTC), store.worker_id
+    row = RunRow(run_id, "sql", "SELECT 'ü'", "sales", None, None, worker, "running", 2, now, now)
+    started = {"type": "run.started", "worker": worker}
+    store.append_plain(row, [{"type": "run.queued", "kind": "sql", "text": row.text, "source": "sales"}, started])
+    assert store.runs().items == [summarise(store.run(run_id))]
+
+    kept = {"hash": "a" * 64, "media": "x/y", "size": 3}
+    result = {"columns": [{"name": "x", "type": "INTEGER"}], "row_count": 7, "truncated": False, "bytes": 28}
+    events = [{"type": "artifact.created", "artifact": kept}, {"type": "run.finished", "result": result}]
+    ended = replace(row, status="succeeded", seq=4, updated_at=now, ended_at=now, row_count=7, elapsed_ms=0.0)
+    store.append_plain(ended, events, {kept["hash"]: 3})
+    run = open_store().run(run_id)
+    assert store.runs().items == [summarise(run)]
+    assert (run.status, run.text, store.storage_used()) == ("succeeded", row.text, 3)
+    assert [e.event.type for e in store.entries(run_id)] == [
+        "run.queued", "run.started", "artifact.created", "run.finished"
+    ]  # fmt: skip
+    with pytest.raises(Conflict, match="is at 4, not at 2"):
+        store.append_plain(ended, events)
 
 
 def test_times_are_utc_and_never_go_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import etude
+from etude.defaults import find_file
 from etude.errors import Invalid
-from etude.settings import find_file
 
 POLL_S = 0.5
 BROKEN = 1

@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Answer the question and show the steps as they happen."""
     with open_app(options.source) as app:
         steps = Steps(sys.stderr)
+        app.pool.on_load = steps.progress
         show = _print_json if options.json else steps
         with steps.progress:
             answer = answer_question(

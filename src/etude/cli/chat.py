@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from etude.cli.ask import Steps, answer_question, print_answer
-from etude.cli.options import open_app
+from etude.cli.options import open_app, patience_for
 from etude.cli.output import write_result
 from etude.cli.progress import Progress
 from etude.cli.sql_prompt import EXIT, Commands, options_of, read_line
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Read questions and answer them until the end of input."""
     with open_app(options.source) as app:
-        with Progress(f"opening {options.source}"):
-            app.source(options.source).mount()
+        with Progress(f"opening {options.source}", patience_s=patience_for(options.source)) as progress:
+            app.source(options.source).mount(progress)
         name = options.model or app.settings.model
         about = printable(options.source)
         sys.stdout.write(

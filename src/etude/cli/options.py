@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import FORMATS
+from etude.cli.progress import PATIENCE_S, READING_S
 
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Limits
+    from etude.sources.pool import EngineClient
 
 
 def add_query_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +48,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vertical", action="store_true", help="show one line for each value")
 
 
-def open_app(source: str, record: bool | None = None) -> App:
+def open_app(source: str, record: bool | None = None, engine: EngineClient | None = None) -> App:
     """Open an app for a command on one source; its engine starts while this process still loads its own libraries."""
-    from etude.sources.pool import EngineClient, EngineLimits
-
-    preload = _expected_kind(source)
-    # The app sets the real limits, before the engine opens anything.
-    engine = EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload) if preload else None
+    engine = engine or start_engine(source)
     try:
         from etude.app import App
 
@@ -65,6 +64,18 @@ def open_app(source: str, record: bool | None = None) -> App:
     return app
 
 
+def start_engine(source: str) -> EngineClient | None:
+    """Start the engine of a source that is no server, while this process has loaded nothing else yet."""
+    from etude.sources.engine_process import can_fork
+    from etude.sources.pool import EngineClient, EngineLimits
+
+    preload = _expected_kind(source)
+    if preload is None:
+        return None
+    # The app sets the real limits, before the engine opens anything.
+    return EngineClient(False, EngineLimits(memory=0, scratch_bytes=0, threads=1), preload, fork=can_fork())
+
+
 def _expected_kind(source: str) -> str | None:
     """Guess from its text and its first bytes what kind of source it is; None for a server."""
     scheme, separator, _ = source.partition("://")
@@ -74,6 +85,30 @@ def _expected_kind(source: str) -> str | None:
         if file.read(16) == b"SQLite format 3\0":
             return "sqlite"
     return "sqlite" if scheme == "sqlite" else "duckdb"
+
+
+def database_file(source: str) -> str:
+    """Return the absolute path of a database file; empty if the text may be anything else, such as a name or a URL."""
+    from etude.sources.source_url import find_kind, local_path
+
+    if ":" in source or not ("/" in source or "." in source):
+        return ""
+    path = local_path(source)
+    return path if os.path.isfile(path) and find_kind(path) in ("duckdb", "sqlite") else ""
+
+
+def patience_for(source: str) -> float:
+    """Return the seconds before progress is shown: few if the source may be a file that must be read first."""
+    return PATIENCE_S if database_file(source) else READING_S
+
+
+def read_files(app: App, options: argparse.Namespace, on_progress: Callable[[float], None]) -> None:
+    """Read the files of the source before its query, unless a person set a limit of time: it holds for both.
+
+    The default limit is meant for a query; a large file may take longer, once, while its progress is shown.
+    """
+    if options.timeout is None and "timeout_s" not in app.settings.limits.model_fields_set:
+        app.source(options.source).mount(on_progress)
 
 
 def limits_of(app: App, options: argparse.Namespace) -> Limits:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from etude.cli.options import add_query_arguments, limits_of, open_app
+from etude.cli.options import add_query_arguments, limits_of, open_app, patience_for
 from etude.cli.output import chosen_format, write_result
 from etude.cli.progress import Progress
 
@@ -26,9 +26,12 @@ def run(options: argparse.Namespace) -> None:
     chosen_format(options)
     text = read_text(options.file)
     with open_app(options.source, False if options.no_record else None) as app:
-        with Progress("running the plan") as progress:
+        with Progress("running the plan", patience_s=patience_for(options.source)) as progress:
+            app.pool.on_load = progress
             if options.sql:
-                sys.stdout.write(app.compile(options.source, text)[1] + "\n")
+                compiled = app.compile(options.source, text)[1]
+                progress.stop()
+                sys.stdout.write(compiled + "\n")
                 return
             result = app.plan(options.source, text, limits=limits_of(app, options), on_progress=progress)
         write_result(result, options)

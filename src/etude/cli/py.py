@@ -11,6 +11,7 @@ import tokenize
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from etude.cli.progress import Progress
 from etude.cli.table import printable
 
 if TYPE_CHECKING:
@@ -53,11 +54,16 @@ def run(options: argparse.Namespace) -> int:
 
     code = read_code(options.file)
     record = False if options.no_record else None
-    with (
-        App(record=record) as app,
-        app.open_session(options.source, isolation=options.isolation, network=options.network) as session,
-    ):
-        cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else print_output)
+    with App(record=record) as app, Progress(f"opening {options.source}") as progress:
+        app.pool.on_load = progress
+        with app.open_session(options.source, isolation=options.isolation, network=options.network) as session:
+            progress.restart(f"running {options.file}")
+
+            def show(output: Output) -> None:
+                progress.stop()  # the code shows by itself that it runs
+                print_output(output)
+
+            cell = session.execute(code, wall_s=options.timeout, on_output=None if options.json else show)
     if options.json:
         sys.stdout.write(json.dumps(describe_cell(cell)) + "\n")
     else:

@@ -9,6 +9,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from etude.cli.progress import Progress
 from etude.cli.py import add_network, print_end, print_output
 from etude.cli.table import printable
 
@@ -41,11 +42,13 @@ def run(options: argparse.Namespace) -> None:
         with open_app(options.source) as app:
             prompt_sql(app, options.source)
         return
-    with (
-        App() as app,
-        app.open_session(options.source, isolation=options.isolation, network=options.network) as session,
-    ):
-        session.execute(PREAMBLE)
+    with contextlib.ExitStack() as stack:
+        app = stack.enter_context(App())
+        with Progress(f"opening {options.source}") as progress:
+            app.pool.on_load = progress
+            opened = app.open_session(options.source, isolation=options.isolation, network=options.network)
+            session = stack.enter_context(opened)
+            session.execute(PREAMBLE)
         level = session.isolation["level"]
         sys.stdout.write(
             f"Python on `{printable(options.source)}` as `db`, isolated at level {level}. Ctrl-D ends it.\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from etude.cli.output import print_table
@@ -55,29 +56,34 @@ def run(options: argparse.Namespace) -> None:
     """Run the verb."""
     from etude.app import App
 
-    with App() as opened, Progress("opening") as show:
+    with App() as opened:
         app = opened.scoped(options.tenant)
-        app.pool.on_load = show
         match options.verb:
             case "add":
-                _add(app, options)
+                show_catalog(_waiting(app, options.url, lambda: _add(app, options)), options.json)
             case "list":
                 _list(app, options)
             case "show":
-                show_catalog(app.catalog(options.name), options.json)
+                show_catalog(_waiting(app, options.name, lambda: app.catalog(options.name)), options.json)
             case "remove":
                 app.remove_source(options.name)
                 sys.stderr.write(f"removed {printable(options.name)}\n")
 
 
-def _add(app: App, options: argparse.Namespace) -> None:
+def _waiting(app: App, source: str, open_source: Callable[[], Catalog]) -> Catalog:
+    """Show what is opened or read until the catalog is there."""
+    with Progress(f"opening {redact(source)}") as progress:
+        app.pool.on_load = progress
+        app.pool.warm()
+        return open_source()
+
+
+def _add(app: App, options: argparse.Namespace) -> Catalog:
     from etude.entities import SourceSpec
 
-    app.pool.warm()
     tables = tuple(t.strip() for t in options.tables.split(",")) if options.tables else None
     given = dict(_option(text) for text in options.option) | ({"strict": "true"} if options.strict else {})
-    catalog = app.add_source(options.name, SourceSpec(url=options.url, tables=tables, options=given))
-    show_catalog(catalog, options.json)
+    return app.add_source(options.name, SourceSpec(url=options.url, tables=tables, options=given))
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from etude.cli.options import patience_for
 from etude.cli.output import print_table, write_result
 from etude.cli.progress import Progress
 from etude.cli.table import printable
@@ -80,7 +81,8 @@ def prompt_sql(app: App, source: str) -> None:
     from etude.errors import EtudeError
 
     commands = Commands(app, source, "A query ends with `;` and may have several lines.")
-    app.source(source).mount()
+    with Progress(f"opening {source}", patience_s=patience_for(source)) as opening:
+        app.source(source).mount(opening)
     sys.stdout.write(f"SQL on `{source}`. A query ends with `;`. `/help` lists commands, Ctrl-D ends it.\n")
     with line_history(app.settings.home / "sql_history"):
         while (text := _read_query(commands)) is not None:

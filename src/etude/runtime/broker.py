@@ -21,7 +21,6 @@ from etude.ids import new_id
 from etude.limits import lower_limits
 from etude.result import Result
 from etude.runtime.query import (
-    PARQUET,
     Query,
     RunLog,
     RunStorage,
@@ -29,8 +28,8 @@ from etude.runtime.query import (
     failed_step,
     finished_step,
     started_step,
-    truncation_note,
 )
+from etude.runtime.query_record import PARQUET, truncation_note
 from etude.sources.arrow_tables import check_table_name
 from etude.sources.parameters import Encoded, decode_params, encode_params
 from etude.sources.pool import ResultStream

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from etude import __version__
-from etude.entities import Artifact, Estimate, Limits, Outcome, Read, ResultInfo, Run, RunKind
+from etude.entities import Artifact, Estimate, Limits, Outcome, ResultInfo, Run, RunKind
 from etude.errors import Cancelled, Conflict, EtudeError, LimitExceeded, Refused, problem
 from etude.events import (
     ArtifactCreated,
@@ -32,13 +31,13 @@ from etude.events import (
 )
 from etude.ids import new_id
 from etude.result import Result, describe
+from etude.runtime import query_record
+from etude.runtime.query_record import PARQUET, collect
 from etude.sources.parameters import Encoded
 from etude.sources.pool import ResultStream
-from etude.spool import Spool
 from etude.store.base import Store
 from etude.store.objects import Objects
 
-PARQUET = "application/vnd.apache.parquet"
 CELL = "application/vnd.etude.cell+json"
 """The artifact of a cell: its code, output and displays."""
 
@@ -74,7 +73,7 @@ class Query:
 def run_query(query: Query, ask: Callable[[bool], ResultStream], storage: RunStorage | None, scratch: Path) -> Result:
     """Run a query and return its result. With a storage it is a recorded run, also if it fails."""
     if storage is None:
-        return _collect(query, ask(False), scratch)[0]
+        return collect(ask(False), scratch, describe_answer)[0]
     log = RunLog(storage)
     log.add(
         RunQueued(
@@ -102,7 +101,7 @@ def run_step(
     log.commit()
     try:
         answer = ask(True)
-        result, spool = _collect(query, answer, scratch)
+        result, spool = collect(answer, scratch, describe_answer)
         artifact = log.objects.put(spool.parquet(), PARQUET)
     except BaseException as error:
         log.add(failed_step(step_id, error, ms_since(started)))
@@ -116,17 +115,17 @@ def run_step(
 
 def started_step(step_id: str, query: Query, parent: str | None = None) -> StepStarted:
     """Return the start of a query, with everything that is needed to run it again."""
-    return StepStarted(
-        step_id=step_id,
-        kind="sql",
-        code=query.sql,
-        dialect=query.dialect,
-        source=query.source,
-        parent=parent,
-        plan=query.plan,
-        params={"values": query.params} if query.params else {},
-        versions={"etude": __version__},
-        limits=query.limits,
+    return StepStarted.model_validate(
+        query_record.started_step(
+            step_id,
+            query.sql,
+            query.source,
+            dict(query.limits),
+            dialect=query.dialect,
+            parent=parent,
+            plan=query.plan,
+            params=query.params,
+        )
     )
 
 
@@ -134,19 +133,7 @@ def finished_step(
     step_id: str, source: str, info: ResultInfo, answer: ResultStream, artifact: Artifact | None, elapsed_ms: float
 ) -> StepFinished:
     """Return the end of a query that succeeded: what it read, what it returned and what it cost."""
-    end = answer.end
-    marks = end.get("fingerprints", {})
-    return StepFinished(
-        step_id=step_id,
-        outcome="ok",
-        estimate=Estimate.model_validate(end.get("estimate", {})),
-        schema_fingerprint=answer.info.get("schema"),
-        versions=answer.info.get("versions", {}),
-        reads=tuple(Read(source=source, table=t, fingerprint=marks.get(t)) for t in end["tables"]),
-        result=info,
-        artifact=artifact,
-        elapsed_ms=elapsed_ms,
-    )
+    return StepFinished.model_validate(query_record.finished_step(step_id, source, info, answer, artifact, elapsed_ms))
 
 
 def failed_step(step_id: str, error: BaseException, elapsed_ms: float) -> StepFinished:
@@ -168,24 +155,6 @@ def ms_since(started: float) -> float:
     return round((time.perf_counter() - started) * 1000, 3)
 
 
-def _collect(query: Query, answer: ResultStream, scratch: Path) -> tuple[Result, Spool]:
-    spool = Spool(scratch)
-    try:
-        spool.take(answer.batches)
-    except BaseException:
-        spool.drop()
-        with contextlib.suppress(EtudeError):
-            answer.batches.close()  # type: ignore[attr-defined]
-        raise
-    end, info = answer.end, describe_answer(answer, spool.schema)
-    notes = truncation_note(info)
-    notes += tuple(f"{table}: {note}" for table in end["tables"] for note in answer.notes.get(table, ()))
-    notes += tuple(end.get("notes", ()))
-    result = Result(info, spool.batches, spool.path, elapsed_ms=end["elapsed_ms"], notes=notes, sql=end["sql"])
-    spool.keep(result)
-    return result, spool
-
-
 def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
     """Describe a result that was read to its end."""
     end = answer.end
@@ -195,13 +164,6 @@ def describe_answer(answer: ResultStream, schema: Any) -> ResultInfo:
         truncated=end["truncated"],
         bytes=end["bytes"],
     )
-
-
-def truncation_note(info: ResultInfo) -> tuple[str, ...]:
-    """Return the note for a result that was cut because the caller asked for its first rows."""
-    if not info.truncated:
-        return ()
-    return (f"The first {info.row_count:,} rows, as `limit` asked; there are more.",)
 
 
 class RunLog:

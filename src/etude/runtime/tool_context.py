@@ -17,7 +17,8 @@ from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
 from etude.result import Result, describe, no_rows
-from etude.runtime.query import PARQUET, Query, RunLog, run_query, run_step
+from etude.runtime.query import Query, RunLog, run_query, run_step
+from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
 from etude.spool import Spool
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from etude.errors import LimitExceeded, SourceError
+from etude.errors import Cancelled, LimitExceeded, SourceError
 
 Json = dict[str, Any]
 
@@ -39,6 +41,33 @@ def out_of_time(timeout_s: float) -> LimitExceeded:
         limit="timeout_s",
         value=timeout_s,
     )
+
+
+class LoadWait:
+    """How long a query waits for files that must be read first: for its own time limit, unless it is cancelled."""
+
+    def __init__(self, timeout_s: float, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        self.timeout_s = timeout_s
+        self._until = time.monotonic() + timeout_s
+        self._is_cancelled = is_cancelled
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left of the limit; 0 if there are none."""
+        return max(self._until - time.monotonic(), 0.0)
+
+    def check(self, path: str) -> None:
+        """Raise `Cancelled` or `LimitExceeded` if the query that waits for this file has ended."""
+        if self._is_cancelled():
+            raise Cancelled("The query was cancelled.")
+        if not self.left_s:
+            raise LimitExceeded(
+                f"Reading `{os.path.basename(path)}` for this query exceeded its limit of {self.timeout_s:g} s and was "
+                "stopped.",
+                hint="Raise `limits.timeout_s`, or read it once without a limit: `etude sources show`.",
+                limit="timeout_s",
+                value=self.timeout_s,
+            )
 
 
 class LoadProgress(float):

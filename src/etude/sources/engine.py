@@ -25,7 +25,6 @@ from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
 from etude.lean_imports import leave_out_numpy
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
-from etude.sources.parameters import decode_params, place_params
 
 CHUNK = 4 << 20
 WINDOW = 3
@@ -41,25 +40,29 @@ AGAIN_S = 0.02
 
 
 def main() -> None:
-    """Start from the command line that `pool.spawn` writes."""
+    """Start from the command line that `engine_process.spawn` writes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--network", action="store_true")
     parser.add_argument("--preload", choices=PRELOADED, default="duckdb")
     args = parser.parse_args()
+    serve(wire.inherited(args.data), wire.inherited(args.control), args.network, args.preload)
+
+
+def serve(data: socket, control: socket, network: bool, preload: str) -> NoReturn:
+    """Load the libraries, then answer requests until the host goes away."""
     # A user namespace can be entered only while there is one thread, so before the libraries are imported.
-    isolation = {"network": not args.network and confine.leave_network()}
+    isolation = {"network": not network and confine.leave_network()}
     confine.prefer_as_victim()
     confine.yield_to_host(NICE)
-    if not args.network:
+    if not network:
         # The built-in drivers of files use neither; drivers of packages, which may, run with the network.
         leave_out_numpy()
-        for name in PRELOADED[args.preload]:
+        for name in PRELOADED[preload]:
             import_module(name)
     import pyarrow  # noqa: F401
 
-    data, control = wire.inherited(args.data), wire.inherited(args.control)
     engine = Engine(data, control, isolation)
     with contextlib.suppress(wire.Closed, KeyboardInterrupt):
         engine.serve()
@@ -240,6 +243,8 @@ class Engine:
     def _check(self, sql: str, encoded: Any) -> CheckedQuery:
         text, values = sql, ()
         if encoded:
+            from etude.sources.parameters import decode_params, place_params
+
             text, values = place_params(sql, decode_params(encoded) or (), self._opened.dialect)
         known = self._verdicts.get((text, len(values)))
         if known is None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
-from etude.sources.base import MORE_TIME, Json, Mount
+from etude.sources.base import MORE_TIME, Json, LoadWait, Mount
 from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
 from etude.sources.registered_tables import RegisteredTables
@@ -71,7 +71,7 @@ def query_together(
             mounts, keys = [], []
             for source in sources:
                 if source.native:
-                    key, mount = source.mount()
+                    key, mount = source.mount(on_progress, left.wait(answer))
                 else:
                     key, mount = _copy(source, sources, sql, folder, left, answer, on_progress)
                 mounts.append(mount)
@@ -105,6 +105,10 @@ class _Left:
         if left_s <= 0:
             raise _too_slow(self._limits)
         return self._limits.model_copy(update={"timeout_s": left_s, **changes})
+
+    def wait(self, answer: ResultStream) -> LoadWait:
+        """Return how long files may be read for the join."""
+        return LoadWait(self.limits().timeout_s, lambda: answer.cancelled)
 
 
 def _too_slow(limits: Limits) -> LimitExceeded:

@@ -8,12 +8,10 @@ import os
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,19 +20,21 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
-from etude.sources.base import MORE_TIME, Json, LoadProgress, Mount, empty_batch
-from etude.sources.parameters import Encoded
+from etude.sources import engine_process
+from etude.sources.base import MORE_TIME, Json, LoadProgress, LoadWait, Mount, empty_batch
 
 if TYPE_CHECKING:
     from etude.entities import Limits
+    from etude.sources.parameters import Encoded
 
 GRACE_S = 1.0
 START_S = 60.0
 IDLE_S = 30.0
+CHECK_S = 0.1
+"""How often the host checks, while files are read, whether the query that waits for them was cancelled."""
 PART = 32 << 20
 SCRATCH = "etude-engine-"
 OnProgress = Callable[[float], None]
-_START = "import sys; sys.path[:] = {path!r}; from etude.sources.engine import main; main()"
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class ResultStream:
         self._cancelled = False
         self._lock = threading.Lock()
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` was called."""
+        return self._cancelled
+
     def cancel(self) -> None:
         """Stop the query in the engine; may be called from any thread, even before the query started."""
         with self._lock:
@@ -86,7 +91,7 @@ class ResultStream:
 class EngineClient:
     """One engine process. Not thread-safe, except for `cancel`."""
 
-    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb") -> None:
+    def __init__(self, network: bool, limits: EngineLimits, preload: str = "duckdb", *, fork: bool = False) -> None:
         self.network = network
         self.limits = limits
         """They apply from the moment the process opens its sources."""
@@ -100,19 +105,11 @@ class EngineClient:
         self._query_id = 0
         self.killed = False
         self.info: Json = {}
-        command = [sys.executable, "-E", "-s", "-c", _START.format(path=sys.path)]
-        command += ["--data", str(data.fileno()), "--control", str(control.fileno())]
-        command += ["--network"] if network else ["--preload", preload]
         with data, control:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=(data.fileno(), control.fileno()),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("ETUDE_DEBUG") else subprocess.DEVNULL,
-                env=_clean_environment(self._scratch.name),
-                start_new_session=True,  # Ctrl-C reaches only the host, which then cancels properly
-            )
+            if fork:
+                self._process = engine_process.fork(data, control, preload, self._scratch.name)
+            else:
+                self._process = engine_process.spawn(data, control, network, preload, self._scratch.name)
 
     @property
     def pid(self) -> int:
@@ -140,23 +137,33 @@ class EngineClient:
         self.info = self._ask(head, START_S)
 
     def load(
-        self, jobs: list[Json], timeout_s: float, on_progress: OnProgress | None = None
+        self, jobs: list[Json], wait: LoadWait, on_progress: OnProgress | None = None
     ) -> Iterator[list[Json] | EtudeError]:
         """Convert files to Parquet in this process, which then serves nothing else; yield tables or an error for each.
 
-        A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early.
+        A job has a `file` and the `out_dir` for its tables. If the process dies, the list ends early. If the wait ends
+        first, the process is killed and the error of the wait is raised.
         """
         files = [p for job in jobs for p in job["file"]["paths"]]
         head = self._confinement([], files, [job["out_dir"] for job in jobs])
         self._send(head | {"op": "load", "files": jobs})
         for at, job in enumerate(jobs):
-            tell = None if on_progress is None else _tell_loading(on_progress, at, len(jobs), job["file"]["paths"][0])
+            path = job["file"]["paths"][0]
+            tell = None if on_progress is None else _tell_loading(on_progress, at, len(jobs), path)
             try:
-                yield self._answered("load", timeout_s, tell)["tables"]
+                yield self._loaded(wait, path, tell)
             except EtudeError as error:
+                if isinstance(error, Cancelled) or error.details.get("limit") == "timeout_s":
+                    raise  # the query ends, and with it the reading of all files
                 yield error
                 if not self.alive:
                     return
+
+    def _loaded(self, wait: LoadWait, path: str, on_progress: OnProgress | None) -> list[Json]:
+        while (frame := self._receive(time.monotonic() + CHECK_S, on_progress)) is None:
+            wait.check(path)
+        tables: list[Json] = _checked(frame.head)["tables"]
+        return tables
 
     def _confinement(self, readable: list[str], files: list[str], writable: list[str]) -> Json:
         return {
@@ -202,7 +209,7 @@ class EngineClient:
     def query(
         self,
         sql: str,
-        limits: Limits,
+        limits: Limits | Mapping[str, Any],
         describe: bool,
         on_progress: Callable[[float], None] | None = None,
         params: Encoded | None = None,
@@ -210,13 +217,14 @@ class EngineClient:
         """Run one statement. With `describe`, the end holds the estimate and the fingerprints of the tables read."""
         self._query_id += 1
         query_id = self._query_id
-        budget = bool(limits.scan_rows or limits.scan_bytes)
-        head = {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | dict(limits)
+        given = dict(limits)
+        budget = bool(given["scan_rows"] or given["scan_bytes"])
+        head = {"op": "query", "id": query_id, "sql": sql, "describe": describe or budget} | given
         self._send(head | {"params": params} if params else head)
         answer = ResultStream()
         answer.info = self.info
         answer.started(lambda: self._cancel(query_id))
-        answer.batches = self._batches(answer, time.monotonic() + limits.timeout_s, limits.timeout_s, on_progress)
+        answer.batches = self._batches(answer, time.monotonic() + given["timeout_s"], given["timeout_s"], on_progress)
         return answer
 
     def _batches(
@@ -415,12 +423,6 @@ def _paths(mount: Mount) -> list[str]:
         return []
     # The folder, because a database file has others beside it (a log, a shared index).
     return [str(Path(mount.url).parent)]
-
-
-def _clean_environment(home: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "LC_ALL", "TZ", "ETUDE_DEBUG")}
-    # One thread for Arrow: its pool would only idle beside the engine's own.
-    return kept | {"HOME": home, "TMPDIR": home, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 Key = tuple[Any, ...]

@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.entities import Catalog, SourceSpec
 from etude.sources.arrow_tables import check_table_name, to_batches
-from etude.sources.base import Json, Mount
+from etude.sources.base import Json, LoadWait, Mount
 from etude.sources.pool import MAIN, Key, OnProgress, Pool
 from etude.sources.source import Source
 from etude.spool import write_parquet
@@ -34,7 +34,7 @@ class RegisteredTables(Source):
         """The names of the tables in lower case."""
         return frozenset(name.lower() for name in self._files)
 
-    def mount(self, on_progress: OnProgress | None = None) -> tuple[Key, Mount]:
+    def mount(self, on_progress: OnProgress | None = None, wait: LoadWait | None = None) -> tuple[Key, Mount]:
         """Return a key that changes with the tables, and how an engine opens them."""
         files = tuple(self._files.values())
         mount = Mount(NAME, "files", str(self._folder), None, {}, files, unqualified=True)

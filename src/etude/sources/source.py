@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -12,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, Limits, SourceSpec, Table
-from etude.errors import Invalid, SourceMissing
+from etude.errors import Invalid, LimitExceeded, SourceMissing
 from etude.redaction import redact
 from etude.settings import RemoteSettings
-from etude.sources.base import Mount, schema_mark
+from etude.sources.base import LoadWait, Mount, out_of_time, schema_mark
 from etude.sources.cost import Size, correct_estimate
 from etude.sources.file_fingerprint import file_fingerprint, sqlite_fingerprint
-from etude.sources.files.cache import load_files
+from etude.sources.files.cache import LOAD_S, load_files
 from etude.sources.parameters import Encoded
-from etude.sources.pool import MAIN, EngineClient, Key, OnProgress, Pool, ResultStream
+from etude.sources.pool import CHECK_S, MAIN, EngineClient, Key, OnProgress, Pool, ResultStream
 from etude.sources.source_url import find_kind, local_path, resolve_url
 
 _NETWORK = frozenset({"postgres", "mysql"})
@@ -96,10 +97,13 @@ class Source:
         """Whether DuckDB reads it in place, so that it can be joined without copying."""
         return self.kind in ("duckdb", "files")
 
-    def mount(self, on_progress: OnProgress | None = None) -> tuple[Key, Mount]:
-        """Return a key that changes with the files behind the source, and how an engine opens it now."""
+    def mount(self, on_progress: OnProgress | None = None, wait: LoadWait | None = None) -> tuple[Key, Mount]:
+        """Return a key that changes with the files behind the source, and how an engine opens it now.
+
+        Files that must be read first are read until `wait` ends, or without a limit that a caller could notice.
+        """
         if self.kind == "files":
-            return self._mount_files(on_progress)
+            return self._mount_files(on_progress, wait or LoadWait(LOAD_S))
         mark = ""
         if self.kind == "duckdb":
             mark = file_fingerprint(self.url)
@@ -109,7 +113,7 @@ class Source:
         mount = Mount(self.name, self.kind, self.url, tables, dict(self.spec.options))
         return (self.name, self.url, tables, mark), mount
 
-    def _mount_files(self, on_progress: OnProgress | None) -> tuple[Key, Mount]:
+    def _mount_files(self, on_progress: OnProgress | None, wait: LoadWait) -> tuple[Key, Mount]:
         from etude.sources.files.column_types import READING, reading_of
         from etude.sources.files.discover import scan
 
@@ -119,13 +123,13 @@ class Source:
                 raise Invalid(f"`{name}` is not an option of files.", hint=f"Use one of {', '.join(FILE_OPTIONS)}.")
         reading_of(options)
         reading = tuple((name, options[name]) for name in READING if name in options)
-        found = scan(self._local(), follow_links=_is_set(self.spec, "follow_links"), options=reading)
+        found = scan(self._local(wait), follow_links=_is_set(self.spec, "follow_links"), options=reading)
         mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
-        with self._lock:
+        with self._locked(wait):
             if self._loaded is None or self._loaded[0] != mark:
                 # Resolved like the paths of the files, because an engine follows no symbolic links to them.
                 folder = (self._cache / "files").resolve()
-                entries, notes, read = load_files(found.tables, folder, self._pool, self.tenant, on_progress)
+                entries, notes, read = load_files(found.tables, folder, self._pool, self.tenant, on_progress, wait)
                 if found.ignored:
                     notes.append(f"Ignored, because their kind is not supported: {', '.join(found.ignored[:20])}.")
                 if found.links:
@@ -140,15 +144,25 @@ class Source:
                 self._untold = {e["table"]: e["notes"] for e in entries if e["notes"]} if read else {}
             return (self.name, self.url, self.spec.tables, mark), self._loaded[1]
 
-    def _local(self) -> str:
+    @contextlib.contextmanager
+    def _locked(self, wait: LoadWait) -> Iterator[None]:
+        """Hold the lock; while another query reads the files under it, wait no longer than `wait`."""
+        while not self._lock.acquire(timeout=CHECK_S):
+            wait.check(self.url)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _local(self, wait: LoadWait) -> str:
         """Return the path of the files: the URL itself, or that of their copy if they are on another machine."""
         from etude.sources.files.remote import fetch, is_remote
 
         if not is_remote(self.url):
             return self.url
-        with self._lock:
+        with self._locked(wait):
             if self._fetched is None or time.monotonic() - self._fetched[0] > REMOTE_S:
-                copy = fetch(self.url, self._cache / "remote", self._remote)
+                copy = fetch(self.url, self._cache / "remote", self._remote, wait)
                 self._fetched = (time.monotonic(), copy)
             return str(self._fetched[1])
 
@@ -175,14 +189,37 @@ class Source:
         params: Encoded | None = None,
     ) -> ResultStream:
         """Run a statement through the guard. The engine is held until the batches are read or closed."""
-        key, mount = self.mount(on_progress)
+        if self.kind == "files":
+            return self._query_files(sql, limits, describe, on_progress, params)
+        key, mount = self.mount()
         answer = stream(
             self._pool, key, (mount,), self.network, sql, limits, describe, on_progress, self.tenant, params
         )
-        # The first query on files that were just read tells what was assumed; later ones need not repeat it.
-        answer.notes, self._untold = self._untold, {}
         if describe and not self.native:
             answer.batches = self._corrected(answer, answer.batches)
+        return answer
+
+    def _query_files(
+        self, sql: str, limits: Limits, describe: bool, on_progress: OnProgress | None, params: Encoded | None
+    ) -> ResultStream:
+        """Read the files if that was not done yet, then query them; the time limit and `cancel` hold for both."""
+        answer = ResultStream()
+
+        def batches() -> Iterator[Any]:
+            wait = LoadWait(limits.timeout_s, lambda: answer.cancelled)
+            key, mount = self.mount(on_progress, wait)
+            # The first query on files that were just read tells what was assumed; later ones need not repeat it.
+            answer.notes, self._untold = self._untold, {}
+            left = limits.model_copy(update={"timeout_s": max(wait.left_s, CHECK_S)})
+            inner = stream(self._pool, key, (mount,), False, sql, left, describe, on_progress, self.tenant, params)
+            try:
+                yield from relay(inner, answer)
+            except LimitExceeded as error:
+                if error.details.get("limit") == "timeout_s":
+                    raise out_of_time(limits.timeout_s) from None  # with the whole time, not what reading left of it
+                raise
+
+        answer.batches = batches()
         return answer
 
     def _corrected(self, answer: ResultStream, batches: Iterator[Any]) -> Iterator[Any]:

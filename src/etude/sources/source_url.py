@@ -7,7 +7,6 @@ import re
 
 from etude.errors import Invalid
 from etude.redaction import redact
-from etude.settings import read_reference
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
@@ -17,6 +16,8 @@ NAME = re.compile(r"[a-z_][a-z0-9_]*")
 
 def resolve_url(url: str) -> str:
     """Return the URL itself, or the one that `env:NAME` or `file:PATH` refers to."""
+    from etude.settings import read_reference
+
     return read_reference(url, "The source")
 
 

@@ -17,36 +17,22 @@ import unicodedata
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError
-
-from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thread
 from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, Unavailable, problem
-from etude.events import (
-    EVENT,
-    INTERRUPTED,
-    ArtifactCreated,
-    Entry,
-    Event,
-    RunCancelled,
-    RunFailed,
-    RunPaused,
-    RunResumed,
-    RunStarted,
-    StepFinished,
-    fold,
-    summarise,
-)
 from etude.ids import new_id
+
+# The models are imported where they are used: `etude sql` records a query without them, because they load slowly.
+if TYPE_CHECKING:
+    from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thread
+    from etude.events import Entry, Event
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -131,6 +117,36 @@ class Page(Generic[T]):
 
     items: list[T]
     next: str | None
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as lists and searches see it, in the order of the columns of `PUT_RUN`."""
+
+    id: str
+    kind: str
+    text: str
+    source: str | None
+    thread_id: str | None
+    parent: str | None
+    worker: str | None
+    status: str
+    seq: int
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None = None
+    row_count: int | None = None
+    truncated: bool = False
+    error_code: str | None = None
+    elapsed_ms: float | None = None
+    usage: str = "{}"
+
+    def values(self) -> list[object]:
+        """Return the values for `PUT_RUN`, except the tenant."""
+        # The log keeps the exact text; this row holds what databases can store and search.
+        text = self.text.replace("\0", "\ufffd")
+        id, kind, _, *rest = (getattr(self, field.name) for field in fields(self))
+        return [id, kind, text, " ".join(split_words(text)), *rest]
 
 
 class Execute(Protocol):
@@ -266,25 +282,48 @@ class Store(ABC):
 
     def append(self, run_id: str, *events: Event, expect: int) -> int:
         """Add events to a run that is at `expect` (0 creates it) and return its new seq; all or none."""
+        from etude.events import ArtifactCreated, Entry, RunResumed, RunStarted, fold
+
         if not events:
             raise Invalid("An append needs at least one event.")
         # The log keeps only what JSON keeps, so fold the events as they would be read back.
         bodies = [_to_json(event) for event in events]
         read_back = [_from_json(body, run_id) for body in bodies]
-        self._check_workers(read_back)
+        self._check_workers([(e.type, e.worker) for e in read_back if isinstance(e, RunStarted | RunResumed)])
+        made = {e.artifact.hash: e.artifact.size for e in read_back if isinstance(e, ArtifactCreated)}
         with self._transaction() as execute:
-            run, last = self._head(execute, run_id, expect)
+            last = self._last(execute, run_id, expect)
+            known = self._load(execute, run_id) if last else None
             at = max(_now(), last) if last else _now()
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
-            run = fold(entries, run)
-            if not expect:
-                self._check_storage(execute)
-            self._count_storage(execute, read_back)
-            _insert(execute, [(run_id, e.seq, at, e.event.type, body) for e, body in zip(entries, bodies)])
-            execute(PUT_RUN, *_run_row(run, at, new=not expect), self.tenant)
+            run = fold(entries, known)
+            self._write(execute, _run_row(run, at), [(e.type, body) for e, body in zip(read_back, bodies)], made)
         self._keep(run)
         self._tell(run_id, run.seq)
         return run.seq
+
+    def append_plain(self, row: RunRow, events: Sequence[dict[str, Any]], artifacts: Mapping[str, int] = {}) -> None:
+        """Add events that need no validation to the log of a run, whose state after them is `row`.
+
+        `events` are in the form of `etude.events`; fields with their defaults may be left out. `artifacts` gives the
+        size of each stored file by its hash. Raises `Conflict` if others have written to the run.
+        """
+        with self._transaction() as execute:
+            self._last(execute, row.id, row.seq - len(events))
+            self._write(execute, row, [(e["type"], json.dumps(e, ensure_ascii=False)) for e in events], artifacts)
+        self._tell(row.id, row.seq)
+
+    def _write(
+        self, execute: Execute, row: RunRow, events: Sequence[tuple[str, str]], artifacts: Mapping[str, int]
+    ) -> None:
+        """Write the last events of a run, each a type and its JSON, and the state of the run after them."""
+        before = row.seq - len(events)
+        if not before:
+            self._check_storage(execute)
+        self._count_storage(execute, artifacts)
+        at = row.updated_at
+        _insert(execute, [(row.id, before + n, at, kind, body) for n, (kind, body) in enumerate(events, 1)])
+        execute(PUT_RUN, *row.values(), self.tenant)
 
     def limit_storage(self, limit: Callable[[str], int]) -> None:
         """Refuse new runs of a tenant whose artifacts take `limit(tenant)` bytes or more; zero means no limit."""
@@ -313,8 +352,7 @@ class Store(ABC):
                 allowed=allowed,
             )
 
-    def _count_storage(self, execute: Execute, events: Sequence[Event]) -> None:
-        made = {e.artifact.hash: e.artifact.size for e in events if isinstance(e, ArtifactCreated)}
+    def _count_storage(self, execute: Execute, made: Mapping[str, int]) -> None:
         # In order of their hashes, so that two transactions never wait for each other.
         added = [row for hash in sorted(made) for row in execute(ADD_STORED, self.tenant, hash, made[hash])]
         if added:
@@ -329,19 +367,19 @@ class Store(ABC):
         self._subscribers.append(tell)
         return lambda: self._subscribers.remove(tell)
 
-    def _check_workers(self, events: Sequence[Event]) -> None:
-        started = [event for event in events if isinstance(event, RunStarted | RunResumed)]
-        for event in started:
+    def _check_workers(self, started: Sequence[tuple[str, str]]) -> None:
+        for kind, worker in started:
             # While it runs, a run of a worker without a lock would look like an orphan.
-            if event.worker != self.worker_id:
+            if worker != self.worker_id:
                 raise Invalid(
-                    f"{event.type} names worker `{event.worker}`; this store's is `{self.worker_id}`.",
+                    f"{kind} names worker `{worker}`; this store's is `{self.worker_id}`.",
                     hint="Use `store.worker_id`.",
                 )
         if started:
             self._hold()
 
-    def _head(self, execute: Execute, run_id: str, expect: int) -> tuple[Run | None, datetime | None]:
+    def _last(self, execute: Execute, run_id: str, expect: int) -> datetime | None:
+        """Return the time of the last entry of a run, which must be number `expect`; None if there is none."""
         head = execute(HEAD, run_id, self.tenant)
         seq = head[0][0] if head else 0
         if seq != expect:
@@ -349,9 +387,11 @@ class Store(ABC):
                 f"Run `{run_id}` is at {seq}, not at {expect}.",
                 hint="It changed in the meantime: read it again, then decide.",
             )
-        return (self._load(execute, run_id), _utc(head[0][1])) if head else (None, None)
+        return _utc(head[0][1]) if head else None
 
     def _load(self, execute: Execute, run_id: str) -> Run | None:
+        from etude.events import fold
+
         # A log only grows, so a run that was folded before is a prefix of it.
         with self._folded_lock:
             run = self._folded.get(run_id)
@@ -413,6 +453,8 @@ class Store(ABC):
 
         A run passes a filter by text if each word of the filter begins a word of the run's text.
         """
+        from etude.entities import RunFilter
+
         filter = filter or RunFilter()
         where, values = _where(filter)
         if filter.text:
@@ -485,6 +527,8 @@ class Store(ABC):
         return closed
 
     def _interrupt(self, run_id: str, worker: str) -> bool:
+        from etude.events import INTERRUPTED, RunCancelled, RunFailed, RunPaused, StepFinished
+
         run = self.run(run_id)
         if run.status != "running" or run.worker != worker:
             return False
@@ -513,6 +557,8 @@ class Store(ABC):
 
     def create_thread(self, title: str, source: str | None = None) -> Thread:
         """Return a new thread, without messages."""
+        from etude.entities import Thread
+
         now = _now()
         thread = Thread(id=new_id("thread"), title=title, source=source, created_at=now, updated_at=now)
         with self._transaction() as execute:
@@ -541,6 +587,8 @@ class Store(ABC):
 
     def add_message(self, thread_id: str, role: Role, text: str, run_id: str | None = None) -> Message:
         """Add a message at the end of the thread."""
+        from etude.entities import Message
+
         with self._transaction() as execute:
             now = _now()
             # The update locks the thread, so that two messages cannot get the same seq.
@@ -574,7 +622,13 @@ class Store(ABC):
 
     def sources(self) -> dict[str, SourceSpec]:
         """Return the registered sources by name."""
+        from etude.entities import SourceSpec
+
         return {name: SourceSpec.model_validate_json(spec) for name, spec in self._read(SOURCES, self.tenant)}
+
+    def has_sources(self) -> bool:
+        """Return whether any source is registered."""
+        return bool(self._read(SOURCES, self.tenant))
 
     def remove_source(self, name: str) -> None:
         """Remove a registered source."""
@@ -717,6 +771,8 @@ def row_limit(limit: int | None) -> int:
 
 
 def _to_json(event: Event) -> str:
+    from pydantic_core import PydanticSerializationError
+
     try:
         return event.model_dump_json()
     except PydanticSerializationError as error:
@@ -724,6 +780,10 @@ def _to_json(event: Event) -> str:
 
 
 def _from_json(body: str, run_id: str) -> Event:
+    from pydantic import ValidationError
+
+    from etude.events import EVENT, Event
+
     try:
         return EVENT.validate_json(body)
     except ValidationError as error:
@@ -739,29 +799,36 @@ def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
         execute(ADD_EVENTS + places, *(value for row in some for value in row))
 
 
-def _run_row(run: Run, at: datetime, new: bool = True) -> tuple[object, ...]:
+def _run_row(run: Run, at: datetime) -> RunRow:
+    from etude.events import summarise
+
     s = summarise(run)
-    # The log keeps the exact text; this row holds what databases can store and search.
-    text = s.text.replace("\0", "\ufffd")
-    return (
-        *(
-            s.id,
-            s.kind,
-            text,
-            " ".join(split_words(text)),
-            s.source,
-            s.thread_id,
-            s.parent,
-            run.worker,
-            s.status,
-            s.seq,
-        ),
-        *(s.created_at, at, s.ended_at, s.row_count, s.truncated, s.error_code, s.elapsed_ms),
+    return RunRow(
+        s.id,
+        s.kind,
+        s.text,
+        s.source,
+        s.thread_id,
+        s.parent,
+        run.worker,
+        s.status,
+        s.seq,
+        s.created_at,
+        at,
+        s.ended_at,
+        s.row_count,
+        s.truncated,
+        s.error_code,
+        s.elapsed_ms,
         s.usage.model_dump_json(),
     )
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
+    from pydantic import ValidationError
+
+    from etude.events import EVENT, Entry
+
     run_id, seq, at, body = row
     try:
         return Entry(run_id=run_id, seq=seq, at=_utc(at), event=EVENT.validate_json(body))
@@ -772,13 +839,10 @@ def _entry(row: tuple[Any, ...]) -> Entry:
         ) from error
 
 
-_RUN_COLUMNS = tuple(RunSummary.model_fields)
-_THREAD_COLUMNS = tuple(Thread.model_fields)
-_MESSAGE_COLUMNS = tuple(Message.model_fields)
-
-
 def _summary(row: tuple[Any, ...]) -> RunSummary:
-    fields = dict(zip(_RUN_COLUMNS, row))
+    from etude.entities import RunSummary
+
+    fields = dict(zip(RunSummary.model_fields, row))
     fields["created_at"] = _utc(fields["created_at"])
     fields["ended_at"] = _utc(fields["ended_at"]) if fields["ended_at"] else None
     fields["usage"] = json.loads(fields["usage"])
@@ -786,13 +850,17 @@ def _summary(row: tuple[Any, ...]) -> RunSummary:
 
 
 def _thread(row: tuple[Any, ...]) -> Thread:
-    fields = dict(zip(_THREAD_COLUMNS, row))
+    from etude.entities import Thread
+
+    fields = dict(zip(Thread.model_fields, row))
     times = {"created_at": _utc(fields["created_at"]), "updated_at": _utc(fields["updated_at"])}
     return Thread(**fields | times)
 
 
 def _message(row: tuple[Any, ...]) -> Message:
-    fields = dict(zip(_MESSAGE_COLUMNS, row))
+    from etude.entities import Message
+
+    fields = dict(zip(Message.model_fields, row))
     return Message(**fields | {"created_at": _utc(fields["created_at"])})
 
 

@@ -7,9 +7,8 @@ import io
 import os
 import re
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,17 +29,22 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from etude.entities import Artifact
 from etude.errors import Damaged, Invalid, NotFound, Unavailable
 from etude.ids import new_id
+from etude.store.artifact_folder import (
+    CHUNK,
+    chunks_of,
+    key_of,
+    put_in_folder,
+    remove_leftovers,
+    sync_folder,
+    temporary_file,
+)
 from etude.store.base import ROOM, disk_full, is_full, room_left
-from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums
+from etude.store.checked import LARGE, CheckedFile, Sums, make_sums
 
-CHUNK = 1 << 20
-LEFTOVER_S = 24 * 3600
-"""Age at which an unfinished file is removed."""
 SMALL = 8 << 20
 """Up to this size an object is sent in one request, which can be conditional; larger ones in parts."""
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 UNSUPPORTED = (NotSupportedError, NotImplementedError)
-HASH = re.compile(r"[0-9a-f]{64}")
 PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}){0,15}")
 UPDATES = 50
 """How often a change is tried against concurrent writers."""
@@ -83,7 +87,7 @@ class Objects:
         if self.folder is not None:
             with self._translated():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _remove_leftovers(self.folder)
+                remove_leftovers(self.folder)
                 return LocalStore(self.folder, automatic_cleanup=True)
         scheme = urlsplit(url).scheme
         if scheme == "memory":
@@ -137,14 +141,14 @@ class Objects:
             return self._put_in_folder(self.folder, data, media)
         if isinstance(data, Path) and data.is_file() and data.stat().st_size > SMALL:
             return self._put_in_parts(data, media)
-        content = b"".join(_chunks(data))
+        content = b"".join(chunks_of(data))
         digest, size = _measure(content)
         with self._translated():
             found = self._size(digest)
             if found is None:
-                self._create(_key(digest), content, media)
+                self._create(key_of(digest), content, media)
             elif found != size:
-                self._store.put(_key(digest), content, attributes={"Content-Type": media})
+                self._store.put(key_of(digest), content, attributes={"Content-Type": media})
         return Artifact(hash=digest, media=media, size=size)
 
     def _create(self, key: str, content: bytes, media: str) -> None:
@@ -162,40 +166,21 @@ class Objects:
         with self._translated():
             if self._size(digest) != size:
                 # Parts cannot be conditional, but the same name means the same bytes, so writing twice is harmless.
-                self._store.put(_key(digest), path, attributes={"Content-Type": media})
+                self._store.put(key_of(digest), path, attributes={"Content-Type": media})
                 if _changed(before, path.stat()):
-                    self._store.delete(_key(digest))
+                    self._store.delete(key_of(digest))
                     raise Invalid(f"The file `{path}` changed while it was stored.")
         return Artifact(hash=digest, media=media, size=size)
 
     def _put_in_folder(self, folder: Path, data: bytes | Path, media: str) -> Artifact:
-        # One pass: hash while copying next to the target, then rename the copy.
-        with self._translated(), _temporary(folder / "artifacts") as (file, temporary):
-            written = _sum(data, file)
-            digest, size = written.hash, written.size
-            target = folder / _key(digest)
-            if self._size(digest) != size or not self._is_whole(target, digest):
-                file.flush()
-                # Sync before the rename, so that not even a power cut leaves a partial file under this name.
-                os.fsync(file.fileno())
-                target.parent.mkdir(mode=0o700, exist_ok=True)
-                os.replace(temporary, target)
-                _sync_folder(target.parent)
-                if size > LARGE:
-                    written.sums().write(target, digest)
-        return Artifact(hash=digest, media=media, size=size)
-
-    def _is_whole(self, path: Path, digest: str) -> bool:
-        try:
-            self._check_file(path, digest)
-        except (Damaged, NotFound):
-            return False
-        return True
+        with self._translated():
+            written = put_in_folder(folder, data)
+        return Artifact(hash=written.hash, media=media, size=written.size)
 
     def _size(self, digest: str) -> int | None:
         """Return the size of the object, None if there is none; a wrong size shows damage."""
         try:
-            return int(self._store.head(_key(digest))["size"])
+            return int(self._store.head(key_of(digest))["size"])
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
                 raise
@@ -206,7 +191,7 @@ class Objects:
     def get(self, hash: str, run_id: str | None = None) -> bytes:
         """Return the bytes of an artifact, checked against its name. Errors name the run, if given."""
         with self._translated(missing=hash):
-            data = bytes(self._store.get(_key(hash)).bytes())
+            data = bytes(self._store.get(key_of(hash)).bytes())
         if hashlib.sha256(data).hexdigest() != hash:
             raise self._damaged(hash, run_id)
         return data
@@ -277,7 +262,7 @@ class Objects:
         """Write an artifact to a file, which appears only when it is complete and checked."""
         digest = hashlib.sha256()
         try:
-            with _temporary(Path(path).parent) as (file, temporary):
+            with temporary_file(Path(path).parent) as (file, temporary):
                 for chunk in self._stream(hash):
                     digest.update(chunk)
                     file.write(chunk)
@@ -290,7 +275,7 @@ class Objects:
 
     def _stream(self, hash: str) -> Iterator[bytes]:
         with self._translated(missing=hash):
-            chunks = iter(self._store.get(_key(hash)).stream(min_chunk_size=CHUNK))
+            chunks = iter(self._store.get(key_of(hash)).stream(min_chunk_size=CHUNK))
         while True:
             with self._translated(missing=hash):
                 chunk = next(chunks, None)
@@ -299,7 +284,7 @@ class Objects:
             yield chunk
 
     def _damaged(self, hash: str, run_id: str | None) -> Damaged:
-        file = f"{self.url}/{_key(hash)}"
+        file = f"{self.url}/{key_of(hash)}"
         whose = f"of run `{run_id}` " if run_id else ""
         again = f"`etude runs repair {run_id}` runs its query again, or restore" if run_id else "Restore"
         return Damaged(
@@ -315,7 +300,7 @@ class Objects:
         return self._file(self.folder, hash) if self.folder is not None else None
 
     def _file(self, folder: Path, hash: str) -> Path:
-        path = folder / _key(hash)
+        path = folder / key_of(hash)
         if not path.is_file():
             raise NotFound(f"There is no artifact `{hash}` in `{self.url}`.")
         return path
@@ -326,11 +311,11 @@ class Objects:
             self.check_artifact(hash)
         except Damaged:
             with self._translated(missing=hash):
-                self._store.delete(_key(hash))
+                self._store.delete(key_of(hash))
 
     def exists(self, hash: str) -> bool:
         """Return whether the artifact exists."""
-        key = _key(hash)
+        key = key_of(hash)
         try:
             with self._translated(missing=hash):
                 self._store.head(key)
@@ -448,19 +433,13 @@ class Objects:
                 if room_left(self.folder) < ROOM:
                     raise disk_full(f"The object store `{self.url}` cannot be written")
                 # The probe ran only once; the folder may have lost its permissions since.
-                with _temporary(self.folder / "artifacts") as (file, _):
+                with temporary_file(self.folder / "artifacts") as (file, _):
                     file.write(b"1")
         return {"url": self.url, "create": can.create, "update": can.update}
 
 
 def _version(written: Any) -> Any:
     return {name: value for name, value in written.items() if value is not None}
-
-
-def _key(digest: str) -> str:
-    if not HASH.fullmatch(digest):
-        raise Invalid(f"`{digest[:80]}` is not the hash of an artifact: 64 hexadecimal digits.")
-    return f"artifacts/{digest[:2]}/{digest}"
 
 
 def check_place(name: str) -> str:
@@ -482,12 +461,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    with _temporary(path.parent) as (file, temporary):
+    with temporary_file(path.parent) as (file, temporary):
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:
@@ -521,68 +500,14 @@ def _measure(data: bytes | Path) -> tuple[str, int]:
     """Return the hash and size of the bytes."""
     digest = hashlib.sha256()
     size = 0
-    for chunk in _chunks(data):
+    for chunk in chunks_of(data):
         digest.update(chunk)
         size += len(chunk)
     return digest.hexdigest(), size
 
 
-def _sum(data: bytes | Path, copy: IO[bytes]) -> Summing:
-    """Return the hash, size and sums of the bytes, and write the bytes to `copy`."""
-    summing = Summing()
-    for chunk in _chunks(data):
-        summing.add(chunk)
-        copy.write(chunk)
-    return summing
-
-
-def _chunks(data: bytes | Path) -> Iterator[bytes]:
-    if isinstance(data, bytes):
-        yield data
-        return
-    try:
-        file = data.open("rb")
-    except OSError as error:
-        raise Invalid(f"The file `{data}` cannot be read: {error.strerror}.") from error
-    with file:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-
 def _changed(before: os.stat_result, after: os.stat_result) -> bool:
     return (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove unfinished files of killed processes, if they are too old to be in use."""
-    oldest = time.time() - LEFTOVER_S
-    for place in (folder / "artifacts", folder / "sums"):
-        with suppress(OSError):
-            for entry in os.scandir(place):
-                if entry.name.startswith(PART) and entry.is_file() and entry.stat().st_mtime < oldest:
-                    with suppress(OSError):
-                        os.unlink(entry.path)
-
-
-@contextmanager
-def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
-    """Open a temporary file in the folder; it is removed after the block unless it was renamed."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=PART, dir=folder)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            yield file, name
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
 
 
 def _folder(url: str) -> Path | None:

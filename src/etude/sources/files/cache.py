@@ -10,11 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from etude.errors import EtudeError
-from etude.sources.base import Json
+from etude.sources.base import Json, LoadWait
 from etude.sources.files.discover import FileTable, unique_names
 from etude.sources.pool import MAIN, OnProgress, Pool
 
 LOAD_S = 3600.0
+"""How long files may be read if no query waits for them."""
 INDEX = "tables.json"
 
 
@@ -24,15 +25,18 @@ def load_files(
     pool: Pool,
     tenant: str = MAIN,
     on_progress: OnProgress | None = None,
+    wait: LoadWait | None = None,
 ) -> tuple[list[Json], list[str], bool]:
     """Return the tables of all files in the form of `Mount.files`, notes on files that could not be loaded, and whether
     a file had to be read for that.
 
-    A file that fails is noted and the others are loaded; if none could be loaded, the first error is raised.
+    A file that fails is noted and the others are loaded; if none could be loaded, the first error is raised. The
+    reading stops with the query that waits for it.
     """
     known = {f: _read_index(folder / f.key) for f in files}
     missing = [f for f, tables in known.items() if tables is None]
-    failed = _convert(missing, folder, pool, tenant, on_progress or pool.on_load) if missing else {}
+    wait = wait or LoadWait(LOAD_S)
+    failed = _convert(missing, folder, pool, tenant, on_progress or pool.on_load, wait) if missing else {}
     if failed and len(failed) == len(known):
         raise next(iter(failed.values()))
     entries = []
@@ -56,7 +60,7 @@ def _read_index(folder: Path) -> list[Json] | None:
 
 
 def _convert(
-    files: list[FileTable], folder: Path, pool: Pool, tenant: str, on_progress: OnProgress | None
+    files: list[FileTable], folder: Path, pool: Pool, tenant: str, on_progress: OnProgress | None, wait: LoadWait
 ) -> dict[FileTable, EtudeError]:
     failed: dict[FileTable, EtudeError] = {}
     left = list(files)
@@ -65,9 +69,9 @@ def _convert(
         for job in jobs:
             os.makedirs(str(job["out_dir"]), exist_ok=True)
         done = 0
-        with pool.borrow(network=False, wait_s=60, tenant=tenant) as engine:
+        with pool.borrow(network=False, wait_s=min(60, wait.left_s), tenant=tenant) as engine:
             pool.warm()  # the engine that will query the files starts while this one reads them
-            for file, outcome in zip(left, engine.load(jobs, LOAD_S, on_progress), strict=False):
+            for file, outcome in zip(left, engine.load(jobs, wait, on_progress), strict=False):
                 done += 1
                 if isinstance(outcome, EtudeError):
                     failed[file] = outcome

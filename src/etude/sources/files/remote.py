@@ -9,7 +9,6 @@ import os
 import re
 import ssl
 import tempfile
-import time
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -21,6 +20,7 @@ from etude import addresses
 from etude.errors import Invalid, LimitExceeded, NotFound, Refused, Unavailable
 from etude.redaction import redact
 from etude.settings import RemoteSettings
+from etude.sources.base import LoadWait
 
 SCHEMES = ("https", "http", "s3")
 CHUNK = 1 << 20
@@ -38,15 +38,18 @@ def is_remote(url: str) -> bool:
     return bool(separator) and scheme.lower() in SCHEMES
 
 
-def fetch(url: str, cache: Path, rules: RemoteSettings) -> Path:
+def fetch(url: str, cache: Path, rules: RemoteSettings, wait: LoadWait | None = None) -> Path:
     """Return the local copy of a file, or of an S3 folder whose URL ends in `/`; download what changed.
 
-    A copy is used again only if the server confirms that it is current: by its ETag, or by its Last-Modified.
+    A copy is used again only if the server confirms that it is current: by its ETag, or by its Last-Modified. The
+    download stops with the query that waits for it.
     """
+    wait = wait or LoadWait(WHOLE_S)
     check_allowed(url, rules)
     folder = cache / hashlib.sha256(url.encode()).hexdigest()[:32]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _fetch_s3(url, folder, rules) if url.startswith("s3://") else _fetch_http(url, folder, rules)
+    fetch_files = _fetch_s3 if url.startswith("s3://") else _fetch_http
+    return fetch_files(url, folder, rules, wait)
 
 
 def check_allowed(url: str, rules: RemoteSettings) -> None:
@@ -88,7 +91,7 @@ def _port(parts: SplitResult) -> int:
 # -- HTTP
 
 
-def _fetch_http(url: str, folder: Path, rules: RemoteSettings) -> Path:
+def _fetch_http(url: str, folder: Path, rules: RemoteSettings, wait: LoadWait) -> Path:
     state = _read_state(folder)
     target = folder / _file_name(urlsplit(url).path)
     known = state.get(target.name, {}) if target.is_file() else {}
@@ -102,7 +105,7 @@ def _fetch_http(url: str, folder: Path, rules: RemoteSettings) -> Path:
                 return target
             _check_status(url, response)
             _check_size(url, int(response.headers.get("Content-Length") or 0), rules)
-            _write(url, _read(response), target, rules, response.headers.get("Content-Length"))
+            _write(url, _read(response), target, rules, wait, response.headers.get("Content-Length"))
     except http.client.InvalidURL:  # its text quotes the query
         raise Invalid(f"`{redact(url)}` has spaces or control characters.", hint="Write them as %XX.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -166,14 +169,14 @@ def _check_status(url: str, response: http.client.HTTPResponse) -> None:
 
 
 def _read(response: http.client.HTTPResponse) -> Iterable[bytes]:
-    while chunk := response.read(CHUNK):
+    while chunk := response.read1(CHUNK):
         yield chunk
 
 
 # -- S3
 
 
-def _fetch_s3(url: str, folder: Path, rules: RemoteSettings) -> Path:
+def _fetch_s3(url: str, folder: Path, rules: RemoteSettings, wait: LoadWait) -> Path:
     import obstore
     from obstore.exceptions import BaseError
     from obstore.store import from_url
@@ -201,7 +204,7 @@ def _fetch_s3(url: str, folder: Path, rules: RemoteSettings) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 unchanged: Any = {"if_match": each["e_tag"]} if each["e_tag"] else {}
                 stream = obstore.get(store, each["path"], options=unchanged).stream(min_chunk_size=CHUNK)
-                _write(url, map(bytes, stream), target, rules)
+                _write(url, map(bytes, stream), target, rules, wait)
             found[name] = mark
     except FileNotFoundError:
         raise NotFound(f"There is no object at `{redact(url)}`.", hint="Check the bucket and the key.") from None
@@ -245,9 +248,15 @@ def _check_size(url: str, size: int, rules: RemoteSettings) -> None:
         )
 
 
-def _write(url: str, chunks: Iterable[bytes], target: Path, rules: RemoteSettings, expected: str | None = None) -> None:
+def _write(
+    url: str,
+    chunks: Iterable[bytes],
+    target: Path,
+    rules: RemoteSettings,
+    wait: LoadWait,
+    expected: str | None = None,
+) -> None:
     """Write to a new file and rename it: a reader sees the old file or the new one, never a part."""
-    give_up = time.monotonic() + WHOLE_S
     size = 0
     handle, temporary = tempfile.mkstemp(prefix=".part-", dir=target.parent)
     try:
@@ -255,8 +264,7 @@ def _write(url: str, chunks: Iterable[bytes], target: Path, rules: RemoteSetting
             for chunk in chunks:
                 size += len(chunk)
                 _check_size(url, size, rules)
-                if time.monotonic() > give_up:
-                    raise LimitExceeded(f"`{redact(url)}` took longer than {WHOLE_S:g} s.", hint="Try again later.")
+                wait.check(str(target))
                 out.write(chunk)
         if expected and int(expected) != size:
             raise Unavailable(f"`{redact(url)}` ended early: {size:,} of {expected} bytes came.", hint="Try again.")

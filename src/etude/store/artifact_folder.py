@@ -1,0 +1,111 @@
+"""Artifacts in a folder of this machine: files named by the SHA-256 of their bytes, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from etude.errors import Damaged, Invalid
+from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums
+
+CHUNK = 1 << 20
+LEFTOVER_S = 24 * 3600
+"""Age at which an unfinished file is removed."""
+HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def key_of(digest: str) -> str:
+    """Return the place of an artifact below its folder or bucket."""
+    if not HASH.fullmatch(digest):
+        raise Invalid(f"`{digest[:80]}` is not the hash of an artifact: 64 hexadecimal digits.")
+    return f"artifacts/{digest[:2]}/{digest}"
+
+
+def put_in_folder(folder: Path, data: bytes | Path) -> Summing:
+    """Store the bytes, or those of the file, and return their hash and size; bytes that are already stored stay."""
+    # One pass: hash while copying next to the target, then rename the copy.
+    with temporary_file(folder / "artifacts") as (file, temporary):
+        written = Summing()
+        for chunk in chunks_of(data):
+            written.add(chunk)
+            file.write(chunk)
+        target = folder / key_of(written.hash)
+        if not is_whole(target, written.hash):
+            file.flush()
+            # Sync before the rename, so that not even a power cut leaves a partial file under this name.
+            os.fsync(file.fileno())
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            os.replace(temporary, target)
+            sync_folder(target.parent)
+            if written.size > LARGE:
+                written.sums().write(target, written.hash)
+    return written
+
+
+def is_whole(path: Path, digest: str) -> bool:
+    """Return whether the file exists and holds the bytes of that hash."""
+    try:
+        if path.stat().st_size <= LARGE:
+            return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        sums = Sums.read(path, digest) or make_sums(path, digest)
+        if sums is None:
+            return False
+        with CheckedFile(path, sums, lambda: Damaged(f"`{path}` is damaged.")) as file:
+            file.check()
+    except (FileNotFoundError, Damaged):
+        return False
+    return True
+
+
+def chunks_of(data: bytes | Path) -> Iterator[bytes]:
+    """Yield the bytes, or those of the file, in pieces."""
+    if isinstance(data, bytes):
+        yield data
+        return
+    try:
+        file = data.open("rb")
+    except OSError as error:
+        raise Invalid(f"The file `{data}` cannot be read: {error.strerror}.") from error
+    with file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove unfinished files of killed processes, if they are too old to be in use."""
+    oldest = time.time() - LEFTOVER_S
+    for place in (folder / "artifacts", folder / "sums"):
+        with suppress(OSError):
+            for entry in os.scandir(place):
+                if entry.name.startswith(PART) and entry.is_file() and entry.stat().st_mtime < oldest:
+                    with suppress(OSError):
+                        os.unlink(entry.path)
+
+
+@contextmanager
+def temporary_file(folder: Path) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a temporary file in the folder; it is removed after the block unless it was renamed."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(prefix=PART, dir=folder)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file, name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
