@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ROWS = 1000
 """Rows of a result that are compared with the text of the answer."""
+KNOWN_TABLES = 500
+"""The names of more tables are not kept with a script."""
 NEAR_DAYS = 400
 """A date that the question does not name and that is this close to the day it was asked may follow from that day."""
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
@@ -70,6 +72,7 @@ class _Parts:
     steps: list[ScriptStep] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     facts: list[QueryFacts] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     reads: dict[str, Read] = field(default_factory=dict)
     parameters: list[Parameter] = field(default_factory=list)
     follows: bool = False
@@ -109,6 +112,8 @@ def compile_run(run: Run, material: Material) -> Compiled:
         parameters=parameters,
         shapes=shapes,
         guards=guards,
+        queries=tuple(dict.fromkeys(parts.queries)),
+        tables=tuple(t.name for t in catalog.tables) if len(catalog.tables) <= KNOWN_TABLES else (),
         reads=tuple(parts.reads.values()),
         answer=answer,
         pieces=() if by_rules else find_pieces(answer, run.text, parts.shown, parameters),
@@ -267,6 +272,7 @@ def _note_reads(step: Step, material: Material, parts: _Parts) -> QueryFacts:
     tables = {r.table: table for r in step.reads if (table := material.catalog.table(r.table)) is not None}
     facts = read_query(step.code, material.catalog.dialect, tables)
     parts.facts.append(facts)
+    parts.queries.append(step.code)
     for read in step.reads:
         parts.reads.setdefault(read.table, read)
     return facts

@@ -127,6 +127,9 @@ class Execution:
         if not self._same_data(catalog):
             if script.same_data:
                 raise Stopped("slice", "The data changed, and it is not certain which cells other data need.")
+            if script.mutants.survivors:
+                unseen = script.mutants.survivors[0]
+                raise Stopped("guard", f"The data may have changed, and no guard would notice if {unseen}.")
             failure = check_guards(script.guards, script.dialect, self._query)
             if failure is not None:
                 raise Stopped("guard", failure, len(script.shapes))

@@ -56,6 +56,8 @@ class DataGuard(Entity):
     """The assumption, as a sentence."""
     fails: str
     """What to say if it does not hold; `{value}` is the measured number."""
+    mutant: str = ""
+    """The damage to the data that it was found for; empty if it follows from a general rule. See `mutants.py`."""
 
     def check(self, value: Any) -> str | None:
         """Return None if the assumption holds, otherwise a sentence that says what is different."""
@@ -98,6 +100,16 @@ def family_of(kind: str) -> Family:
     return "text" if _TEXT.match(kind) else "other"
 
 
+def seconds_since_epoch(name: str, dialect: str) -> str | None:
+    """Return a time as seconds; only differences between them mean something."""
+    return {
+        "duckdb": f"epoch({name})",
+        "postgres": f"EXTRACT(EPOCH FROM {name})",
+        "sqlite": f"86400.0 * julianday({name})",
+        "mysql": f"TO_SECONDS({name})",
+    }.get(dialect)
+
+
 def shapes_of(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[TableShape, ...]:
     """Return the shapes of the tables that queries use."""
     used: dict[str, set[str]] = {}
@@ -127,19 +139,27 @@ def derive_guards(
     return tuple(guards)
 
 
-def statement(table: str, guards: Sequence[DataGuard], dialect: str) -> str:
-    """Return the query that measures all guards of one table."""
-    listed = ", ".join(f"{guard.measure} AS g{n}" for n, guard in enumerate(guards))
-    return f"SELECT {listed} FROM {quote_table(table, dialect)}"
+def statement(table: str, guards: Sequence[DataGuard], dialect: str, relation: str = "") -> str:
+    """Return the query that measures all guards of one table, or of a query that stands for it."""
+    place = quote_table(table, dialect)
+    instead = f"({relation}) AS {quote_identifier(table.rpartition('.')[2], dialect)}" if relation else place
+    measures = [guard.measure.replace(f"FROM {place})", f"FROM {instead})") for guard in guards]
+    listed = ", ".join(f"{measure} AS g{n}" for n, measure in enumerate(measures))
+    return f"SELECT {listed} FROM {instead}"
 
 
-def check_guards(guards: Sequence[DataGuard], dialect: str, run: Rows) -> str | None:
-    """Return None if all guards hold, otherwise a sentence about the first that does not."""
+def check_guards(
+    guards: Sequence[DataGuard], dialect: str, run: Rows, relations: Mapping[str, str] | None = None
+) -> str | None:
+    """Return None if all guards hold, otherwise a sentence about the first that does not.
+
+    `relations` are queries that stand for tables.
+    """
     by_table: dict[str, list[DataGuard]] = {}
     for guard in guards:
         by_table.setdefault(guard.table, []).append(guard)
     for table, own in by_table.items():
-        values = run(statement(table, own, dialect))[0]
+        values = run(statement(table, own, dialect, (relations or {}).get(table, "")))[0]
         for guard, value in zip(own, values, strict=True):
             if (failure := guard.check(value)) is not None:
                 return failure
@@ -371,12 +391,7 @@ class _Measuring:
             f"{shown} reached {facts['max']}; now it does not.",
             low=1,
         )
-        seconds = {
-            "duckdb": f"epoch({name})",
-            "postgres": f"EXTRACT(EPOCH FROM {name})",
-            "sqlite": f"86400.0 * julianday({name})",
-            "mysql": f"TO_SECONDS({name})",
-        }.get(self._dialect)
+        seconds = seconds_since_epoch(name, self._dialect)
         history = self._history(column, seconds, 0.0, 60.0) if seconds else None
         if history is not None:
             yield history

@@ -7,6 +7,7 @@ from typing import Literal
 
 from etude.entities import Entity, Read, ResultInfo
 from etude.replays.guards import DataGuard, TableShape
+from etude.replays.mutants import MutantReport
 
 Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start"]
 
@@ -84,6 +85,12 @@ class Script(Entity):
     parameters: tuple[Parameter, ...] = ()
     shapes: tuple[TableShape, ...] = ()
     guards: tuple[DataGuard, ...] = ()
+    mutants: MutantReport = MutantReport()
+    """What the guards did with damaged data."""
+    queries: tuple[str, ...] = ()
+    """The queries that its steps made on the data that the guards were derived from."""
+    tables: tuple[str, ...] = ()
+    """The tables that the source had, if they were not too many."""
     reads: tuple[Read, ...] = ()
     """The tables with the fingerprints of their data, for which the guards hold."""
     answer: str = ""

@@ -49,6 +49,7 @@ def _docstring(script: Script) -> str:
         f"Lineage:   {script.run_id} of {asked}, answered by {script.model}; {script.id}",
         f"Compiled:  {len(script.steps)} of {script.of_steps} steps, {len(script.shapes) + len(script.guards)} guards, "
         f"by etude {__version__}" + (f" on {versions}" if versions else ""),
+        *([f"Guards:    {script.mutants.sentence}"] if script.mutants.of or script.mutants.reason else []),
         '"""',
     ]
     return "\n".join(lines)
@@ -93,11 +94,13 @@ def _check_schema(script: Script) -> str:
 
 def _guards(script: Script) -> Iterator[str]:
     """Yield the guards of each table as a list: what is measured, its bounds, and what to say beyond them."""
-    for table, own in groupby(script.guards, key=lambda g: g.table):
+    for table, own in groupby(sorted(script.guards, key=lambda g: g.table), key=lambda g: g.table):
         lines = [f"{_identifier(table).upper()} = ["]
         for guard in own:
             bounds = ", ".join(_bound(end) for end in (guard.low, guard.high))
-            lines += [f"    # {guard.holds}", f"    ({guard.measure!r}, {bounds},", f"     {guard.fails!r}),"]
+            lines += [f"    # {guard.holds}"]
+            lines += [f"    # It notices if {guard.mutant}."] if guard.mutant else []
+            lines += [f"    ({guard.measure!r}, {bounds},", f"     {guard.fails!r}),"]
         yield "\n".join([*lines, "]"])
 
 
