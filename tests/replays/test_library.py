@@ -157,8 +157,8 @@ def test_words_that_may_have_become_false_are_not_repeated(app: App, shop: Path,
 @pytest.mark.parametrize(
     ("statement", "cause", "said"),
     [
-        ("ALTER TABLE orders RENAME amount TO total", "schema", "`orders.amount` is gone"),
-        ("ALTER TABLE orders ALTER amount TYPE VARCHAR", "schema", "now it is VARCHAR"),
+        ("ALTER TABLE orders DROP amount", "schema", "`orders.amount` is gone"),
+        ("ALTER TABLE orders ALTER amount TYPE INTEGER", "schema", "now it is INTEGER"),
         ("INSERT INTO orders SELECT * FROM orders LIMIT 5", "guard", "`orders.order_id` had no duplicates"),
         ("UPDATE orders SET amount = amount * 100", "guard", "`orders.amount`"),
         ("UPDATE orders SET amount = amount * 1.08", "guard", "`orders.amount` changed"),
@@ -196,6 +196,71 @@ def test_a_harmless_change_does_not_stop_a_replay(app: App, shop: Path, statemen
     ask(app, shop, "What is the total amount per channel?")
     change(shop, statement)
     assert ask(app, shop, "What is the total amount per channel?").replayed
+
+
+# -- repair
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (("ALTER TABLE orders RENAME amount TO total",), "The column `orders.amount` is now called `total`."),
+        (("ALTER TABLE orders ALTER amount TYPE VARCHAR",), "`orders.amount` is VARCHAR now and was cast to"),
+        (
+            ("ALTER TABLE orders RENAME channel TO way", "ALTER TABLE orders RENAME amount TO total"),
+            "The column `orders.channel` is now called `way`.",
+        ),
+        (
+            (
+                "INSERT INTO orders SELECT order_id + 2000, customer_id, amount, ordered, channel FROM orders LIMIT 90",
+                "ALTER TABLE orders RENAME amount TO total",
+            ),
+            "is now called `total`",
+        ),
+    ],
+)
+def test_a_column_is_found_again_by_its_data(app: App, shop: Path, statements: tuple[str, ...], said: str) -> None:
+    first = ask(app, shop, "What is the total amount per channel?")
+    change(shop, *statements)
+    answer = ask(app, shop, "What is the total amount per channel?")
+    event = decision(app, answer)
+    assert event.level == "repair" and said in event.reason and said in answer.replayed
+    assert answer.result is not None and first.result is not None
+    assert [c.name for c in answer.result.columns] == [c.name for c in first.result.columns]
+    if len(answer.result.rows()) == 3 and "INSERT" not in statements[0]:
+        assert answer.result.rows() == first.result.rows() and answer.text == first.text
+
+
+def test_a_file_with_another_name_is_found_again(app: App, shop: Path) -> None:
+    first = ask(app, shop, "What is the total amount per channel?")
+    (shop / "orders.parquet").rename(shop / "sales.parquet")
+    answer = ask(app, shop, "What is the total amount per channel?")
+    assert decision(app, answer).reason == "The table `orders` is now called `sales`."
+    assert answer.text == first.text
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE orders ADD net DOUBLE",
+            "UPDATE orders SET net = amount / 1.08",
+            "ALTER TABLE orders DROP amount",
+        ),
+        (
+            "CREATE OR REPLACE TABLE orders AS SELECT *, amount AS b FROM orders",
+            "ALTER TABLE orders RENAME amount TO a",
+        ),
+        ("ALTER TABLE orders ALTER amount TYPE DECIMAL(9, 0)",),
+        ("UPDATE orders SET amount = amount + 0.4 WHERE order_id = 7", "ALTER TABLE orders ALTER amount TYPE VARCHAR"),
+    ],
+)
+def test_another_column_is_not_taken_for_a_lost_one(app: App, shop: Path, statements: tuple[str, ...]) -> None:
+    change(shop, "UPDATE orders SET amount = amount + 0.3")
+    ask(app, shop, "What is the total amount per channel?")
+    change(shop, *statements)
+    answer = app.ask(str(shop), "What is the total amount per channel?")
+    assert decision(app, answer).cause == "schema" and not answer.replayed
 
 
 # -- parameters

@@ -19,6 +19,7 @@ from etude.replays.guards import derive_guards, shapes_of
 from etude.replays.parameters import bound_parameters, find_parameters
 from etude.replays.query_facts import RANDOM, TIME, QueryFacts, read_query
 from etude.replays.question import Asked, Unit, is_relative, years_of
+from etude.replays.repair import profile_tables
 from etude.replays.script import Parameter, Script, ScriptStep, Slot
 from etude.replays.text import Shown, find_pieces
 from etude.runtime.answer import reading_of
@@ -112,6 +113,7 @@ def compile_run(run: Run, material: Material) -> Compiled:
         parameters=parameters,
         shapes=shapes,
         guards=guards,
+        profiles=profile_tables(catalog, shapes, material.query),
         queries=tuple(dict.fromkeys(parts.queries)),
         tables=tuple(t.name for t in catalog.tables) if len(catalog.tables) <= KNOWN_TABLES else (),
         reads=tuple(parts.reads.values()),

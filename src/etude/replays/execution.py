@@ -17,6 +17,8 @@ from etude.replays.compile import fingerprint_notes, show_result
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import check_guards
 from etude.replays.parameters import check_value, fill_slots
+from etude.replays.relations import NotReplaced
+from etude.replays.repair import Repair, find_repair, repair_cell, repair_query
 from etude.replays.script import Script, ScriptStep
 from etude.replays.text import Shown, reading_for, write_text
 from etude.runtime.chart import choose_chart
@@ -63,6 +65,8 @@ class Execution:
         self._resources = resources
         self._log = log
         self._cancel = cancel
+        self.repair: Repair | None = None
+        """How the tables are read, if columns or tables have other names or types now."""
 
     def answer(self, run: Run, values: Mapping[str, str]) -> tuple[RunFinished, int]:
         """Return the end of the run and how many guards passed; raise `Stopped` if the script does not fit."""
@@ -100,7 +104,7 @@ class Execution:
         step = self.script.steps[-1]
         if step.kind != "sql":
             raise Stopped("shadow", "Only queries are compared.")
-        code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        code = self._code(step, values)
         table = self._resources.query_unrecorded(self._source.name, code, self._cancel)
         return result_fingerprint(table, ordered=False)
 
@@ -119,9 +123,13 @@ class Execution:
             raise Stopped("annotations", "The descriptions of the data changed since the script was compiled.")
         catalog = self._source.catalog(self._app.settings.limits)
         for count, shape in enumerate(script.shapes):
-            if (failure := shape.check(catalog)) is not None:
-                raise Stopped("schema", failure, count)
+            if (failure := shape.check(catalog)) is not None and self.repair is None:
+                self.repair = find_repair(script, catalog, self._query)
+                if self.repair is None:
+                    raise Stopped("schema", failure, count)
         for parameter in script.parameters:
+            if self.repair and parameter.table in self.repair.relations and values[parameter.name] != parameter.default:
+                raise Stopped("parameter", f"`{parameter.table}` changed, so only `{parameter.default}` is certain.")
             if (failure := check_value(parameter, values[parameter.name], catalog, self._query)) is not None:
                 raise Stopped("parameter", failure, len(script.shapes))
         if not self._same_data(catalog):
@@ -130,7 +138,8 @@ class Execution:
             if script.mutants.survivors:
                 unseen = script.mutants.survivors[0]
                 raise Stopped("guard", f"The data may have changed, and no guard would notice if {unseen}.")
-            failure = check_guards(script.guards, script.dialect, self._query)
+            relations = self.repair.relations if self.repair else {}
+            failure = check_guards(script.guards, script.dialect, self._query, relations)
             if failure is not None:
                 raise Stopped("guard", failure, len(script.shapes))
         return len(script.shapes) + len(script.guards)
@@ -148,35 +157,46 @@ class Execution:
 
     # -- running
 
+    def _code(self, step: ScriptStep, values: Mapping[str, str]) -> str:
+        """Return the code of a step for these values, and for the tables as they are now."""
+        code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        if self.repair is None:
+            return code
+        rewrite = repair_query if step.kind == "sql" else repair_cell
+        try:
+            return rewrite(code, self.script.dialect, self.repair.relations)
+        except NotReplaced as error:
+            raise Stopped("schema", f"{self.repair.texts[0]} {error}") from None
+
     def _run_steps(self, context: RecordedToolContext, values: Mapping[str, str]) -> RunFinished:
         shown: list[Shown] = []
         codes: list[str] = []
         unchanged = True
         table: Result | None = None
         for step in self.script.steps:
-            code = fill_slots(step.code, step.slots, values, self.script.dialect)
+            code = self._code(step, values)
             codes.append(code)
             if step.kind == "python":
-                seen, same = self._run_cell(step, context)
+                seen, same = self._run_cell(step, code, context)
                 shown += seen
                 unchanged = unchanged and same
                 continue
             table = context.sql(self._source.name, code)
-            self._check_shape(step, table, changed=code != step.code)
+            self._check_shape(step, table, changed=bool(step.slots) and code != step.code)
             unchanged = unchanged and result_fingerprint(table, step.ordered) == step.fingerprint != ""
             shown.append(show_result(table, step.ordered))
         info, artifact = context.result, context.artifact
         if info is not None and artifact is not None:
             table = self._app.read_result(info, artifact, self._log.run_id)
         text = self._write(shown, unchanged, values, codes)
-        cells = [step.code for step in self.script.steps if step.kind == "python"]
+        cells = [code for step, code in zip(self.script.steps, codes, strict=True) if step.kind == "python"]
         code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]
         chart = choose_chart(table) if table is not None else None
         return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart)
 
-    def _run_cell(self, step: ScriptStep, context: RecordedToolContext) -> tuple[list[Shown], bool]:
+    def _run_cell(self, step: ScriptStep, code: str, context: RecordedToolContext) -> tuple[list[Shown], bool]:
         """Run a cell; return what it shows, and whether that equals the record."""
-        cell = context.python(step.code)
+        cell = context.python(code)
         if not step.shows:
             return [], True
         same = fingerprint_cell(cell) == step.fingerprint

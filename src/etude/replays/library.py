@@ -113,10 +113,13 @@ class Library:
             return None
         elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         changed = {p.name: values[p.name] for p in script.parameters if values[p.name] != p.default}
+        level = "repair" if execution.repair else "replay"
         log.add(
             _decided(
                 script,
-                "replay",
+                level,
+                cause="schema" if execution.repair else "",
+                reason=" ".join(execution.repair.texts) if execution.repair else "",
                 guards=guards,
                 elapsed_ms=elapsed_ms,
                 tokens_saved=script.tokens,
@@ -124,7 +127,7 @@ class Library:
                 parameters=changed,
             )
         )
-        self.stored.use(script.id, run.id, "replay")
+        self.stored.use(script.id, run.id, level)
         return end
 
     def _is_shadowed(self, script_id: str) -> bool:
