@@ -263,6 +263,61 @@ def test_another_column_is_not_taken_for_a_lost_one(app: App, shop: Path, statem
     assert decision(app, answer).cause == "schema" and not answer.replayed
 
 
+# -- a model corrects a step
+
+TOTALS = "SELECT channel, sum(amount) AS total FROM orders GROUP BY channel ORDER BY channel"
+
+
+def correcting(folder: Path, first: str, patch: str, afresh: str = "") -> str:
+    """Return a model that answers with one query, corrects a step with another, and answers afresh with a third."""
+    answer = [sql(first), {"text": "See the table."}]
+    scenes = [
+        {"asked": "Correct this step", "turns": [{"text": patch}]},
+        {"asked": "It was not used because", "turns": [sql(afresh), {"text": "See the new table."}]},
+        {"asked": "Question: What is", "turns": answer},
+    ]
+    (folder / "model.json").write_text(json.dumps(scenes))
+    return f"scripted:{folder / 'model.json'}"
+
+
+def test_a_model_corrects_the_step_that_does_not_run(app: App, shop: Path, tmp_path: Path) -> None:
+    patch = f"```sql\n{TOTALS.replace('amount', 'net')}\n```"
+    model = correcting(tmp_path, TOTALS, patch)
+    first = ask(app, shop, "What is the total amount per channel?", model=model)
+    # One value was corrected as well, so the column is not the same by its data.
+    change(shop, "ALTER TABLE orders RENAME amount TO net", "UPDATE orders SET net = net + 1 WHERE order_id = 5")
+    answer = ask(app, shop, "What is the total amount per channel?", model=model)
+    replay = answer.run.replay
+    assert replay is not None and replay.level == "patch" and replay.cause == "schema"
+    assert "A model corrected the step." in answer.replayed and answer.run.usage.model_calls == 1
+    assert 0 < replay.tokens == answer.run.usage.tokens_in + answer.run.usage.tokens_out
+    assert answer.result is not None and first.result is not None and answer.result.rows() != first.result.rows()
+    again = ask(app, shop, "What is the total amount per channel?", model=model)
+    assert again.run.usage.model_calls == 0 and again.replayed
+    assert app.scripts.script(answer.run_id).parent == app.scripts.script(first.run_id).id
+
+
+@pytest.mark.parametrize(
+    ("change_", "patch", "cause"),
+    [
+        ("UPDATE orders SET net = net * 100", TOTALS.replace("amount", "net"), "guard"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", TOTALS.replace("amount", "order_id"), "result"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", "SELECT 1 AS one", "result"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", "", "schema"),
+    ],
+)
+def test_a_correction_counts_only_if_the_guards_hold(
+    app: App, shop: Path, tmp_path: Path, change_: str, patch: str, cause: str
+) -> None:
+    reply = f"```\n{patch}\n```" if patch else "CANNOT"
+    model = correcting(tmp_path, TOTALS, reply, TOTALS.replace("amount", "net"))
+    ask(app, shop, "What is the total amount per channel?", model=model)
+    change(shop, "ALTER TABLE orders RENAME amount TO net", change_)
+    answer = ask(app, shop, "What is the total amount per channel?", model=model)
+    assert answer.run.replay is not None and answer.run.replay.level == "example" and not answer.replayed
+    assert answer.run.replay.cause == cause and answer.text == "See the new table."
+
+
 # -- parameters
 
 

@@ -106,6 +106,7 @@ def compile_run(run: Run, material: Material) -> Compiled:
         dialect=catalog.dialect,
         model=run.model or "offline",
         run_id=run.id,
+        parent=(run.replay.script or "") if run.replay is not None and run.replay.level == "patch" else "",
         asked_at=run.created_at,
         key=material.asked.key(frozenset(p.position for p in parameters)),
         steps=tuple(steps),
@@ -186,9 +187,10 @@ def _collect(run: Run, material: Material) -> _Parts:
 
 def _tables(run: Run) -> list[Step]:
     """Return the queries that were not made by cells and that returned a table, in order."""
-    cells = {s.id for s in run.steps if s.kind == "python"}
+    # A tool that failed after its query, such as a script that did not fit, has no part in the answer.
+    others = {s.id for s in run.steps if s.kind == "python" or (s.kind == "tool" and s.outcome == "error")}
     done = [s for s in run.steps if s.kind == "sql" and s.outcome == "ok" and s.result is not None]
-    return [s for s in done if s.parent not in cells]
+    return [s for s in done if s.parent not in others]
 
 
 def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequence[Step]) -> frozenset[str]:

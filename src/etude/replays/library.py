@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
 
 PYTHON = "text/x-python"
+ANSWERED = ("replay", "repair", "patch")
+"""The levels at which a script answered."""
 NEAR = 0.6
 """Questions that share at least this part of their words are offered as similar."""
 LOOKED_AT = 100
@@ -105,30 +107,53 @@ class Library:
         if self._app.settings.replay == "shadow" and self._is_shadowed(script.id):
             self._run_shadow(run, execution, values)
             return None
+        repaired: dict[str, Any] = {}
         try:
             end, guards = execution.answer(run, values)
         except Stopped as stopped:
-            log.add(_decided(script, "example", cause=stopped.cause, reason=stopped.reason, guards=stopped.guards))
-            self.stored.use(script.id, run.id, "example")
-            return None
+            log.add(self._stopped(script, run, stopped))
+            try:
+                end, guards = self._patch(execution, run, values, stopped)
+            except Stopped as still:
+                if still is not stopped:
+                    log.add(self._stopped(script, run, still))
+                return None
+            reason = f"{stopped.reason} A model corrected the step."
+            repaired = {"level": "patch", "cause": stopped.cause, "reason": reason, "tokens": execution.tokens}
+        if execution.repair:
+            repaired = {"level": "repair", "cause": "schema", "reason": " ".join(execution.repair.texts)}
         elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         changed = {p.name: values[p.name] for p in script.parameters if values[p.name] != p.default}
-        level = "repair" if execution.repair else "replay"
+        decided = {"level": "replay", **repaired}
         log.add(
             _decided(
                 script,
-                level,
-                cause="schema" if execution.repair else "",
-                reason=" ".join(execution.repair.texts) if execution.repair else "",
                 guards=guards,
                 elapsed_ms=elapsed_ms,
-                tokens_saved=script.tokens,
+                tokens_saved=max(script.tokens - execution.tokens, 0),
                 reading=execution.reading(values),
                 parameters=changed,
+                **decided,
             )
         )
-        self.stored.use(script.id, run.id, level)
+        self.stored.use(script.id, run.id, decided["level"])
         return end
+
+    def _stopped(self, script: Script, run: Run, stopped: Stopped) -> ReplayDecided:
+        self.stored.use(script.id, run.id, "example")
+        return _decided(script, "example", cause=stopped.cause, reason=stopped.reason, guards=stopped.guards)
+
+    def _patch(
+        self, execution: Execution, run: Run, values: dict[str, str], stopped: Stopped
+    ) -> tuple[RunFinished, int]:
+        if run.model in (None, "offline"):
+            raise stopped
+        try:
+            return execution.patch(self._app.open_model(run.model), values, stopped)
+        except Cancelled:
+            raise
+        except EtudeError:
+            raise stopped from None  # the model cannot be reached: the run itself finds that out
 
     def _is_shadowed(self, script_id: str) -> bool:
         """Return whether a fresh run should check a script: always at first, then ever less often."""
@@ -228,7 +253,7 @@ class Library:
         """Let a script answer nothing from now on; return it and the runs that it answered."""
         stored = self.stored.get(script_or_run)
         self.stored.change(stored.id, "withdrawn", reason or "A person withdrew it.")
-        answered = [use for use in self.stored.uses(stored.id) if use.level in ("replay", "repair")]
+        answered = [use for use in self.stored.uses(stored.id) if use.level in ANSWERED]
         return self.stored.get(stored.id), answered
 
     # -- learning
@@ -238,7 +263,7 @@ class Library:
         if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
             return
         if run.replay is not None and run.replay.level in ("replay", "repair"):
-            return
+            return  # what a model corrected is compiled, so that it need not correct it again
         key, stored = self.asked(run, source).key(), Future[None]()
         with self._lock:
             self._compiling[key] = stored
@@ -406,7 +431,7 @@ class Library:
             self._pool.shutdown(wait=True)
 
 
-def _decided(script: Script, level: Any, **more: Any) -> ReplayDecided:
+def _decided(script: Script, level: Any = "replay", **more: Any) -> ReplayDecided:
     return ReplayDecided(level=level, script=script.id, origin=script.run_id, origin_at=script.asked_at, **more)
 
 

@@ -79,6 +79,8 @@ class Script(Entity):
     dialect: str
     model: str
     run_id: str
+    parent: str = ""
+    """The script that the run of this one was answered by, after a model corrected it."""
     asked_at: datetime
     key: str
     steps: tuple[ScriptStep, ...]
