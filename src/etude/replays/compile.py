@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.entities import Read, Run, Step
 from etude.ids import new_id
+from etude.replays.cell_parameters import find_cell_parameters
 from etude.replays.cells import SlicedCells
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import derive_guards, shapes_of
@@ -285,11 +286,18 @@ def _note_reads(step: Step, material: Material, parts: _Parts) -> QueryFacts:
 def _add_cells(run: Run, shown: frozenset[str], material: Material, parts: _Parts) -> None:
     sliced = material.slice_cells(run, shown)
     parts.follows, parts.reduced = sliced.follows, sliced.reduced
-    parts.steps += sliced.steps
+    steps = list(sliced.steps)
     ids = {s.id for s in run.steps if s.kind == "python"}
     for step in run.steps:
         if step.kind == "sql" and step.outcome == "ok" and step.parent in ids:
             _note_reads(step, material, parts)
+    if not parts.steps:
+        used: dict[str, frozenset[str]] = {}
+        for facts in parts.facts:
+            used |= {name: used.get(name, frozenset()) | columns for name, columns in facts.columns.items()}
+        parameters, steps = find_cell_parameters(steps, material.asked.units, used, material.catalog, material.query)
+        parts.parameters += parameters
+    parts.steps += steps
     for step in run.steps:
         if step.id in shown:
             printed, value = read_output(step, material.objects, run.id)

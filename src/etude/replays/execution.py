@@ -73,13 +73,20 @@ class Execution:
         """How the tables are read, if columns or tables have other names or types now."""
         self.tokens = 0
         """What a model was asked to correct a step for."""
-        self._unchanged = False
+        self.unchanged = False
+        """Whether the results equal the recorded ones."""
         self._at = 0
         """The step that runs."""
 
     def answer(self, run: Run, values: Mapping[str, str]) -> tuple[RunFinished, int]:
         """Return the end of the run and how many guards passed; raise `Stopped` if the script does not fit."""
-        return self._run(self.check(run, values), values)
+        try:
+            passed = self.check(run, values)
+        except Cancelled:
+            raise
+        except EtudeError as error:
+            raise Stopped("failed", f"The guards could not be checked: {error.message}") from None
+        return self._run(passed, values)
 
     def patch(self, model: Model, values: Mapping[str, str], stopped: Stopped) -> tuple[RunFinished, int]:
         """Let a model correct the step that does not run, then answer; raise `Stopped` if that does not succeed."""
@@ -135,7 +142,7 @@ class Execution:
         context = self._resources.context_for(self._log, step_id, self._cancel)
         try:
             end = self._run_steps(context, values)
-            if exactly and not self._unchanged:
+            if exactly and not self.unchanged:
                 raise Stopped(
                     "result", "A model corrected a step, but its result is another one, and no guard can tell."
                 )
@@ -192,7 +199,9 @@ class Execution:
         for parameter in script.parameters:
             if self.repair and parameter.table in self.repair.relations and values[parameter.name] != parameter.default:
                 raise Stopped("parameter", f"`{parameter.table}` changed, so only `{parameter.default}` is certain.")
-            if (failure := check_value(parameter, values[parameter.name], catalog, self._query)) is not None:
+            in_cell = any(slot.quotes for step in script.steps for slot in step.slots)
+            failure = check_value(parameter, values[parameter.name], catalog, self._query, in_cell)
+            if failure is not None:
                 raise Stopped("parameter", failure, len(script.shapes))
         if not self._same_data(catalog):
             if script.same_data:
@@ -251,7 +260,7 @@ class Execution:
         info, artifact = context.result, context.artifact
         if info is not None and artifact is not None:
             table = self._app.read_result(info, artifact, self._log.run_id)
-        self._unchanged = unchanged
+        self.unchanged = unchanged
         text = self._write(shown, unchanged, values, codes)
         cells = [code for step, code in zip(self.script.steps, codes, strict=True) if step.kind == "python"]
         code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]

@@ -34,12 +34,13 @@ SLACK = 0.005
 WEIGHTS = 13
 _KEY = re.compile(r"(?i:(^|_)(id|key|no|nr|number|code|uuid|guid))$|[a-z](Id|ID|Key)$")
 _NUMBER = re.compile(
-    r"^U?(TINY|SMALL|MEDIUM|BIG|HUGE)?INT|^INTEGER|^DECIMAL|^NUMERIC|^DOUBLE|^REAL|^FLOAT", re.IGNORECASE
+    r"^U?(TINY|SMALL|MEDIUM|BIG|HUGE)?INT|^INTEGER|^DECIMAL|^NUMERIC|^DOUBLE|^REAL|^FLOAT|^YEAR", re.IGNORECASE
 )
 _TIME = re.compile(r"^(DATE|TIMESTAMP|DATETIME)", re.IGNORECASE)
 _TEXT = re.compile(
-    r"^(VARCHAR|TEXT|CHAR|STRING|BPCHAR|ENUM|CHARACTER|LONGTEXT|MEDIUMTEXT|TINYTEXT|BOOL)", re.IGNORECASE
+    r"^(N?VARCHAR|N?TEXT|N?CHAR|STRING|BPCHAR|ENUM|CHARACTER|LONGTEXT|MEDIUMTEXT|TINYTEXT|CLOB|BOOL|$)", re.IGNORECASE
 )
+"""A column of SQLite may have no type at all; its values are compared as text."""
 
 
 class DataGuard(Entity):
@@ -361,9 +362,11 @@ class _Measuring:
 
     def _times(self, column: Column) -> Iterator[DataGuard]:
         facts, name = self._facts[column.name], self._quoted(column)
-        if not isinstance(facts["min"], date | datetime):
+        # SQLite stores times as text, which has the same order.
+        if not isinstance(facts["min"], date | datetime | str):
             return
-        first, last = (quote_literal(facts[f].isoformat(), self._dialect) for f in ("min", "max"))
+        ends = (facts[f] if isinstance(facts[f], str) else facts[f].isoformat() for f in ("min", "max"))
+        first, last = (quote_literal(end, self._dialect) for end in ends)
         shown = f"`{self._name}.{column.name}`"
         count = self._run(f"SELECT count(CASE WHEN {name} <= {first} THEN 1 END) FROM {self._from}")[0][0]
         moved = f"The first {shown} was {facts['min']}"

@@ -47,7 +47,7 @@ LOOKED_AT = 100
 COMPILE_S = 20.0
 """How long a question waits for the script that is being compiled for it."""
 CLOSE_S = 60.0
-MINE_S = 10.0
+MINE_S = 5.0
 """How long the mutants of one script may take."""
 LEAST_SHADOWED = 0.02
 """The least share of questions that are also answered afresh in shadow mode."""
@@ -137,7 +137,16 @@ class Library:
             )
         )
         self.stored.use(script.id, run.id, decided["level"])
+        if execution.unchanged and script.mutants.tried < script.mutants.of:
+            self._submit(lambda: self._mine_more(script.id, source))
         return end
+
+    def _mine_more(self, script_id: str, source: Source) -> None:
+        """Try the mutants that an earlier process had no time for."""
+        try:
+            self.mine(self.script(script_id), source)
+        except Exception:
+            _log.exception("the mutants of %s could not be tried", script_id)
 
     def _stopped(self, script: Script, run: Run, stopped: Stopped) -> ReplayDecided:
         self.stored.use(script.id, run.id, "example")
@@ -344,6 +353,8 @@ class Library:
 
     def mine(self, script: Script, source: Source) -> Script:
         """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""
+        if self._closing.is_set():
+            return script
         until = time.monotonic() + MINE_S
         resources = self._app.resources_for(self._app.store.run(script.run_id), source)
         limits = lower_limits(resources.limits, {"timeout_s": MINE_S})

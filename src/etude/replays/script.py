@@ -10,7 +10,7 @@ from etude.replays.guards import DataGuard, TableShape
 from etude.replays.mutants import MutantReport
 from etude.replays.repair import TableProfile
 
-Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start"]
+Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start", "python"]
 
 
 class Parameter(Entity):
@@ -37,6 +37,9 @@ class Slot(Entity):
     end: int
     parameter: str
     form: Form
+    """As in SQL; `python` is a text in Python."""
+    quotes: str = ""
+    """Of a query inside a cell: the prefix and the quotation marks of its text."""
 
 
 class ScriptStep(Entity):
