@@ -271,14 +271,15 @@ class Guidance(Entity):
     after: int
 
 
-ReplayLevel = Literal["replay", "repair", "example", "scratch", "shadow"]
+ReplayLevel = Literal["replay", "repair", "patch", "example", "scratch", "shadow"]
 
 
 class Replay(Entity):
     """How the script of an earlier run served this run, or why it did not."""
 
     level: ReplayLevel
-    """`replay` and `repair` answered without a model. `example`: a similar question was found, but not this one.
+    """`replay` and `repair` answered without a model, `patch` after a model corrected one step. `example`: the script
+    was only shown to a model, because the question is another one or the script does not fit the data any more.
     `scratch`: nothing was used. `shadow`: the script ran beside a fresh run, and both were compared."""
     cause: str = ""
     """Why it was not a plain replay, in a word: `no script`, `guard`, `schema`, `parameter`, `day` and others."""
@@ -292,6 +293,8 @@ class Replay(Entity):
     """Guards that passed."""
     parameters: dict[str, str] = {}
     tokens_saved: int = 0
+    tokens: int = 0
+    """Tokens that a patch took."""
     elapsed_ms: float = 0.0
     reading: str = ""
     """How the rules understood the question when the origin ran."""
@@ -301,14 +304,13 @@ class Replay(Entity):
     @property
     def sentence(self) -> str:
         """What a person sees of it; empty if the run was answered without a script."""
-        if self.level not in ("replay", "repair") or self.origin is None or self.origin_at is None:
+        if self.level not in ("replay", "repair", "patch") or self.origin is None or self.origin_at is None:
             return ""
         guards = f"{self.guards} guard{'' if self.guards == 1 else 's'} passed"
         repaired = f" {self.reason}" if self.reason else ""
         day = f"{self.origin_at.day} {self.origin_at:%B %Y}"
-        return (
-            f"Answered by replaying {self.origin} from {day}.{repaired} {guards}. 0 tokens, {self.elapsed_ms:,.0f} ms."
-        )
+        used = f"{self.tokens:,} tokens, {self.elapsed_ms:,.0f} ms"
+        return f"Answered by replaying {self.origin} from {day}.{repaired} {guards}. {used}."
 
 
 class Run(Entity):

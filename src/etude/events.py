@@ -225,6 +225,8 @@ class ScriptCompiled(Entity):
     """Queries and cells that it keeps."""
     of_steps: int = 0
     guards: int = 0
+    mutants: str = ""
+    """What the guards did with damaged data, in words."""
     parameters: tuple[str, ...] = ()
     replayable: bool = True
     """Whether it answers the same question from now on. Otherwise it only helps a model as an example."""

@@ -158,7 +158,8 @@ def _find_example(app: App, run: Run) -> str:
     with contextlib.suppress(NotFound):
         script = app.scripts.script(run.replay.script)
         code = "\n\n".join(step.code for step in script.steps)
-        return f"question: {script.question}\n{code[:EXAMPLE_CHARS]}"
+        stopped = f"\nIt was not used because: {run.replay.reason}" if run.replay.origin else ""
+        return f"question: {script.question}\n{code[:EXAMPLE_CHARS]}{stopped}"
     return ""
 
 

@@ -157,8 +157,8 @@ def test_words_that_may_have_become_false_are_not_repeated(app: App, shop: Path,
 @pytest.mark.parametrize(
     ("statement", "cause", "said"),
     [
-        ("ALTER TABLE orders RENAME amount TO total", "schema", "`orders.amount` is gone"),
-        ("ALTER TABLE orders ALTER amount TYPE VARCHAR", "schema", "now it is VARCHAR"),
+        ("ALTER TABLE orders DROP amount", "schema", "`orders.amount` is gone"),
+        ("ALTER TABLE orders ALTER amount TYPE INTEGER", "schema", "now it is INTEGER"),
         ("INSERT INTO orders SELECT * FROM orders LIMIT 5", "guard", "`orders.order_id` had no duplicates"),
         ("UPDATE orders SET amount = amount * 100", "guard", "`orders.amount`"),
         ("UPDATE orders SET amount = amount * 1.08", "guard", "`orders.amount` changed"),
@@ -196,6 +196,126 @@ def test_a_harmless_change_does_not_stop_a_replay(app: App, shop: Path, statemen
     ask(app, shop, "What is the total amount per channel?")
     change(shop, statement)
     assert ask(app, shop, "What is the total amount per channel?").replayed
+
+
+# -- repair
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (("ALTER TABLE orders RENAME amount TO total",), "The column `orders.amount` is now called `total`."),
+        (("ALTER TABLE orders ALTER amount TYPE VARCHAR",), "`orders.amount` is VARCHAR now and was cast to"),
+        (
+            ("ALTER TABLE orders RENAME channel TO way", "ALTER TABLE orders RENAME amount TO total"),
+            "The column `orders.channel` is now called `way`.",
+        ),
+        (
+            (
+                "INSERT INTO orders SELECT order_id + 2000, customer_id, amount, ordered, channel FROM orders LIMIT 90",
+                "ALTER TABLE orders RENAME amount TO total",
+            ),
+            "is now called `total`",
+        ),
+    ],
+)
+def test_a_column_is_found_again_by_its_data(app: App, shop: Path, statements: tuple[str, ...], said: str) -> None:
+    first = ask(app, shop, "What is the total amount per channel?")
+    change(shop, *statements)
+    answer = ask(app, shop, "What is the total amount per channel?")
+    event = decision(app, answer)
+    assert event.level == "repair" and said in event.reason and said in answer.replayed
+    assert answer.result is not None and first.result is not None
+    assert [c.name for c in answer.result.columns] == [c.name for c in first.result.columns]
+    if len(answer.result.rows()) == 3 and "INSERT" not in statements[0]:
+        assert answer.result.rows() == first.result.rows() and answer.text == first.text
+
+
+def test_a_file_with_another_name_is_found_again(app: App, shop: Path) -> None:
+    first = ask(app, shop, "What is the total amount per channel?")
+    (shop / "orders.parquet").rename(shop / "sales.parquet")
+    answer = ask(app, shop, "What is the total amount per channel?")
+    assert decision(app, answer).reason == "The table `orders` is now called `sales`."
+    assert answer.text == first.text
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (
+            "ALTER TABLE orders ADD net DOUBLE",
+            "UPDATE orders SET net = amount / 1.08",
+            "ALTER TABLE orders DROP amount",
+        ),
+        (
+            "CREATE OR REPLACE TABLE orders AS SELECT *, amount AS b FROM orders",
+            "ALTER TABLE orders RENAME amount TO a",
+        ),
+        ("ALTER TABLE orders ALTER amount TYPE DECIMAL(9, 0)",),
+        ("UPDATE orders SET amount = amount + 0.4 WHERE order_id = 7", "ALTER TABLE orders ALTER amount TYPE VARCHAR"),
+    ],
+)
+def test_another_column_is_not_taken_for_a_lost_one(app: App, shop: Path, statements: tuple[str, ...]) -> None:
+    change(shop, "UPDATE orders SET amount = amount + 0.3")
+    ask(app, shop, "What is the total amount per channel?")
+    change(shop, *statements)
+    answer = app.ask(str(shop), "What is the total amount per channel?")
+    assert decision(app, answer).cause == "schema" and not answer.replayed
+
+
+# -- a model corrects a step
+
+TOTALS = "SELECT channel, sum(amount) AS total FROM orders GROUP BY channel ORDER BY channel"
+
+
+def correcting(folder: Path, first: str, patch: str, afresh: str = "") -> str:
+    """Return a model that answers with one query, corrects a step with another, and answers afresh with a third."""
+    answer = [sql(first), {"text": "See the table."}]
+    scenes = [
+        {"asked": "Correct this step", "turns": [{"text": patch}]},
+        {"asked": "It was not used because", "turns": [sql(afresh), {"text": "See the new table."}]},
+        {"asked": "Question: What is", "turns": answer},
+    ]
+    (folder / "model.json").write_text(json.dumps(scenes))
+    return f"scripted:{folder / 'model.json'}"
+
+
+def test_a_model_corrects_the_step_that_does_not_run(app: App, shop: Path, tmp_path: Path) -> None:
+    patch = f"```sql\n{TOTALS.replace('amount', 'net')}\n```"
+    model = correcting(tmp_path, TOTALS, patch)
+    first = ask(app, shop, "What is the total amount per channel?", model=model)
+    # One value was corrected as well, so the column is not the same by its data.
+    change(shop, "ALTER TABLE orders RENAME amount TO net", "UPDATE orders SET net = net + 1 WHERE order_id = 5")
+    answer = ask(app, shop, "What is the total amount per channel?", model=model)
+    replay = answer.run.replay
+    assert replay is not None and replay.level == "patch" and replay.cause == "schema"
+    assert "A model corrected the step." in answer.replayed and answer.run.usage.model_calls == 1
+    assert 0 < replay.tokens == answer.run.usage.tokens_in + answer.run.usage.tokens_out
+    assert answer.result is not None and first.result is not None and answer.result.rows() != first.result.rows()
+    again = ask(app, shop, "What is the total amount per channel?", model=model)
+    assert again.run.usage.model_calls == 0 and again.replayed
+    assert app.scripts.script(answer.run_id).parent == app.scripts.script(first.run_id).id
+
+
+@pytest.mark.parametrize(
+    ("change_", "patch", "cause"),
+    [
+        ("UPDATE orders SET net = net * 100", TOTALS.replace("amount", "net"), "guard"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", TOTALS.replace("amount", "order_id"), "result"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", "SELECT 1 AS one", "result"),
+        ("UPDATE orders SET net = net + 1 WHERE order_id = 5", "", "schema"),
+    ],
+)
+def test_a_correction_counts_only_if_the_guards_hold(
+    app: App, shop: Path, tmp_path: Path, change_: str, patch: str, cause: str
+) -> None:
+    reply = f"```\n{patch}\n```" if patch else "CANNOT"
+    model = correcting(tmp_path, TOTALS, reply, TOTALS.replace("amount", "net"))
+    ask(app, shop, "What is the total amount per channel?", model=model)
+    change(shop, "ALTER TABLE orders RENAME amount TO net", change_)
+    answer = ask(app, shop, "What is the total amount per channel?", model=model)
+    assert answer.run.replay is not None and answer.run.replay.level == "example" and not answer.replayed
+    assert answer.run.replay.cause == cause and answer.text == "See the new table."
 
 
 # -- parameters

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from etude.entities import Read, Run, Step
 from etude.ids import new_id
+from etude.replays.cell_parameters import find_cell_parameters
 from etude.replays.cells import SlicedCells
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import derive_guards, shapes_of
 from etude.replays.parameters import bound_parameters, find_parameters
 from etude.replays.query_facts import RANDOM, TIME, QueryFacts, read_query
 from etude.replays.question import Asked, Unit, is_relative, years_of
+from etude.replays.repair import profile_tables
 from etude.replays.script import Parameter, Script, ScriptStep, Slot
 from etude.replays.text import Shown, find_pieces
 from etude.runtime.answer import reading_of
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 ROWS = 1000
 """Rows of a result that are compared with the text of the answer."""
+KNOWN_TABLES = 500
+"""The names of more tables are not kept with a script."""
 NEAR_DAYS = 400
 """A date that the question does not name and that is this close to the day it was asked may follow from that day."""
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
@@ -70,6 +74,7 @@ class _Parts:
     steps: list[ScriptStep] = field(default_factory=list)
     shown: list[Shown] = field(default_factory=list)
     facts: list[QueryFacts] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     reads: dict[str, Read] = field(default_factory=dict)
     parameters: list[Parameter] = field(default_factory=list)
     follows: bool = False
@@ -102,6 +107,7 @@ def compile_run(run: Run, material: Material) -> Compiled:
         dialect=catalog.dialect,
         model=run.model or "offline",
         run_id=run.id,
+        parent=(run.replay.script or "") if run.replay is not None and run.replay.level == "patch" else "",
         asked_at=run.created_at,
         key=material.asked.key(frozenset(p.position for p in parameters)),
         steps=tuple(steps),
@@ -109,6 +115,9 @@ def compile_run(run: Run, material: Material) -> Compiled:
         parameters=parameters,
         shapes=shapes,
         guards=guards,
+        profiles=profile_tables(catalog, shapes, material.query),
+        queries=tuple(dict.fromkeys(parts.queries)),
+        tables=tuple(t.name for t in catalog.tables) if len(catalog.tables) <= KNOWN_TABLES else (),
         reads=tuple(parts.reads.values()),
         answer=answer,
         pieces=() if by_rules else find_pieces(answer, run.text, parts.shown, parameters),
@@ -179,9 +188,10 @@ def _collect(run: Run, material: Material) -> _Parts:
 
 def _tables(run: Run) -> list[Step]:
     """Return the queries that were not made by cells and that returned a table, in order."""
-    cells = {s.id for s in run.steps if s.kind == "python"}
+    # A tool that failed after its query, such as a script that did not fit, has no part in the answer.
+    others = {s.id for s in run.steps if s.kind == "python" or (s.kind == "tool" and s.outcome == "error")}
     done = [s for s in run.steps if s.kind == "sql" and s.outcome == "ok" and s.result is not None]
-    return [s for s in done if s.parent not in cells]
+    return [s for s in done if s.parent not in others]
 
 
 def _needed(run: Run, material: Material, tables: Sequence[Step], cells: Sequence[Step]) -> frozenset[str]:
@@ -267,6 +277,7 @@ def _note_reads(step: Step, material: Material, parts: _Parts) -> QueryFacts:
     tables = {r.table: table for r in step.reads if (table := material.catalog.table(r.table)) is not None}
     facts = read_query(step.code, material.catalog.dialect, tables)
     parts.facts.append(facts)
+    parts.queries.append(step.code)
     for read in step.reads:
         parts.reads.setdefault(read.table, read)
     return facts
@@ -275,11 +286,18 @@ def _note_reads(step: Step, material: Material, parts: _Parts) -> QueryFacts:
 def _add_cells(run: Run, shown: frozenset[str], material: Material, parts: _Parts) -> None:
     sliced = material.slice_cells(run, shown)
     parts.follows, parts.reduced = sliced.follows, sliced.reduced
-    parts.steps += sliced.steps
+    steps = list(sliced.steps)
     ids = {s.id for s in run.steps if s.kind == "python"}
     for step in run.steps:
         if step.kind == "sql" and step.outcome == "ok" and step.parent in ids:
             _note_reads(step, material, parts)
+    if not parts.steps:
+        used: dict[str, frozenset[str]] = {}
+        for facts in parts.facts:
+            used |= {name: used.get(name, frozenset()) | columns for name, columns in facts.columns.items()}
+        parameters, steps = find_cell_parameters(steps, material.asked.units, used, material.catalog, material.query)
+        parts.parameters += parameters
+    parts.steps += steps
     for step in run.steps:
         if step.id in shown:
             printed, value = read_output(step, material.objects, run.id)

@@ -17,6 +17,9 @@ from etude.replays.compile import fingerprint_notes, show_result
 from etude.replays.fingerprint import result_fingerprint
 from etude.replays.guards import check_guards
 from etude.replays.parameters import check_value, fill_slots
+from etude.replays.patch import ask_for_patch, patched_relations
+from etude.replays.relations import NotReplaced
+from etude.replays.repair import Repair, find_repair, repair_cell, repair_query
 from etude.replays.script import Script, ScriptStep
 from etude.replays.text import Shown, reading_for, write_text
 from etude.runtime.chart import choose_chart
@@ -27,10 +30,13 @@ from etude.runtime.script import PREAMBLE
 if TYPE_CHECKING:
     from etude.app import App
     from etude.entities import Catalog
+    from etude.models.base import Model
     from etude.result import Result
     from etude.runtime.tool_context import RecordedToolContext, RunResources
     from etude.sources.source import Source
 
+PATCHED = ("schema", "failed", "result")
+"""Causes for which a model may correct a step. What a guard found wrong in the data is no fault of a step."""
 TOOL = "replay"
 """The name of the step that a replay is on record as."""
 
@@ -63,16 +69,83 @@ class Execution:
         self._resources = resources
         self._log = log
         self._cancel = cancel
+        self.repair: Repair | None = None
+        """How the tables are read, if columns or tables have other names or types now."""
+        self.tokens = 0
+        """What a model was asked to correct a step for."""
+        self.unchanged = False
+        """Whether the results equal the recorded ones."""
+        self._at = 0
+        """The step that runs."""
 
     def answer(self, run: Run, values: Mapping[str, str]) -> tuple[RunFinished, int]:
         """Return the end of the run and how many guards passed; raise `Stopped` if the script does not fit."""
-        passed = self.check(run, values)
+        try:
+            passed = self.check(run, values)
+        except Cancelled:
+            raise
+        except EtudeError as error:
+            raise Stopped("failed", f"The guards could not be checked: {error.message}") from None
+        return self._run(passed, values)
+
+    def patch(self, model: Model, values: Mapping[str, str], stopped: Stopped) -> tuple[RunFinished, int]:
+        """Let a model correct the step that does not run, then answer; raise `Stopped` if that does not succeed."""
+        script, self.repair = self.script, None
+        if stopped.cause not in PATCHED:
+            raise stopped
+        catalog = self._source.catalog(self._app.settings.limits)
+        number = self._at if stopped.cause != "schema" else self._reading_step(catalog)
+        code = self._code(script.steps[number], values)
+        resources = self._resources
+        made = ask_for_patch(
+            model,
+            script,
+            number,
+            code,
+            stopped.reason,
+            catalog,
+            resources.quote,
+            resources.mark,
+            self._log,
+            self._cancel,
+        )
+        if made is None:
+            raise stopped
+        self.tokens = made.usage.tokens_in + made.usage.tokens_out
+        steps = list(script.steps)
+        steps[number] = steps[number].model_copy(update={"code": made.code, "slots": ()})
+        self.script = script.model_copy(update={"steps": tuple(steps)})
+        relations = patched_relations(script, made.code, catalog) if steps[number].kind == "sql" else None
+        if relations is not None:
+            failure = check_guards(script.guards, script.dialect, self._query, relations)
+            if failure is not None:
+                raise Stopped("guard", f"{stopped.reason} A model corrected the step, but: {failure}")
+        passed = len(script.shapes) + len(script.guards) if relations is not None else 0
+        return self._run(passed, values, exactly=relations is None)
+
+    def _reading_step(self, catalog: Catalog) -> int:
+        """Return the first step that names what is gone or has another type."""
+        names = set()
+        for shape in self.script.shapes:
+            table = catalog.table(shape.table)
+            now = {c.name: c.type for c in table.columns} if table else {}
+            names |= {shape.table.rpartition(".")[2]} if table is None else set()
+            names |= {name for name, kind in shape.columns.items() if now.get(name) != kind}
+        codes = [step.code.lower() for step in self.script.steps]
+        return next((n for n, code in enumerate(codes) if any(name.lower() in code for name in names)), 0)
+
+    def _run(self, passed: int, values: Mapping[str, str], exactly: bool = False) -> tuple[RunFinished, int]:
+        """Run all steps on record. With `exactly`, their results must equal the recorded ones."""
         step_id, started = new_id("step"), time.perf_counter()
         told = json.dumps({"script": self.script.id, "run": self.script.run_id, **values})
         self._log.add(StepStarted(step_id=step_id, kind="tool", code=TOOL, params={"arguments": told}))
         context = self._resources.context_for(self._log, step_id, self._cancel)
         try:
             end = self._run_steps(context, values)
+            if exactly and not self.unchanged:
+                raise Stopped(
+                    "result", "A model corrected a step, but its result is another one, and no guard can tell."
+                )
         except Cancelled as error:
             self._log.add(failed_step(step_id, error, ms_since(started)))
             raise
@@ -100,7 +173,7 @@ class Execution:
         step = self.script.steps[-1]
         if step.kind != "sql":
             raise Stopped("shadow", "Only queries are compared.")
-        code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        code = self._code(step, values)
         table = self._resources.query_unrecorded(self._source.name, code, self._cancel)
         return result_fingerprint(table, ordered=False)
 
@@ -119,15 +192,25 @@ class Execution:
             raise Stopped("annotations", "The descriptions of the data changed since the script was compiled.")
         catalog = self._source.catalog(self._app.settings.limits)
         for count, shape in enumerate(script.shapes):
-            if (failure := shape.check(catalog)) is not None:
-                raise Stopped("schema", failure, count)
+            if (failure := shape.check(catalog)) is not None and self.repair is None:
+                self.repair = find_repair(script, catalog, self._query)
+                if self.repair is None:
+                    raise Stopped("schema", failure, count)
         for parameter in script.parameters:
-            if (failure := check_value(parameter, values[parameter.name], catalog, self._query)) is not None:
+            if self.repair and parameter.table in self.repair.relations and values[parameter.name] != parameter.default:
+                raise Stopped("parameter", f"`{parameter.table}` changed, so only `{parameter.default}` is certain.")
+            in_cell = any(slot.quotes for step in script.steps for slot in step.slots)
+            failure = check_value(parameter, values[parameter.name], catalog, self._query, in_cell)
+            if failure is not None:
                 raise Stopped("parameter", failure, len(script.shapes))
         if not self._same_data(catalog):
             if script.same_data:
                 raise Stopped("slice", "The data changed, and it is not certain which cells other data need.")
-            failure = check_guards(script.guards, script.dialect, self._query)
+            if script.mutants.survivors:
+                unseen = script.mutants.survivors[0]
+                raise Stopped("guard", f"The data may have changed, and no guard would notice if {unseen}.")
+            relations = self.repair.relations if self.repair else {}
+            failure = check_guards(script.guards, script.dialect, self._query, relations)
             if failure is not None:
                 raise Stopped("guard", failure, len(script.shapes))
         return len(script.shapes) + len(script.guards)
@@ -145,35 +228,48 @@ class Execution:
 
     # -- running
 
+    def _code(self, step: ScriptStep, values: Mapping[str, str]) -> str:
+        """Return the code of a step for these values, and for the tables as they are now."""
+        code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        if self.repair is None:
+            return code
+        rewrite = repair_query if step.kind == "sql" else repair_cell
+        try:
+            return rewrite(code, self.script.dialect, self.repair.relations)
+        except NotReplaced as error:
+            raise Stopped("schema", f"{self.repair.texts[0]} {error}") from None
+
     def _run_steps(self, context: RecordedToolContext, values: Mapping[str, str]) -> RunFinished:
         shown: list[Shown] = []
         codes: list[str] = []
         unchanged = True
         table: Result | None = None
-        for step in self.script.steps:
-            code = fill_slots(step.code, step.slots, values, self.script.dialect)
+        for number, step in enumerate(self.script.steps):
+            self._at = number
+            code = self._code(step, values)
             codes.append(code)
             if step.kind == "python":
-                seen, same = self._run_cell(step, context)
+                seen, same = self._run_cell(step, code, context)
                 shown += seen
                 unchanged = unchanged and same
                 continue
             table = context.sql(self._source.name, code)
-            self._check_shape(step, table, changed=code != step.code)
+            self._check_shape(step, table, changed=bool(step.slots) and code != step.code)
             unchanged = unchanged and result_fingerprint(table, step.ordered) == step.fingerprint != ""
             shown.append(show_result(table, step.ordered))
         info, artifact = context.result, context.artifact
         if info is not None and artifact is not None:
             table = self._app.read_result(info, artifact, self._log.run_id)
+        self.unchanged = unchanged
         text = self._write(shown, unchanged, values, codes)
-        cells = [step.code for step in self.script.steps if step.kind == "python"]
+        cells = [code for step, code in zip(self.script.steps, codes, strict=True) if step.kind == "python"]
         code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]
         chart = choose_chart(table) if table is not None else None
         return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart)
 
-    def _run_cell(self, step: ScriptStep, context: RecordedToolContext) -> tuple[list[Shown], bool]:
+    def _run_cell(self, step: ScriptStep, code: str, context: RecordedToolContext) -> tuple[list[Shown], bool]:
         """Run a cell; return what it shows, and whether that equals the record."""
-        cell = context.python(step.code)
+        cell = context.python(code)
         if not step.shows:
             return [], True
         same = fingerprint_cell(cell) == step.fingerprint

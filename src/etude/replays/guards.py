@@ -34,12 +34,13 @@ SLACK = 0.005
 WEIGHTS = 13
 _KEY = re.compile(r"(?i:(^|_)(id|key|no|nr|number|code|uuid|guid))$|[a-z](Id|ID|Key)$")
 _NUMBER = re.compile(
-    r"^U?(TINY|SMALL|MEDIUM|BIG|HUGE)?INT|^INTEGER|^DECIMAL|^NUMERIC|^DOUBLE|^REAL|^FLOAT", re.IGNORECASE
+    r"^U?(TINY|SMALL|MEDIUM|BIG|HUGE)?INT|^INTEGER|^DECIMAL|^NUMERIC|^DOUBLE|^REAL|^FLOAT|^YEAR", re.IGNORECASE
 )
 _TIME = re.compile(r"^(DATE|TIMESTAMP|DATETIME)", re.IGNORECASE)
 _TEXT = re.compile(
-    r"^(VARCHAR|TEXT|CHAR|STRING|BPCHAR|ENUM|CHARACTER|LONGTEXT|MEDIUMTEXT|TINYTEXT|BOOL)", re.IGNORECASE
+    r"^(N?VARCHAR|N?TEXT|N?CHAR|STRING|BPCHAR|ENUM|CHARACTER|LONGTEXT|MEDIUMTEXT|TINYTEXT|CLOB|BOOL|$)", re.IGNORECASE
 )
+"""A column of SQLite may have no type at all; its values are compared as text."""
 
 
 class DataGuard(Entity):
@@ -56,6 +57,8 @@ class DataGuard(Entity):
     """The assumption, as a sentence."""
     fails: str
     """What to say if it does not hold; `{value}` is the measured number."""
+    mutant: str = ""
+    """The damage to the data that it was found for; empty if it follows from a general rule. See `mutants.py`."""
 
     def check(self, value: Any) -> str | None:
         """Return None if the assumption holds, otherwise a sentence that says what is different."""
@@ -98,6 +101,16 @@ def family_of(kind: str) -> Family:
     return "text" if _TEXT.match(kind) else "other"
 
 
+def seconds_since_epoch(name: str, dialect: str) -> str | None:
+    """Return a time as seconds; only differences between them mean something."""
+    return {
+        "duckdb": f"epoch({name})",
+        "postgres": f"EXTRACT(EPOCH FROM {name})",
+        "sqlite": f"86400.0 * julianday({name})",
+        "mysql": f"TO_SECONDS({name})",
+    }.get(dialect)
+
+
 def shapes_of(catalog: Catalog, facts: Sequence[QueryFacts]) -> tuple[TableShape, ...]:
     """Return the shapes of the tables that queries use."""
     used: dict[str, set[str]] = {}
@@ -127,19 +140,27 @@ def derive_guards(
     return tuple(guards)
 
 
-def statement(table: str, guards: Sequence[DataGuard], dialect: str) -> str:
-    """Return the query that measures all guards of one table."""
-    listed = ", ".join(f"{guard.measure} AS g{n}" for n, guard in enumerate(guards))
-    return f"SELECT {listed} FROM {quote_table(table, dialect)}"
+def statement(table: str, guards: Sequence[DataGuard], dialect: str, relation: str = "") -> str:
+    """Return the query that measures all guards of one table, or of a query that stands for it."""
+    place = quote_table(table, dialect)
+    instead = f"({relation}) AS {quote_identifier(table.rpartition('.')[2], dialect)}" if relation else place
+    measures = [guard.measure.replace(f"FROM {place})", f"FROM {instead})") for guard in guards]
+    listed = ", ".join(f"{measure} AS g{n}" for n, measure in enumerate(measures))
+    return f"SELECT {listed} FROM {instead}"
 
 
-def check_guards(guards: Sequence[DataGuard], dialect: str, run: Rows) -> str | None:
-    """Return None if all guards hold, otherwise a sentence about the first that does not."""
+def check_guards(
+    guards: Sequence[DataGuard], dialect: str, run: Rows, relations: Mapping[str, str] | None = None
+) -> str | None:
+    """Return None if all guards hold, otherwise a sentence about the first that does not.
+
+    `relations` are queries that stand for tables.
+    """
     by_table: dict[str, list[DataGuard]] = {}
     for guard in guards:
         by_table.setdefault(guard.table, []).append(guard)
     for table, own in by_table.items():
-        values = run(statement(table, own, dialect))[0]
+        values = run(statement(table, own, dialect, (relations or {}).get(table, "")))[0]
         for guard, value in zip(own, values, strict=True):
             if (failure := guard.check(value)) is not None:
                 return failure
@@ -341,9 +362,11 @@ class _Measuring:
 
     def _times(self, column: Column) -> Iterator[DataGuard]:
         facts, name = self._facts[column.name], self._quoted(column)
-        if not isinstance(facts["min"], date | datetime):
+        # SQLite stores times as text, which has the same order.
+        if not isinstance(facts["min"], date | datetime | str):
             return
-        first, last = (quote_literal(facts[f].isoformat(), self._dialect) for f in ("min", "max"))
+        ends = (facts[f] if isinstance(facts[f], str) else facts[f].isoformat() for f in ("min", "max"))
+        first, last = (quote_literal(end, self._dialect) for end in ends)
         shown = f"`{self._name}.{column.name}`"
         count = self._run(f"SELECT count(CASE WHEN {name} <= {first} THEN 1 END) FROM {self._from}")[0][0]
         moved = f"The first {shown} was {facts['min']}"
@@ -371,12 +394,7 @@ class _Measuring:
             f"{shown} reached {facts['max']}; now it does not.",
             low=1,
         )
-        seconds = {
-            "duckdb": f"epoch({name})",
-            "postgres": f"EXTRACT(EPOCH FROM {name})",
-            "sqlite": f"86400.0 * julianday({name})",
-            "mysql": f"TO_SECONDS({name})",
-        }.get(self._dialect)
+        seconds = seconds_since_epoch(name, self._dialect)
         history = self._history(column, seconds, 0.0, 60.0) if seconds else None
         if history is not None:
             yield history

@@ -17,10 +17,13 @@ from etude.cancellation import Cancellation
 from etude.entities import Run, RunFilter
 from etude.errors import Cancelled, Conflict, EtudeError, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
+from etude.limits import lower_limits
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
 from etude.replays.compile import Compiled, Material, NotCompiled, compile_run, fingerprint_notes
 from etude.replays.execution import Execution, Stopped
 from etude.replays.fingerprint import result_fingerprint
+from etude.replays.guards import check_guards
+from etude.replays.mutants import MutantReport, mine_guards
 from etude.replays.question import Asked, likeness, read_units
 from etude.replays.script import Script
 from etude.replays.script_file import write_file
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
 
 PYTHON = "text/x-python"
+ANSWERED = ("replay", "repair", "patch")
+"""The levels at which a script answered."""
 NEAR = 0.6
 """Questions that share at least this part of their words are offered as similar."""
 LOOKED_AT = 100
@@ -42,6 +47,8 @@ LOOKED_AT = 100
 COMPILE_S = 20.0
 """How long a question waits for the script that is being compiled for it."""
 CLOSE_S = 60.0
+MINE_S = 5.0
+"""How long the mutants of one script may take."""
 LEAST_SHADOWED = 0.02
 """The least share of questions that are also answered afresh in shadow mode."""
 
@@ -55,8 +62,10 @@ class Library:
         self._app = app
         self.stored = StoredScripts(app.store)
         self._lock = threading.Lock()
-        self._compiling: dict[str, Future[Any]] = {}
-        """By the exact key of the question."""
+        self._compiling: dict[str, Future[None]] = {}
+        """By the exact key of the question: done once its script can be found."""
+        self._jobs: set[Future[None]] = set()
+        self._closing = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
         self._shadows: dict[str, tuple[Script, str]] = {}
         """By the run that answers afresh: the script that ran beside it, and the fingerprint of its result."""
@@ -98,27 +107,62 @@ class Library:
         if self._app.settings.replay == "shadow" and self._is_shadowed(script.id):
             self._run_shadow(run, execution, values)
             return None
+        repaired: dict[str, Any] = {}
         try:
             end, guards = execution.answer(run, values)
         except Stopped as stopped:
-            log.add(_decided(script, "example", cause=stopped.cause, reason=stopped.reason, guards=stopped.guards))
-            self.stored.use(script.id, run.id, "example")
-            return None
+            log.add(self._stopped(script, run, stopped))
+            try:
+                end, guards = self._patch(execution, run, values, stopped)
+            except Stopped as still:
+                if still is not stopped:
+                    log.add(self._stopped(script, run, still))
+                return None
+            reason = f"{stopped.reason} A model corrected the step."
+            repaired = {"level": "patch", "cause": stopped.cause, "reason": reason, "tokens": execution.tokens}
+        if execution.repair:
+            repaired = {"level": "repair", "cause": "schema", "reason": " ".join(execution.repair.texts)}
         elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         changed = {p.name: values[p.name] for p in script.parameters if values[p.name] != p.default}
+        decided = {"level": "replay", **repaired}
         log.add(
             _decided(
                 script,
-                "replay",
                 guards=guards,
                 elapsed_ms=elapsed_ms,
-                tokens_saved=script.tokens,
+                tokens_saved=max(script.tokens - execution.tokens, 0),
                 reading=execution.reading(values),
                 parameters=changed,
+                **decided,
             )
         )
-        self.stored.use(script.id, run.id, "replay")
+        self.stored.use(script.id, run.id, decided["level"])
+        if execution.unchanged and script.mutants.tried < script.mutants.of:
+            self._submit(lambda: self._mine_more(script.id, source))
         return end
+
+    def _mine_more(self, script_id: str, source: Source) -> None:
+        """Try the mutants that an earlier process had no time for."""
+        try:
+            self.mine(self.script(script_id), source)
+        except Exception:
+            _log.exception("the mutants of %s could not be tried", script_id)
+
+    def _stopped(self, script: Script, run: Run, stopped: Stopped) -> ReplayDecided:
+        self.stored.use(script.id, run.id, "example")
+        return _decided(script, "example", cause=stopped.cause, reason=stopped.reason, guards=stopped.guards)
+
+    def _patch(
+        self, execution: Execution, run: Run, values: dict[str, str], stopped: Stopped
+    ) -> tuple[RunFinished, int]:
+        if run.model in (None, "offline"):
+            raise stopped
+        try:
+            return execution.patch(self._app.open_model(run.model), values, stopped)
+        except Cancelled:
+            raise
+        except EtudeError:
+            raise stopped from None  # the model cannot be reached: the run itself finds that out
 
     def _is_shadowed(self, script_id: str) -> bool:
         """Return whether a fresh run should check a script: always at first, then ever less often."""
@@ -218,7 +262,7 @@ class Library:
         """Let a script answer nothing from now on; return it and the runs that it answered."""
         stored = self.stored.get(script_or_run)
         self.stored.change(stored.id, "withdrawn", reason or "A person withdrew it.")
-        answered = [use for use in self.stored.uses(stored.id) if use.level in ("replay", "repair")]
+        answered = [use for use in self.stored.uses(stored.id) if use.level in ANSWERED]
         return self.stored.get(stored.id), answered
 
     # -- learning
@@ -228,25 +272,43 @@ class Library:
         if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
             return
         if run.replay is not None and run.replay.level in ("replay", "repair"):
-            return
-        key = self.asked(run, source).key()
+            return  # what a model corrected is compiled, so that it need not correct it again
+        key, stored = self.asked(run, source).key(), Future[None]()
+        with self._lock:
+            self._compiling[key] = stored
+        self._submit(lambda: self._learn(run.id, source, key, stored))
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        """Do something in the background, after everything that was begun before it."""
         with self._lock:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="etude-compile")
-            self._compiling[key] = self._pool.submit(self._learn, run.id, source, key)
+            job = self._pool.submit(work)
+            self._jobs.add(job)
+        job.add_done_callback(self._forget)
 
-    def _learn(self, run_id: str, source: Source, key: str) -> None:
+    def _forget(self, job: Future[None]) -> None:
+        with self._lock:
+            self._jobs.discard(job)
+
+    def _learn(self, run_id: str, source: Source, key: str, stored: Future[None]) -> None:
         try:
             self._compare_shadow(self._app.store.run(run_id))
-            self.compile(run_id, source)
+            self.compile(run_id, source, lambda: stored.set_result(None))
         except Exception:
             _log.exception("run %s could not be compiled", run_id)
         finally:
             with self._lock:
-                self._compiling.pop(key, None)
+                if self._compiling.get(key) is stored:
+                    del self._compiling[key]
+            if not stored.done():
+                stored.set_result(None)
 
-    def compile(self, run_id: str, source: Source) -> Compiled | None:
-        """Compile a run now and store its script; the run's record says what came of it."""
+    def compile(self, run_id: str, source: Source, on_stored: Callable[[], None] = lambda: None) -> Compiled | None:
+        """Compile a run now and store its script; the run's record says what came of it.
+
+        `on_stored` is called as soon as the script can answer; after that, mutants of the data may add guards to it.
+        """
         started = time.perf_counter()
         run = self._app.store.run(run_id)
         try:
@@ -255,7 +317,6 @@ class Library:
             self._note(run_id, ScriptCompiled(replayable=False, reason=str(error), elapsed_ms=_ms(started)))
             return None
         script = compiled.script
-        artifact = self._app.objects.put(write_file(script).encode(), PYTHON)
         self.stored.add(
             StoredScript(
                 id=script.id,
@@ -269,6 +330,10 @@ class Library:
                 body=script.model_dump_json(),
             )
         )
+        on_stored()
+        if not compiled.reason:
+            script = self.mine(script, source)
+        artifact = self._app.objects.put(write_file(script).encode(), PYTHON)
         self._note(
             run_id,
             ScriptCompiled(
@@ -277,13 +342,44 @@ class Library:
                 steps=len(script.steps),
                 of_steps=script.of_steps,
                 guards=len(script.guards) + len(script.shapes),
+                mutants=script.mutants.sentence,
                 parameters=tuple(p.name for p in script.parameters),
                 replayable=not compiled.reason,
                 reason=compiled.reason,
                 elapsed_ms=_ms(started),
             ),
         )
-        return compiled
+        return Compiled(script, compiled.reason)
+
+    def mine(self, script: Script, source: Source) -> Script:
+        """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""
+        if self._closing.is_set():
+            return script
+        until = time.monotonic() + MINE_S
+        resources = self._app.resources_for(self._app.store.run(script.run_id), source)
+        limits = lower_limits(resources.limits, {"timeout_s": MINE_S})
+
+        def query(sql: str) -> Sequence[Sequence[Any]]:
+            return replace(resources, limits=limits).query_unrecorded(source.name, sql, Cancellation()).rows()
+
+        try:
+            catalog = source.catalog(self._app.settings.limits)
+            if check_guards(script.guards, script.dialect, query) is not None:
+                return script  # the data changed since the script was compiled
+            added, report = mine_guards(
+                script.queries,
+                catalog,
+                script.shapes,
+                script.guards,
+                query,
+                lambda: time.monotonic() < until and not self._closing.is_set(),
+                script.mutants,
+            )
+        except EtudeError as error:
+            added, report = (), MutantReport(reason=error.message)
+        mined = script.model_copy(update={"guards": (*script.guards, *added), "mutants": report})
+        self.stored.rewrite(mined.id, mined.model_dump_json())
+        return mined
 
     def draft(self, run: Run, source: Source) -> Compiled:
         """Return the script of a run without storing it."""
@@ -329,23 +425,24 @@ class Library:
                 return
 
     def settle(self) -> None:
-        """Wait until all scripts that were begun are compiled."""
+        """Wait until all scripts that were begun are compiled and their mutants tried."""
         while True:
             with self._lock:
-                pending = list(self._compiling.values())
-            if not pending:
+                jobs = list(self._jobs)
+            if not jobs:
                 return
-            for each in pending:
+            for job in jobs:
                 with contextlib.suppress(Exception):
-                    each.result(CLOSE_S)
+                    job.result(CLOSE_S)
 
     def close(self) -> None:
-        """Finish the scripts that were begun."""
+        """Finish the scripts that were begun. Mutants that were not tried yet are left for the next use."""
+        self._closing.set()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
 
-def _decided(script: Script, level: Any, **more: Any) -> ReplayDecided:
+def _decided(script: Script, level: Any = "replay", **more: Any) -> ReplayDecided:
     return ReplayDecided(level=level, script=script.id, origin=script.run_id, origin_at=script.asked_at, **more)
 
 

@@ -138,7 +138,7 @@ def _make(
         return _year(position, int(value), literals, sql)
     if unit.kind == "number":
         places = [x for x in literals if not x.is_text and _same_number(x.value, value)]
-        if not places or _mentions(sql, value.replace(",", "")) != len(places):
+        if not places or mentions(sql, value.replace(",", "")) != len(places):
             return None
         if len(places) == 1 and places[0].limit and re.fullmatch(r"\d{1,4}", value):
             return _parameter("limit", "limit", unit, position, places, "number")
@@ -147,11 +147,11 @@ def _make(
         return _parameter("", kind, unit, position, places, "number")
     if unit.kind == "date":
         places = [x for x in literals if x.is_text and x.value == value]
-        if not places or _mentions(sql, value) != len(places):
+        if not places or mentions(sql, value) != len(places):
             return None
         return _parameter("", "date", unit, position, places, "date")
     places = [x for x in literals if x.is_text and x.value == value]
-    if not places or _mentions(sql, value) != len(places):
+    if not places or mentions(sql, value) != len(places):
         return None
     return _parameter("", "text", unit, position, places, "text")
 
@@ -173,7 +173,7 @@ def _year(position: int, year: int, literals: Sequence[_Literal], sql: str) -> t
             if literal.value != day:
                 return None
             places.append((literal, forms[day]))
-    if not places or _mentions(sql, str(year)) != sum(str(year) in x.value for x, _ in places):
+    if not places or mentions(sql, str(year)) != sum(str(year) in x.value for x, _ in places):
         return None
     columns = {x.column for x, _ in places}
     if len(columns) != 1 or None in columns or {f for _, f in places} == {"next_year_start"}:
@@ -195,7 +195,7 @@ def _parameter(
     return made, [Slot(start=x.start, end=x.end, parameter=name, form=form) for x in places]
 
 
-def _mentions(sql: str, value: str) -> int:
+def mentions(sql: str, value: str) -> int:
     """Return how often a value occurs in a query at all, also as a part of names and of other literals."""
     if value.replace(".", "").isdigit():
         return len(re.findall(rf"(?<![\d.]){re.escape(value)}(?![\d]|\.\d)", sql))
@@ -248,10 +248,17 @@ def _plain(value: Any) -> str:
     return value.isoformat() if isinstance(value, date | datetime) else str(value)
 
 
-def check_value(parameter: Parameter, value: str, catalog: Catalog, run: Callable[[str], Any]) -> str | None:
-    """Return None if the value can stand for the parameter, otherwise a sentence that says why not."""
+def check_value(
+    parameter: Parameter, value: str, catalog: Catalog, run: Callable[[str], Any], in_cell: bool = False
+) -> str | None:
+    """Return None if the value can stand for the parameter, otherwise a sentence that says why not.
+
+    With `in_cell`, the value goes into a query that is a text in Python.
+    """
     if value == parameter.default:
         return None
+    if in_cell and re.search(r"[\"'\\{}]|[^ -~\u00a0-\uffff]", value):
+        return f"`{value}` cannot be written in the code."
     place = f"`{parameter.table}.{parameter.column}`"
     try:
         match parameter.kind:
@@ -320,5 +327,7 @@ def _write(value: str, form: Form, dialect: str) -> str:
             return quote_literal(f"{int(value):04}-12-31", dialect)
         case "next_year_start":
             return quote_literal(f"{int(value) + 1:04}-01-01", dialect)
+        case "python":
+            return repr(value)
         case _:
             return quote_literal(value, dialect)

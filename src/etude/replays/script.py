@@ -7,8 +7,10 @@ from typing import Literal
 
 from etude.entities import Entity, Read, ResultInfo
 from etude.replays.guards import DataGuard, TableShape
+from etude.replays.mutants import MutantReport
+from etude.replays.repair import TableProfile
 
-Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start"]
+Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start", "python"]
 
 
 class Parameter(Entity):
@@ -35,6 +37,9 @@ class Slot(Entity):
     end: int
     parameter: str
     form: Form
+    """As in SQL; `python` is a text in Python."""
+    quotes: str = ""
+    """Of a query inside a cell: the prefix and the quotation marks of its text."""
 
 
 class ScriptStep(Entity):
@@ -77,6 +82,8 @@ class Script(Entity):
     dialect: str
     model: str
     run_id: str
+    parent: str = ""
+    """The script that the run of this one was answered by, after a model corrected it."""
     asked_at: datetime
     key: str
     steps: tuple[ScriptStep, ...]
@@ -84,6 +91,14 @@ class Script(Entity):
     parameters: tuple[Parameter, ...] = ()
     shapes: tuple[TableShape, ...] = ()
     guards: tuple[DataGuard, ...] = ()
+    mutants: MutantReport = MutantReport()
+    """What the guards did with damaged data."""
+    queries: tuple[str, ...] = ()
+    """The queries that its steps made on the data that the guards were derived from."""
+    profiles: tuple[TableProfile, ...] = ()
+    """What is known of the columns that it uses, to find them again under another name."""
+    tables: tuple[str, ...] = ()
+    """The tables that the source had, if they were not too many."""
     reads: tuple[Read, ...] = ()
     """The tables with the fingerprints of their data, for which the guards hold."""
     answer: str = ""

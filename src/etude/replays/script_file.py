@@ -49,6 +49,7 @@ def _docstring(script: Script) -> str:
         f"Lineage:   {script.run_id} of {asked}, answered by {script.model}; {script.id}",
         f"Compiled:  {len(script.steps)} of {script.of_steps} steps, {len(script.shapes) + len(script.guards)} guards, "
         f"by etude {__version__}" + (f" on {versions}" if versions else ""),
+        *([f"Guards:    {script.mutants.sentence}"] if script.mutants.of or script.mutants.reason else []),
         '"""',
     ]
     return "\n".join(lines)
@@ -93,11 +94,13 @@ def _check_schema(script: Script) -> str:
 
 def _guards(script: Script) -> Iterator[str]:
     """Yield the guards of each table as a list: what is measured, its bounds, and what to say beyond them."""
-    for table, own in groupby(script.guards, key=lambda g: g.table):
+    for table, own in groupby(sorted(script.guards, key=lambda g: g.table), key=lambda g: g.table):
         lines = [f"{_identifier(table).upper()} = ["]
         for guard in own:
             bounds = ", ".join(_bound(end) for end in (guard.low, guard.high))
-            lines += [f"    # {guard.holds}", f"    ({guard.measure!r}, {bounds},", f"     {guard.fails!r}),"]
+            lines += [f"    # {guard.holds}"]
+            lines += [f"    # It notices if {guard.mutant}."] if guard.mutant else []
+            lines += [f"    ({guard.measure!r}, {bounds},", f"     {guard.fails!r}),"]
         yield "\n".join([*lines, "]"])
 
 
@@ -165,7 +168,7 @@ def pretty(sql: str, dialect: str) -> str:
 def _main(script: Script) -> str:
     names = [p.name for p in script.parameters]
     lines = [f"def main({', '.join(['source', *names])}):", '    """Check the assumptions, then return the results."""']
-    lines += [line for p in script.parameters for line in _validate(p)]
+    lines += [line for p in script.parameters for line in _validate(p, p.name)]
     lines += [f"    with etude.connect(source) as db:\n{_checks(script, 8)}"]
     calls = []
     for number, step in enumerate(script.steps, 1):
@@ -181,16 +184,17 @@ def _checks(script: Script, indent: int) -> str:
     return "\n".join(f"{' ' * indent}{call}" for call in ["check_schema(db)", *calls])
 
 
-def _validate(parameter: Parameter) -> Iterator[str]:
+def _validate(parameter: Parameter, name: str) -> Iterator[str]:
+    """Yield the lines that check a parameter, which the file knows by this name."""
     if parameter.kind == "limit":
-        yield f"    require(1 <= {parameter.name} <= {MOST_ROWS}, f'{{{parameter.name}}} is not a number of rows.')"
+        yield f"    require(1 <= {name} <= {MOST_ROWS}, f'{{{name}}} is not a number of rows.')"
     elif parameter.kind == "year" and parameter.low and parameter.high:
         low, high = int(parameter.low[:4]), int(parameter.high[:4])
         said = f"'`{parameter.table}.{parameter.column}` is from {low} to {high}.'"
-        yield f"    require({low} <= {parameter.name} <= {high}, {said})"
+        yield f"    require({low} <= {name} <= {high}, {said})"
     elif parameter.kind in ("integer", "number") and parameter.low and parameter.high:
         said = f"'`{parameter.table}.{parameter.column}` is from {parameter.low} to {parameter.high}.'"
-        yield f"    require({float(parameter.low)!r} <= {parameter.name} <= {float(parameter.high)!r}, {said})"
+        yield f"    require({float(parameter.low)!r} <= {name} <= {float(parameter.high)!r}, {said})"
 
 
 def _arguments(script: Script) -> list[str]:
@@ -219,12 +223,35 @@ def _entry(script: Script) -> str:
 
 def _main_of_cells(script: Script, cells: Sequence[ScriptStep]) -> str:
     """Return the cells at the top level of the file: in a function, some names would mean something else."""
-    lines = ["def connect():", '    """Connect to the source and check the assumptions."""', *_arguments(script)]
-    lines += ["    db = etude.connect(parser.parse_args().source)", _checks(script, 4), "    return db", ""]
-    lines += ["", "db = connect()", ""]
+    given = "given"
+    while any(re.search(rf"\b{given}\b", cell.code) for cell in cells):
+        given += "_"
+    lines = ["def read_arguments():", '    """Return the source and the parameters, checked."""', *_arguments(script)]
+    lines += ["    given = parser.parse_args()"]
+    lines += [line for p in script.parameters for line in _validate(p, f"given.{p.name}")]
+    lines += ["    return given", "", ""]
+    lines += ["def connect(source):", '    """Connect to the source and check the assumptions."""']
+    lines += ["    db = etude.connect(source)", _checks(script, 4), "    return db", ""]
+    lines += ["", f"{given} = read_arguments()", f"db = connect({given}.source)", ""]
     for step in script.steps:
         if step.kind == "sql":
             lines += [f"print(db.sql({step.code!r}).rows())", ""]
         else:
-            lines += [step.code.strip("\n"), ""]
+            lines += [_cell_with_arguments(step, given).strip("\n"), ""]
     return "\n".join(lines)
+
+
+def _cell_with_arguments(step: ScriptStep, given: str) -> str:
+    """Return a cell whose literals are the arguments of the file."""
+    parts, at = [], 0
+    for slot in step.slots:
+        value = f"{given}.{slot.parameter}"
+        if slot.quotes:
+            text = _FORMS[slot.form].format(value)
+            text = f"str({text})" if slot.form in ("number", "year") else text
+            closing = slot.quotes.lstrip("rRuU")
+            # The query is a text in the cell: it ends here, the value is added, and it begins again.
+            value = f"{closing} + {text} + {slot.quotes}"
+        parts += [step.code[at : slot.start], value]
+        at = slot.end
+    return "".join([*parts, step.code[at:]])

@@ -19,6 +19,7 @@ ADD = """INSERT INTO scripts (id, tenant, key, source, run_id, question, state, 
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 SUPERSEDE = "UPDATE scripts SET state = 'superseded' WHERE tenant = ? AND key = ? AND state = 'active'"
 CHANGE = "UPDATE scripts SET state = ?, reason = ? WHERE id = ? AND tenant = ? RETURNING id"
+REWRITE = "UPDATE scripts SET body = ? WHERE id = ? AND tenant = ? RETURNING id"
 COLUMNS = "SELECT id, key, source, run_id, question, state, reason, created_at, CAST(body AS TEXT) FROM scripts"
 BY_KEY = f"{COLUMNS} WHERE tenant = ? AND state = 'active' AND key IN "
 BY_ID = f"{COLUMNS} WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT 2"
@@ -102,6 +103,11 @@ class StoredScripts:
         with self._store._transaction() as execute:
             if not execute(CHANGE, state, reason, script_id, self._store.tenant):
                 raise NotFound(f"There is no script `{script_id}`.", hint="`etude runs scripts` lists them.")
+
+    def rewrite(self, script_id: str, body: str) -> None:
+        """Set the body of a script: guards were added to it."""
+        with self._store._transaction() as execute:
+            execute(REWRITE, body, script_id, self._store.tenant)
 
     def use(self, script_id: str, run_id: str, level: str) -> None:
         """Note that a script was tried for a run."""
