@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from etude.errors import EtudeError, InvalidQuery, SourceError
+from etude.sources.query_hints import type_error
 
 
 def is_fatal(error: BaseException) -> bool:
@@ -41,8 +42,12 @@ def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = s
     message = describe(str(error))
     found = _MARKED.search(message)
     position = {"line": int(found.group(1))} if found else {}
+    if (typed := type_error(message, sql, "duckdb")) is not None:
+        return InvalidQuery(typed[0], hint=typed[1], **position)
     first = message.split("\n\n")[0].strip().replace("\n", " ")
-    hint = "Check the names and the syntax of the query."
+    hint = ""
+    if message.startswith("Parser Error"):
+        hint = "The dialect is DuckDB."
     near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
     if near:
         hint = f"Did you mean {near.group(1) or near.group(2)}?".replace("??", "?")
