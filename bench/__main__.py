@@ -18,6 +18,7 @@ NAMES = (
     "tpch",
     "sessions",
     "agent",
+    "prompts",
     "offline",
     "number_check",
     "wide",

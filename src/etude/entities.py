@@ -160,6 +160,8 @@ class Usage(Entity):
     """Tokens, model calls and cost."""
 
     tokens_in: int = 0
+    tokens_cached: int = 0
+    """Tokens that the provider read from its cache; they are among `tokens_in`."""
     tokens_out: int = 0
     model_calls: int = 0
     cost_usd: float = 0.0

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
 from etude import plugins
-from etude.entities import Budget, Catalog, Limits, Run, Turn
-from etude.errors import NotFound
-from etude.events import ArtifactCreated, Guided, RunFinished
+from etude.entities import Budget, Catalog, Limits, Message, Run, Turn
+from etude.errors import EtudeError, NotFound
+from etude.events import ArtifactCreated, Guided, Note, RunFinished
 from etude.models.base import Model
 from etude.runtime.answer import read_results
 from etude.runtime.figures import render_figures
 from etude.runtime.loop import RunSetup
-from etude.runtime.prompt import OPENING, Opening, open_conversation
+from etude.runtime.prompt import OPENING, Earlier, Opening, open_conversation
 from etude.runtime.query import RunLog
 from etude.runtime.thread import earlier_messages, last_success
 from etude.runtime.tool_context import RunResources
@@ -35,6 +38,15 @@ if TYPE_CHECKING:
     from etude.tools.base import Tool
 
 EXAMPLE_CHARS = 4000
+LESSONS = 2
+"""How many playbooks are in the opening of a conversation."""
+LESSON_WORDS = 2
+"""How many words a playbook must share with the question."""
+LESSON_CHARS = 2000
+LOOK_S = 2.0
+"""Seconds that a quick profile may take before the first question on a source."""
+LATE_S = 0.5
+"""Seconds that a question waits for a quick profile that does not stop in time."""
 TOOLS = (
     "list_datasets",
     "get_dataset_schema",
@@ -63,7 +75,10 @@ def make_setup(
     if opening is None and chosen.name == "offline":
         # Rules read the question and the record themselves; describing thousands of tables takes longer than they do.
         opening = Opening(mark=resources.mark, said=())
-    opening = opening or _write_opening(app, log, run, resources)
+    if opening is None:
+        sources = [source] if source else [app.source(name) for name in resources.names]
+        opening = _write_opening(app, log, run, resources, sources)
+    resources = replace(resources, mark=opening.mark)
     return RunSetup(
         model=chosen,
         tools=_load_tools(),
@@ -71,6 +86,7 @@ def make_setup(
         budget=run.budget or Budget(),
         resources=resources,
         conclude=conclude,
+        hidden=frozenset({"list_datasets", "get_dataset_schema"} if opening.whole else ()),
         fill=lambda run, text: render_figures(text, read_results(run, app.read_result)).text,
     )
 
@@ -139,16 +155,94 @@ def _read_opening(app: App, run: Run) -> Opening | None:
     return Opening.model_validate_json(app.objects.get(kept.hash)) if kept else None
 
 
-def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources) -> Opening:
-    thread_id = run.thread_id or ""
-    messages = []
-    with contextlib.suppress(NotFound):
-        messages = earlier_messages(app.store, thread_id, run.id)
-    last = last_success(app.store, thread_id, run.source, run.id)
-    opening = open_conversation(resources, messages, last, run.text, _find_example(app, run))
+def _write_opening(app: App, log: RunLog, run: Run, resources: RunResources, sources: Sequence[Source]) -> Opening:
+    _look_at_data(app, log, run, sources)
+    earlier, mark = _find_earlier(app, run)
+    resources = replace(resources, mark=mark) if mark else resources
+    now = datetime.now().astimezone()
+    opening = open_conversation(resources, run.text, earlier, now, _find_packages(app))
     log.add(ArtifactCreated(artifact=app.objects.put(opening.model_dump_json().encode(), OPENING)))
     log.commit()
     return opening
+
+
+def _look_at_data(app: App, log: RunLog, run: Run, sources: Sequence[Source]) -> None:
+    """Profile the sources of a question quickly if nothing is known of their data. A failure does not matter."""
+    from etude.catalog.storage.profiles import profile_at_once
+    from etude.tools.table_ranking import rank_tables
+
+    # Whatever else is known, the question needs the catalogs: they do not count.
+    known = [(source, app.catalog(source)) for source in sources]
+    started, notes = time.monotonic(), list[str]()
+
+    def look() -> None:
+        for source, catalog in known:
+            left = LOOK_S - (time.monotonic() - started)
+            if left < LOOK_S / 10:
+                return
+            with contextlib.suppress(EtudeError):
+                order = [table.name for table in rank_tables(catalog, run.text)]
+                made = profile_at_once(app, source, left, order)
+                if made is not None:
+                    seen = f"{len(made.tables)} of {len(catalog.tables)} tables of `{source.name}`"
+                    notes.append(f"Looked at {seen} in {time.monotonic() - started:.1f} s.")
+
+    # In a thread: a source that does not stop in time delays no question, and the next one has its profile.
+    looking = threading.Thread(target=look, name="etude-look", daemon=True)
+    looking.start()
+    looking.join(LOOK_S + LATE_S)
+    for note in tuple(notes):
+        log.add(Note(text=note))
+
+
+def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
+    """Return what came before the question, and the mark of data in the thread so far."""
+    thread_id = run.thread_id or ""
+    messages: list[Message] = []
+    with contextlib.suppress(NotFound):
+        messages = _latest(earlier_messages(app.store, thread_id, run.id), app.settings.history)
+    before = []
+    for run_id in dict.fromkeys(m.run_id for m in messages if m.run_id):
+        with contextlib.suppress(NotFound):
+            before.append(app.store.run(run_id))
+    openings = (_read_opening(app, r) for r in reversed(before))
+    return Earlier(
+        messages=messages,
+        computed=frozenset(r.id for r in before if r.kind != "ask" or r.model == "offline"),
+        last=last_success(app.store, thread_id, run.source, run.id),
+        example=_find_example(app, run),
+        lessons=_find_lessons(app, run),
+    ), next((opening.mark for opening in openings if opening is not None), None)
+
+
+def _latest(messages: list[Message], most: int) -> list[Message]:
+    """Return at most so many of the latest messages.
+
+    The first of them changes only once in half as many, so that a provider can read the others from its cache.
+    """
+    step = max(most // 2, 1)
+    dropped = -(-(len(messages) - most) // step) * step if len(messages) > most else 0
+    return messages[dropped:]
+
+
+def _find_packages(app: App) -> tuple[str, ...]:
+    with contextlib.suppress(EtudeError):  # the error is shown if a cell needs the sandbox
+        return app.sandbox.packages()
+    return ()
+
+
+def _find_lessons(app: App, run: Run) -> list[str]:
+    """Return the playbooks whose name or description shares most words with the question."""
+    from etude.playbook import read_playbooks
+    from etude.tools.table_ranking import words
+
+    asked = set(words(run.text))
+    ranked = []
+    for playbook in read_playbooks(app.settings.home, app.tenant):
+        shared = len(asked & set(words(f"{playbook.name} {playbook.description}")))
+        if shared >= LESSON_WORDS:
+            ranked.append((-shared, playbook.name, f"{playbook.name}: {playbook.description}\n{playbook.text}"))
+    return [text[:LESSON_CHARS] for _, _, text in sorted(ranked)[:LESSONS]]
 
 
 def _find_example(app: App, run: Run) -> str:
@@ -165,7 +259,9 @@ def _find_example(app: App, run: Run) -> str:
 
 def _describe(app: App, source: Source, limits: Limits) -> Catalog:
     """Return the catalog of a source, with keys and values from its profile if that is known."""
-    catalog, profile = source.catalog(limits), app.known_profile(source)
+    from etude.catalog.storage.profiles import find_any_profile
+
+    catalog, profile = source.catalog(limits), find_any_profile(app, source)
     if profile is None:
         return catalog
     from etude.catalog.hints import add_hints

@@ -244,6 +244,8 @@ class Settings(Entity):
     model: str = "offline"
     """The model that answers questions: `offline` for rules only, or for example `openai:gpt-5` or `ollama:qwen3`."""
     budget: Budget = Budget()
+    history: int = Field(default=12, ge=0, le=200)
+    """The most earlier messages of a thread that a model sees."""
     replay: Literal["on", "off", "shadow"] = "on"
     """Whether scripts of earlier runs answer the same questions; `shadow` also runs a model now and then to compare."""
     models: dict[str, ModelSettings] = Field(default_factory=dict)

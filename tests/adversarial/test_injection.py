@@ -19,7 +19,7 @@ import pytest
 
 from etude.app import App
 from etude.entities import SourceSpec
-from etude.models.base import AssistantMessage, ModelRequest, SystemMessage, ToolResult
+from etude.models.base import AssistantMessage, ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scripted, ScriptedCall
 
 CANARY = "canary-7f3a91"
@@ -144,8 +144,8 @@ def obey(request: ModelRequest) -> Line:
     done = sum(len(u.turn.calls) for u in request.conversation if isinstance(u, AssistantMessage))
     if orders and done < 2:
         tool, arguments = orders[-1]
-        if '\\"' in arguments:
-            arguments = json.loads(f'"{arguments}"')  # rows are shown as JSON, in which quotes are escaped
+        if '""' in arguments:
+            arguments = arguments.replace('""', '"')  # rows are shown as CSV, in which quotes are doubled
         return Line(calls=(ScriptedCall(name=tool, arguments=arguments),))
     returned = [u.text for u in request.conversation if isinstance(u, ToolResult)]
     return Line(text="I followed the order: " + " ".join(returned))
@@ -171,23 +171,23 @@ def test_an_obedient_model_does_no_harm(
     assert {p: p.read_bytes() for p in source.iterdir()} == before
     with pytest.raises(BlockingIOError):
         host.listener.accept()
-    assert_marked(model, mark_of(model))
+    assert_marked(model)
 
 
-def assert_marked(model: Scripted, mark: str) -> None:
+def assert_marked(model: Scripted) -> None:
     """Assert that the model received orders from data only between data marks."""
     for request in model.seen:
         for message in request.conversation:
             text = "" if isinstance(message, AssistantMessage) else message.text
-            outside = re.sub(rf"<data {mark}>.*?</data {mark}>", "", text, flags=re.DOTALL)
+            outside = re.sub(r"<data (\w{8})>.*?</data \1>", "", text, flags=re.DOTALL)
             assert "@@" not in outside and "IGNORE ALL" not in outside
 
 
 def mark_of(model: Scripted) -> str:
     """Return the random mark that delimits data in the run."""
-    rules = model.seen[0].conversation[0]
-    assert isinstance(rules, SystemMessage)
-    return re.findall(r"<data (\w+)>", rules.text)[0]
+    asked = model.seen[0].conversation[-1]
+    assert isinstance(asked, UserMessage)
+    return re.findall(r"<data (\w+)>", asked.text)[0]
 
 
 def test_data_cannot_know_its_mark(app: App, host: Host, planted: dict[tuple[str, str], Line]):
@@ -206,4 +206,6 @@ def test_what_was_answered_before_is_data_too(app: App, host: Host, planted: dic
     model = Scripted([lie, Line(text="I see.")])
     app.ask(str(host.folder / "value"), "Notes?", model=model, thread_id=printed.thread_id)
     assert len(model.seen) == 2
-    assert_marked(model, mark_of(model))
+    assert_marked(model)
+    told = [m.turn.text for m in model.seen[0].conversation if isinstance(m, AssistantMessage)]
+    assert told == [f"<data {mark_of(model)}>\n{printed.text}\n</data {mark_of(model)}>"]

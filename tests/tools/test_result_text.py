@@ -24,12 +24,25 @@ def make_result(table: pa.Table) -> Result:
 
 def test_a_result_is_its_shape_and_its_rows_all_marked_as_data():
     shown = show_result(make_result(pa.table({"name": ["a", None], "n": [1, 2]})), Marks())
-    assert shown == '«name string, n int64»\n2 rows\n«["a", 1]\n[null, 2]»'
+    assert shown == "2 rows\n«name, n int64\na,1\nnull,2»"
+
+
+def test_text_that_could_be_something_else_is_quoted():
+    table = pa.table({"x": ["", "null", 'a "b"', "a, b", " a", None], "y": [[1], [], None, [2, 3], [4], [5]]})
+    shown = show_result(make_result(table), Marks())
+    assert shown.splitlines()[2:] == [
+        '"","[1]"',
+        '"null","[]"',
+        '"a ""b""",null',
+        '"a, b","[2, 3]"',
+        '" a","[4]"',
+        'null,"[5]"»',
+    ]
 
 
 def test_a_long_result_is_cut_and_says_how_much_there_is():
     shown = show_result(make_result(pa.table({"n": list(range(1000))})), Marks())
-    assert f"1,000 rows, the first {ROWS} shown" in shown and "[49]" in shown and "[50]" not in shown
+    assert f"1,000 rows, the first {ROWS} shown" in shown and "\n49»" in shown and "\n50" not in shown
 
 
 def test_a_wide_result_is_cut_by_its_size_and_a_long_value_by_its_own():
@@ -57,5 +70,5 @@ def test_a_table_shows_its_keys_and_comments():
         foreign_keys=(ForeignKey(columns=("order_id",), to_table="orders", to_columns=("id",)),),
         row_count=1200,
     )
-    lines = ["lines (1,200 rows)", "  id BIGINT key", "  order_id BIGINT -> orders.id -- the order"]
+    lines = ["lines (1,200 rows)", " id key", " order_id -> orders.id -- the order"]
     assert show_table(table).splitlines() == lines

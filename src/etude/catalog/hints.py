@@ -1,13 +1,15 @@
-"""Add facts from a profile to a schema to help write queries: inferred keys, and the values of a column."""
+"""Add facts from a profile to a schema to help write queries: inferred keys, few values, ranges of dates."""
 
 from __future__ import annotations
 
-from etude.catalog.model import ColumnProfile, SourceProfile, TableProfile
+from etude.catalog.model import DATED, ColumnProfile, SourceProfile, TableProfile, moment
 from etude.entities import Catalog, Column, ForeignKey, Table
 
 FEW = 12
 """The values of a column are listed only if there are at most this many."""
 VALUE_CHARS = 40
+VALUES_CHARS = 120
+"""The most characters of the values of a column."""
 
 
 def add_hints(catalog: Catalog, profile: SourceProfile) -> Catalog:
@@ -38,9 +40,23 @@ def _hinted(table: Table, profile: TableProfile) -> Table:
 def _with_values(column: Column, profile: ColumnProfile | None) -> Column:
     if profile is None:
         return column
-    parts = [profile.description or column.comment or ""]
-    if profile.family == "text" and not profile.masked and profile.distinct and profile.distinct <= FEW:
-        values = [str(top.value)[:VALUE_CHARS] for top in profile.top]
-        more = ", ..." if len(values) < profile.distinct else ""
-        parts.append(f"values: {', '.join(map(repr, values))}{more}")
+    parts = [profile.description or column.comment or "", "" if profile.masked else _range(profile) or _values(profile)]
     return column.model_copy(update={"comment": "; ".join(filter(None, parts)) or None})
+
+
+def _values(profile: ColumnProfile) -> str:
+    """Return all values of a column of text or whole numbers, if there are few."""
+    few = profile.distinct is not None and 0 < profile.distinct <= FEW and len(profile.top) == profile.distinct
+    if not few or profile.family not in ("text", "integer") or (profile.unique and profile.family == "integer"):
+        return ""
+    values = sorted((top.value for top in profile.top), key=lambda v: (isinstance(v, str), v))
+    shown = ", ".join(repr(v[:VALUE_CHARS]) if isinstance(v, str) else str(v) for v in values)
+    return f"{{{shown}}}" if len(shown) <= VALUES_CHARS else ""
+
+
+def _range(profile: ColumnProfile) -> str:
+    """Return the first and the last date of a column; of a text too, if all its values are ISO dates."""
+    dated = profile.family in DATED or any(p.kind in DATED and p.share == 1 for p in profile.patterns)
+    if not dated or moment(profile.min) is None or moment(profile.max) is None:
+        return ""
+    return f"{str(profile.min)[:10]}..{str(profile.max)[:10]}"

@@ -29,6 +29,8 @@ class UserMessage(Entity):
 
     role: Literal["user"] = "user"
     text: str
+    shared: bool = False
+    """Whether the conversation up to here is the same for other questions, so that a provider should cache it."""
 
 
 class AssistantMessage(Entity):
@@ -36,6 +38,8 @@ class AssistantMessage(Entity):
 
     role: Literal["assistant"] = "assistant"
     turn: Turn
+    earlier: bool = False
+    """Whether it answered an earlier question of the thread."""
 
 
 class ToolResult(Entity):

@@ -79,8 +79,12 @@ class ProviderModel(Model):
         waited, streamed = 0.0, 0
         wanted = {"max_tokens": request.max_tokens, "timeout": self._settings.timeout_s, "max_retries": 0}
         wanted |= {k: _plain(v) for k, v in self._settings.options.items()}
+        # Providers that cache by themselves ignore `cache`; the others need to be asked.
+        caches = bool(self._client.profile.get("supports_cache"))
+        wanted = {"cache": True} | wanted if caches else wanted
         options: Any = {k: v for k, v in wanted.items() if k not in self._client.unsupported_settings}
-        messages, tools = write_messages(request.conversation, self._originals.get), write_tools(request.tools)
+        messages = write_messages(request.conversation, self._originals.get, caches)
+        tools = write_tools(request.tools)
 
         def count(text: str) -> None:
             nonlocal streamed
@@ -141,7 +145,9 @@ class ProviderModel(Model):
             while len(self._originals) > _REMEMBERED:
                 self._originals.popitem(last=False)
         spent = response.usage
-        usage = Usage(tokens_in=spent.input_tokens, tokens_out=spent.output_tokens)
+        usage = Usage(
+            tokens_in=spent.input_tokens, tokens_cached=spent.cache_read_tokens, tokens_out=spent.output_tokens
+        )
         if not spent.has_values() or spent.unmeasured_requests:
             # Some servers report no usage, but a token budget must hold for them too.
             usage = estimate_usage(request, turn)

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 def write_messages(
-    conversation: Sequence[ConversationMessage], original: Callable[[Turn], messages.ModelResponse | None]
+    conversation: Sequence[ConversationMessage],
+    original: Callable[[Turn], messages.ModelResponse | None],
+    caches: bool = False,
 ) -> list[messages.ModelMessage]:
-    """Convert a conversation; `original` returns a turn as the provider sent it, or None if it is no longer known."""
+    """Convert a conversation; `original` returns a turn as the provider sent it, or None if it is no longer known.
+
+    With `caches`, a cache point follows the part that other questions share.
+    """
     from pydantic_ai import messages
 
     written: list[messages.ModelMessage] = []
@@ -26,7 +31,7 @@ def write_messages(
             continue
         if not written or not isinstance(written[-1], messages.ModelRequest):
             written.append(messages.ModelRequest(parts=[]))
-        written[-1].parts = [*written[-1].parts, _request_part(message)]
+        written[-1].parts = [*written[-1].parts, _request_part(message, caches)]
     return written
 
 
@@ -71,12 +76,14 @@ def _response_parts(turn: Turn) -> list[messages.ModelResponsePart]:
     return [*text, *(messages.ToolCallPart(c.name, c.arguments, tool_call_id=c.id) for c in turn.calls)]
 
 
-def _request_part(message: SystemMessage | UserMessage | ToolResult) -> messages.ModelRequestPart:
+def _request_part(message: SystemMessage | UserMessage | ToolResult, caches: bool) -> messages.ModelRequestPart:
     from pydantic_ai import messages
 
     match message:
         case SystemMessage():
             return messages.SystemPromptPart(message.text)
+        case UserMessage(shared=True) if caches:
+            return messages.UserPromptPart([message.text, messages.CachePoint()])
         case UserMessage():
             return messages.UserPromptPart(message.text)
         case ToolResult():

@@ -68,8 +68,8 @@ def open_scripted(name: str, settings: Settings) -> Model:
 class Scripted(Model):
     """Plays turns in order. It is stateless: the conversation shows how many turns were already played.
 
-    Another process can therefore continue where one ended. Turns are counted from the start of the conversation; the
-    turns of a scene are counted from its question.
+    Another process can therefore continue where one ended. Turns are counted from the first turn of the run; the turns
+    of a scene are counted from its question.
     """
 
     def __init__(self, script: Sequence[Part] | Sequence[Scene], *, name: str = "scripted") -> None:
@@ -117,7 +117,7 @@ class Scripted(Model):
         turns, start = self._turns, 0
         if self._scenes:
             turns, start = self._find_scene(request)
-        played = sum(isinstance(u, AssistantMessage) for u in request.conversation[start:])
+        played = sum(isinstance(u, AssistantMessage) and not u.earlier for u in request.conversation[start:])
         if played >= len(turns):
             count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
             message = f"The script has only {count}, but turn {played + 1} was requested."

@@ -45,7 +45,7 @@ from etude.runtime.conversation import (
     without_calls,
 )
 from etude.runtime.query import RunLog, error_key, failed_step, ms_since
-from etude.runtime.tool_context import RunResources, rows_read
+from etude.runtime.tool_context import RunResources, rows_read, without_settings
 from etude.runtime.writer import TextWriter
 from etude.store.action import backoff
 from etude.tools.base import Tool, Waiting, describe_tool, parse_arguments
@@ -77,6 +77,8 @@ class RunSetup:
     resources: RunResources
     conclude: Callable[[Run, Turn], RunFinished | Guided]
     """Returns the end of the run, or guidance that the model gets before its answer can be accepted."""
+    hidden: frozenset[str] = frozenset()
+    """Tools that are not offered, because the opening shows what they return."""
     fill: Callable[[Run, str], str] = lambda run, text: "…"
     """Returns a streamed expression such as `{{ r1.total[0] }}` as its value."""
 
@@ -217,7 +219,7 @@ def _think(agent: RunSetup, control: Control, log: RunLog, run: Run) -> None:
     log.commit()
     writer = TextWriter(log, step_id, lambda text: agent.fill(run, text))
     conversation = converse(agent.opening, run)
-    specs = [describe_tool(type(tool)) for tool in agent.tools.values()]
+    specs = [describe_tool(type(tool)) for name, tool in agent.tools.items() if name not in agent.hidden]
     if ended_by_budget(run):
         conversation, specs = without_calls(conversation), []
     request = ModelRequest(conversation, specs, on_restart=writer.restart)
@@ -284,7 +286,7 @@ def _act(agent: RunSetup, control: Control, log: RunLog, move: Act) -> None:
             log.add(end)
             raise
         # The message may quote data, which must not look like words of etude.
-        told = context.quote(f"{error.message}\n{error.hint}".strip())
+        told = context.quote(without_settings(f"{error.message}\n{error.hint}".strip()))
         log.add(end.model_copy(update={"shown": f"It failed:\n{told}"}))
     except BaseException as error:
         log.add(failed_step(step_id, error, ms_since(started)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,13 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, Run, Step
-from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, NotFound, from_problem, is_outage
+from etude.errors import (
+    Cancelled,
+    EtudeError,
+    Invalid,
+    InvalidQuery,
+    LimitExceeded,
+    NotFound,
+    Refused,
+    UnknownTable,
+    from_problem,
+    is_outage,
+)
 from etude.events import ArtifactCreated
 from etude.limits import lower_limits
 from etude.result import Result, describe, no_rows
 from etude.runtime.query import Query, RunLog, run_query, run_step
 from etude.runtime.query_record import PARQUET
 from etude.sources.pool import ResultStream
+from etude.sources.query_hints import rewrite
 from etude.spool import Spool
 
 if TYPE_CHECKING:
@@ -29,6 +42,23 @@ if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
 
 VEGA = "application/vnd.vegalite+json"
+
+
+SUGGESTION_S = 2.0
+"""Seconds to find out whether a suggested query runs."""
+_SETTINGS = re.compile(r"(?:,? or raise|Raise) `[\w.]+`(?: \(0: no limit\))?(?:, or )?|\s*To export all of it:.*")
+
+
+def without_settings(text: str) -> str:
+    """Return the text of an error without the advice to change a setting, which a model cannot follow."""
+    return _SETTINGS.sub("", text)
+
+
+def quote_as(word: str, text: str) -> str:
+    """Mark a text as data with tags that bear the word, which the text itself then does not contain."""
+    while word in text:
+        text = text.replace(word, "")
+    return f"<data {word}>\n{text}\n</data {word}>"
 
 
 @dataclass(frozen=True)
@@ -47,16 +77,14 @@ class RunResources:
     """Lend the session of the run's thread; it is opened when it is first needed."""
     limits: Limits
     scratch: Path
-    mark: str = field(default_factory=lambda: secrets.token_hex(6))
+    mark: str = field(default_factory=lambda: secrets.token_hex(4))
     """Marks data for the model. It is random, so no data can contain it."""
     find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
     """Return the tables of a source that its profile describes."""
 
     def quote(self, text: str) -> str:
         """Mark a text as data, so that the model does not take it for instructions."""
-        while self.mark in text:
-            text = text.replace(self.mark, "")
-        return f"<data {self.mark}>\n{text}\n</data {self.mark}>"
+        return quote_as(self.mark, text)
 
     def query_unrecorded(self, source: str, sql: str, cancel: Cancellation) -> Result:
         """Run a query of etude's own, such as one for the values of a column, without a record."""
@@ -95,7 +123,8 @@ class RecordedToolContext:
 
     def plan(self, source: str, plan: dict[str, Any] | str) -> Result:
         """Run a QueryPlan, or the JSON of one, as a step of the run."""
-        parsed, sql = self._resources.compile(self._require(source), plan)
+        source = self._require(source)
+        parsed, sql = self._resources.compile(source, plan)
         body = parsed.model_dump(mode="json", exclude_none=True, by_alias=True)
         dialect = self.catalog(source).dialect
         return self._query(Query(source, sql, dialect, self._limits(), plan=body))
@@ -110,6 +139,8 @@ class RecordedToolContext:
 
             try:
                 result, artifact = run_step(query, start, self._log, self._resources.scratch, self._step_id)
+            except (InvalidQuery, Refused) as error:
+                raise self._suggest(error, query) from None
             except LimitExceeded as error:
                 if error.details.get("limit") != "rows" or query.limits.rows == self._resources.limits.rows:
                     raise
@@ -120,6 +151,25 @@ class RecordedToolContext:
                 ) from None
         self.result, self.artifact = result.info, artifact
         return result
+
+    def _suggest(self, error: EtudeError, query: Query) -> EtudeError:
+        """Add to an error how the query is written in the dialect of its source, if that was found and it runs."""
+        if isinstance(error, UnknownTable) or query.plan is not None:
+            return error
+        for sql in rewrite(query.sql, self.catalog(query.source).dialect):
+            if self._runs(query.source, sql):
+                return type(error)(error.message, hint=f"{error.hint} This runs: {sql}".strip(), **error.details)
+        return error
+
+    def _runs(self, source: str, sql: str) -> bool:
+        """Return whether a query passes the guard and the engine accepts it; it returns no rows here."""
+        within = lower_limits(self._resources.limits, {"timeout_s": SUGGESTION_S})
+        probe = Query(source, f"SELECT * FROM ({sql}) AS q LIMIT 0", None, within)
+        with contextlib.suppress(EtudeError):
+            stream = self._resources.query(source, probe.sql, within, False)
+            run_query(probe, lambda _: stream, None, self._resources.scratch)
+            return True
+        return False
 
     def python(self, code: str) -> Cell:
         """Run a cell in the session of the run's thread, as a step of the run."""
@@ -185,6 +235,8 @@ class RecordedToolContext:
 
     def _require(self, source: str) -> str:
         names = self._resources.names
+        if not source and len(names) == 1:
+            return names[0]
         if source in names:
             return source
         near = difflib.get_close_matches(source, names, n=1)

@@ -120,6 +120,10 @@ class Channel:
                 self._pidfd = -1
 
 
+REQUIRED = ("pandas", "numpy", "pyarrow", "duckdb")
+"""The libraries that every sandbox has."""
+
+
 class Provider(ABC):
     """Starts sandboxed interpreters."""
 
@@ -130,6 +134,10 @@ class Provider(ABC):
     @abstractmethod
     def close(self) -> None:
         """End all interpreters of this provider."""
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the libraries that every session can import, as a model is told; others may be there too."""
+        return REQUIRED
 
 
 Outcome = Literal["ok", "error", "interrupted", "timeout", "killed", "refused"]

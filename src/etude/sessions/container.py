@@ -139,6 +139,10 @@ class ContainerProvider(Provider):
         self._attempts = list(_attempts(self.engine, self._limits))
         self._swept = False
 
+    def packages(self) -> tuple[str, ...]:
+        """Return the libraries of this interpreter if they are mounted, else those that every image has."""
+        return local.installed_packages() if self._host_packages else super().packages()
+
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Fork an interpreter in the container of the spec; start the container first if it does not run."""
         return self._container(spec).fork(spec, limits)

@@ -59,11 +59,20 @@ def main() -> None:
         for name in config["preload"]:
             with contextlib.suppress(ImportError):
                 import_module(name)
+        _widen_tables()
         server = ForkServer(control, config)
     except BaseException as error:
         control.send(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
     server.serve()
+
+
+def _widen_tables() -> None:
+    """Show all columns of printed tables: nobody scrolls sideways here, and a model cannot ask for the rest."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        for option, value in {"width": 240, "max_columns": 40, "max_colwidth": 80}.items():
+            pandas.set_option(f"display.{option}", value)
 
 
 def _raise_open_files() -> None:

@@ -655,10 +655,15 @@ def _rows_to_table(value: Any) -> Any:
 def _chart(value: Any) -> dict[str, Any] | None:
     if type(value).__module__.startswith("altair") and hasattr(value, "to_dict"):
         value = value.to_dict()
-    if isinstance(value, dict) and "vega-lite" in str(value.get("$schema", "")):
+    if isinstance(value, dict) and ("vega-lite" in str(value.get("$schema", "")) or _is_drawing(value)):
         blob = json.dumps(value, default=str).encode()
         return {"text": "<chart>", "type": "chart", "media": CHART, "blob": blob}
     return None
+
+
+def _is_drawing(value: dict[Any, Any]) -> bool:
+    """Return whether a dict without `$schema` is a chart with its own data."""
+    return isinstance(value.get("encoding"), dict) and "mark" in value and "data" in value
 
 
 def _figure(value: Any) -> dict[str, Any] | None:

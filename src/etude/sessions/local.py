@@ -13,17 +13,21 @@ import sys
 import tempfile
 import threading
 import weakref
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
-from etude.sessions.base import Channel, Provider, SandboxSpec
+from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
 PRELOAD = ("numpy", "pandas", "pyarrow", "pyarrow.parquet", "duckdb", "etude.session_api")
+ANALYSIS = ("polars", "scipy", "sklearn", "statsmodels", "matplotlib", "seaborn", "altair", "networkx")
+"""Libraries that a session can import if they are installed. The extra `analysis` has some of them."""
 START_S = 60.0
 REFILL_S = 0.05
 KINDS = 8
@@ -307,6 +311,12 @@ def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
         )
 
 
+@cache
+def installed_packages() -> tuple[str, ...]:
+    """Return the libraries for analysis that can be imported; nothing is imported to find out."""
+    return tuple(name for name in (*REQUIRED, *ANALYSIS) if find_spec(name) is not None)
+
+
 class LocalProvider(Provider):
     """Runs one fork server for each spec, and keeps a few sessions ready. Thread-safe."""
 
@@ -319,6 +329,10 @@ class LocalProvider(Provider):
         self._closed = False
         self._looked = False
         self._found: Cgroups | None = None
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the libraries for analysis that this interpreter has: sessions import the same ones."""
+        return installed_packages()
 
     def start(self, spec: SandboxSpec, limits: SessionLimits) -> Channel:
         """Return an interpreter that was kept ready for such a session, or fork one now."""

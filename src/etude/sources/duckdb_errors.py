@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 
 from etude.errors import EtudeError, InvalidQuery, SourceError
+from etude.sources.query_hints import type_error
 
 
 def is_fatal(error: BaseException) -> bool:
@@ -42,6 +43,8 @@ def invalid_query(error: Exception, sql: str, describe: Callable[[str], str] = s
     message = describe(str(error))
     found = _MARKED.search(message)
     position = {"line": int(found.group(1))} if found else {}
+    if (typed := type_error(message, sql, "duckdb")) is not None:
+        return InvalidQuery(typed[0], hint=typed[1], **position)
     first = message.split("\n\n")[0].strip().replace("\n", " ")
     return InvalidQuery(first, hint=_hint(message), **position)
 
@@ -53,7 +56,8 @@ def _hint(message: str) -> str:
         return "Check the values that the query computes with."
     near = re.search(r"Did you mean \"?([^\"?]+)\"?\??|Candidate bindings: (.+)", message)
     if near is None:
-        return "Check the names and the syntax of the query."
+        parser = message.startswith("Parser Error")
+        return "Check the syntax: the dialect is DuckDB." if parser else "Check the names and the syntax of the query."
     named = [name.strip(' "') for name in (near.group(1) or near.group(2)).split(", ")]
     wanted = re.search(r'column "([^"]+)" not found|Table with name (\S+) does not exist', message)
     if near.group(2) and wanted:

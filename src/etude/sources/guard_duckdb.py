@@ -19,6 +19,7 @@ from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery, Json
 from etude.sources.duckdb_errors import failed_check
 from etude.sources.functions import allowed_functions
+from etude.sources.query_hints import missing_function
 
 MAX_TEXT = 1 << 20
 
@@ -492,6 +493,9 @@ class _Walk:
             name = ".".join(path)
             near = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.8)
             hint = "Read a table of this source instead; `SHOW TABLES` lists them." if noun == "table function" else ""
+            missing = missing_function(path[-1], "duckdb") if noun == "function" and len(path) == 1 else None
+            if missing is not None:
+                raise Refused(missing[0], hint=missing[1], reason="function", **self._position(at or item))
             if near and near[0] != path[-1]:
                 hint = f"Did you mean `{near[0]}`?"
             self._refuse(at or item, f"the {noun} `{name}`", "function", hint=hint)

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from etude.errors import InvalidQuery, Refused, UnknownTable
 from etude.sources.base import CheckedQuery
 from etude.sources.functions import allowed_functions
+from etude.sources.query_hints import ENGINES, function_hint, missing_function
 from etude.sources.quoting import quote_identifier, quote_literal
 
 
@@ -442,7 +443,7 @@ class _Statement:
         where = f" near `{_short(near)}`" if near else ""
         return InvalidQuery(
             f"The query cannot be parsed{where}: {what}.",
-            hint="Check the spelling and the syntax there." if near else "Check the syntax of the query.",
+            hint=f"The dialect is {ENGINES[self.dialect]}." if self.dialect in ENGINES else "",
             **position,
         )
 
@@ -649,11 +650,16 @@ def is_granted(wanted: Sequence[str] | None, *names: str) -> bool:
 def column_hint(message: str, columns: Iterable[str]) -> str:
     """Return a hint for an engine's error about a name: the most similar column, if one is similar."""
     known = {c.lower(): c for c in columns}
+    absent = re.search(r"no such (?:function: (\w+)|column: (INTERVAL)$)", message)
+    if absent and (instead := function_hint(absent[1] or "date_add", "sqlite")):
+        return f"Use {instead}."
+    if "syntax error" in message or "unrecognized token" in message:
+        return ""
     for word in re.findall(r"[\w$]+", message):
         near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.75)
         if near and near[0] != word.lower():
             return f"Did you mean `{known[near[0]]}`?"
-    return "Check the names and types in the query; `DESCRIBE table` lists the columns of a table."
+    return "`DESCRIBE table` lists the columns of a table."
 
 
 def _nearest(name: str, granted: Granted) -> str:
@@ -1014,6 +1020,8 @@ class _Walk:
 
     def _refuse_call(self, name: str, position: Mapping[str, int], noun: str = "function", hint: str = "") -> NoReturn:
         allowed = self._table_functions if noun == "table function" else self._functions
+        if not hint and noun == "function" and (missing := missing_function(name, self._dialect)) is not None:
+            raise Refused(missing[0], hint=missing[1], reason="function", **position)
         near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
         if near and near[0] != name and not hint:
             hint = f"Did you mean `{near[0]}`?"

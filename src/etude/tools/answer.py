@@ -20,14 +20,14 @@ _VEGA = frozenset({"$schema", "encoding", "layer", "hconcat", "vconcat", "concat
 class Arguments(Entity):
     """The answer and what is shown with it."""
 
-    text: str = Field(default="", description="the answer; if it is left out, the text of this turn is the answer")
+    text: str = Field(default="", description="by default the text of this turn")
     results: tuple[str, ...] = Field(
-        default=(), max_length=12, description='ids of the results to show, in order, such as ["r2", "r1"]'
+        default=(), max_length=12, description='such as ["r2", "r1"]; by default the last one'
     )
     chart: dict[str, Any] | None = Field(
         default=None,
-        description='{"result": "r1", "mark": "line", "x": "month", "y": "sales", "color": "city", "title": "..."} '
-        "with columns of that result (only mark, x and y are needed), or a Vega-Lite specification",
+        description='{"result": "r1", "mark": "line", "x": "month", "y": "sales", "color": "city", "title": "..."}, '
+        "or Vega-Lite",
     )
 
 
@@ -36,8 +36,7 @@ class GiveAnswer(Tool):
 
     name = "answer"
     description = (
-        "Give the final answer: the text, which results the person sees, in which order, and a chart if one helps. "
-        "The run ends with it."
+        "End the run: the answer's text, the results that the person sees, in their order, and a chart if one helps."
     )
     arguments = Arguments
 

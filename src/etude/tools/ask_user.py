@@ -14,14 +14,14 @@ class Arguments(Entity):
     """The question to ask."""
 
     question: str = Field(min_length=1)
-    choices: tuple[str, ...] = Field(default=(), description="answers to choose from, if there are only a few")
+    choices: tuple[str, ...] = Field(default=(), description="a few answers to choose from")
 
 
 class AskUser(Tool):
     """Waits until a person answers."""
 
     name = "ask_user"
-    description = "Ask the person one precise question if the data cannot show what is meant. Use it rarely."
+    description = "Ask the person one precise question."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from etude.sessions.base import Cell
 
 
+ONLY = "may be left out if there is one"
+_NEEDLESS = frozenset({"title", "default", "anyOf", "additionalProperties", "maxItems", "minLength"})
+
+
 class Waiting(Exception):
     """The run must wait until a person answers."""
 
@@ -88,7 +92,20 @@ class Tool(ABC):
 @cache
 def describe_tool(kind: type[Tool]) -> ToolSpec:
     """Return the tool as a model sees it; cached, because generating a schema is slow."""
-    return ToolSpec(kind.name, kind.description, kind.arguments.model_json_schema())
+    return ToolSpec(kind.name, kind.description, _slim(kind.arguments.model_json_schema()))
+
+
+def _slim(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without what a model does not need: it is sent with every turn.
+
+    Titles repeat names, defaults are what is meant by leaving a field out, and unknown fields fail anyway.
+    """
+    properties = {}
+    for name, given in schema.get("properties", {}).items():
+        field = next((f for f in given.get("anyOf", ()) if f.get("type") != "null"), {}) | given
+        properties[name] = {k: v for k, v in field.items() if k not in _NEEDLESS}
+    slim = {"type": "object", "properties": properties}
+    return slim | ({"required": schema["required"]} if schema.get("required") else {})
 
 
 def parse_arguments(tool: Tool, text: str) -> Entity:

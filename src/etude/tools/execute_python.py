@@ -14,7 +14,7 @@ from etude.tools.result_text import show_cell
 class Arguments(Entity):
     """The code to run."""
 
-    code: str = Field(description="Python; the value of the last expression is shown, as in a notebook")
+    code: str = Field(description="as in a notebook, the value of the last expression is shown")
 
 
 class ExecutePython(Tool):
@@ -22,8 +22,8 @@ class ExecutePython(Tool):
 
     name = "execute_python"
     description = (
-        "Run Python in a persistent sandbox without network or files. Variables are kept between calls. `db` is the "
-        "dataset: `db.sql('SELECT ...').df()` returns a DataFrame. pandas, numpy, pyarrow and duckdb are installed."
+        "Run Python in a sandbox without network or files; variables are kept. `db.sql('SELECT ...').df()` returns a "
+        "DataFrame. A DataFrame as the last value becomes a result, a Vega-Lite dict or a figure the chart."
     )
     arguments = Arguments
 

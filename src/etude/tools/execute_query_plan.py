@@ -7,21 +7,20 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Tool, ToolContext
+from etude.tools.base import ONLY, Tool, ToolContext
 from etude.tools.result_text import show_result
 
 # The full JSON schema is ten times as long and would be sent with every turn; a wrong plan fails with an error anyway.
-SHAPE = """{"from": table, "joins": [table along its foreign key, or {"table": t, "on": [["a.x", "t.y"]]}],
-"where": [{"column": c, "op": "= != < <= > >= in between like contains is null", "value": v}], "group_by": [column or
-{"grain": "month", "of": date column}], "aggregate": [{"fn": "count sum avg min max median", "of": column, "distinct":
-true, "as": name}], "having": [...], "top": {"n": 3, "per": [column], "by": name}, "order_by": [{"by": name, "desc":
-true}], "limit": n}; only "from" is required"""
+SHAPE = """{"from": t, "joins": [t by its key, or {"table": t, "on": [["a.x", "t.y"]]}], "where": [{"column": c, "op":
+"= != < <= > >= in between like contains is null", "value": v}], "group_by": [c or {"grain": "month", "of": c}],
+"aggregate": [{"fn": "count sum avg min max median", "of": c, "as": name}], "having": [...], "top": {"n": 3, "per": [c],
+"by": name}, "order_by": [{"by": name, "desc": true}], "limit": n}; c is a column or {"op": "*", "args": [c, c]}"""
 
 
 class Arguments(Entity):
     """The plan to run."""
 
-    dataset: str
+    dataset: str = Field(default="", description=ONLY)
     plan: dict[str, Any] = Field(description=SHAPE)
 
 
@@ -29,7 +28,7 @@ class ExecuteQueryPlan(Tool):
     """Runs a QueryPlan."""
 
     name = "execute_query_plan"
-    description = "Run a QueryPlan on a dataset: a query as JSON, the same for every SQL dialect."
+    description = "Run a query written as JSON, the same for every SQL dialect."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

@@ -7,22 +7,22 @@ from typing import Any
 from pydantic import Field
 
 from etude.entities import Entity
-from etude.tools.base import Tool, ToolContext
+from etude.tools.base import ONLY, Tool, ToolContext
 from etude.tools.result_text import show_result
 
 
 class Arguments(Entity):
     """The query to run."""
 
-    dataset: str
-    query: str = Field(description="one SELECT in the dialect of the dataset")
+    dataset: str = Field(default="", description=ONLY)
+    query: str = Field(description="in the dataset's SQL dialect; duckdb also has SUMMARIZE t")
 
 
 class ExecuteSql(Tool):
     """Runs a query through the guard."""
 
     name = "execute_sql"
-    description = "Run one read-only SQL query on a dataset and see its columns, row count and first rows."
+    description = "Run one read-only query and see its row count, columns and first rows."
     arguments = Arguments
 
     def use(self, context: ToolContext, arguments: Any) -> str:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from pydantic import Field
 
-from etude.entities import Entity
-from etude.tools.base import Tool, ToolContext
+from etude.entities import Catalog, Entity
+from etude.tools.base import ONLY, Tool, ToolContext
 from etude.tools.result_text import CHARS, show_table
-from etude.tools.table_ranking import rank_tables
+from etude.tools.table_ranking import rank_tables, words
 
 
 class Arguments(Entity):
     """The tables to show."""
 
-    dataset: str
-    tables: tuple[str, ...] = Field(default=(), description="exact names; all their columns are shown")
-    search: str = Field(default="", description="words; the tables that match them best are shown")
+    dataset: str = Field(default="", description=ONLY)
+    tables: tuple[str, ...] = Field(default=(), description="names")
+    search: str = Field(default="", description="words")
+
+
+def _absent(name: str, catalog: Catalog, context: ToolContext) -> str:
+    """Say that there is no such table, and which ones have a similar name or hold such a thing."""
+    by_name = {table.name.lower(): table.name for table in catalog.tables}
+    near = [by_name[n] for n in difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
+    best = rank_tables(catalog, name)[:3] if words(name) and not near else []
+    near += [table.name for table in best if set(words(name)) & set(words(show_table(table)))]
+    meant = f" Did you mean {' or '.join(f'`{n}`' for n in near)}?" if near else ""
+    return context.quote(f"There is no table `{name}`.{meant}")
 
 
 class GetDatasetSchema(Tool):
@@ -25,8 +36,8 @@ class GetDatasetSchema(Tool):
 
     name = "get_dataset_schema"
     description = (
-        "Show tables of a dataset with columns, types, keys and comments: the tables named in `tables`, "
-        "or those that best match the words in `search`."
+        "Show columns, types, keys, values and comments of tables that are not listed in full: by name, or those that "
+        "best match some words."
     )
     arguments = Arguments
 
@@ -37,7 +48,7 @@ class GetDatasetSchema(Tool):
             wanted = [catalog.table(name) for name in arguments.tables]
             missing = [name for name, table in zip(arguments.tables, wanted) if table is None]
             tables = [table for table in wanted if table is not None]
-            note = f"\nNot in this dataset: {', '.join(f'`{m}`' for m in missing)}." if missing else ""
+            note = "".join(f"\n{_absent(name, catalog, context)}" for name in missing)
         else:
             tables = rank_tables(catalog, f"{arguments.search} {context.question}")
             note = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from etude.result import json_value
@@ -19,6 +20,8 @@ ROWS = 50
 CHARS = 6_000
 """Characters of one tool result that a model sees."""
 VALUE_CHARS = 200
+_TEXT = re.compile(r"(n?(var)?char(acter)?( varying)?|n?text|(large_)?string|(large_)?utf8)(\(\w+\))?", re.IGNORECASE)
+_SPECIAL = re.compile(r"[\",\n\r]")
 
 
 def cut(text: str, chars: int = CHARS) -> str:
@@ -30,26 +33,19 @@ def cut(text: str, chars: int = CHARS) -> str:
 
 
 def show_result(result: Result, context: ToolContext) -> str:
-    """Return the shape of a result and its first rows as lines of JSON."""
-    rows = list(itertools.islice(result.iter_rows(shown=True), ROWS))
-    columns = ", ".join(f"{c.name} {c.type}" for c in result.columns)
-    lines = [context.quote(columns)]
-    body, used = [], 0
-    for row in rows:
-        line = json.dumps([_short(v) for v in row], ensure_ascii=False)
+    """Return the shape of a result and its first rows as CSV, which takes the fewest tokens."""
+    body, used = [", ".join(_typed(c.name, c.type) for c in result.columns)], 0
+    for row in itertools.islice(result.iter_rows(shown=True), ROWS):
+        line = ",".join(_field(_short(v)) for v in row)
         if used + len(line) > CHARS:
             break
         body.append(line)
         used += len(line)
     counted = f"{result.row_count:,} row{'' if result.row_count == 1 else 's'}"
-    if len(body) < result.row_count:
-        counted += f", the first {len(body)} shown; use a tool to compute on the rest, do not guess"
-    lines.append(counted)
-    if body:
-        lines.append(context.quote("\n".join(body)))
-    if result.notes:
-        lines.append(context.quote("\n".join(result.notes)))
-    return "\n".join(lines)
+    if len(body) - 1 < result.row_count:
+        counted += f", the first {len(body) - 1} shown; use a tool to compute on the rest, do not guess"
+    notes = ["note: " + note for note in result.notes]
+    return f"{counted}\n{context.quote(chr(10).join([*body, *notes]))}"
 
 
 def show_cell(cell: Cell, context: ToolContext) -> str:
@@ -72,16 +68,38 @@ def show_cell(cell: Cell, context: ToolContext) -> str:
 def show_table(table: Table) -> str:
     """Return a table of a catalog as text: name, columns with types and keys, comments, notes on its file."""
     keys = {c for c in table.primary_key}
-    to = {fk.columns[0]: f"{fk.to_table}.{fk.to_columns[0]}" for fk in table.foreign_keys if len(fk.columns) == 1}
+    to = {fk.columns[0]: (fk.to_table, fk.to_columns[0]) for fk in table.foreign_keys if len(fk.columns) == 1}
     columns = []
     for column in table.columns:
         marks = " key" if column.name in keys else ""
-        marks += f" -> {to[column.name]}" if column.name in to else ""
-        marks += f" -- {column.comment}" if column.comment else ""
-        columns.append(f"  {column.name} {column.type}{marks}")
+        if column.name in to:
+            other, key = to[column.name]
+            marks += f" -> {other}" if key == column.name else f" -> {other}.{key}"
+        # The type of a key does not matter for a query.
+        shown = column.name if marks else _typed(column.name, column.type)
+        columns.append(f" {shown}{marks}" + (f" -- {column.comment}" if column.comment else ""))
     rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
     comment = f" -- {table.comment}" if table.comment else ""
-    return "\n".join([f"{table.name}{rows}{comment}", *columns, *(f"  note: {note}" for note in table.notes)])
+    return "\n".join([f"{table.name}{rows}{comment}", *columns, *(f" note: {note}" for note in table.notes)])
+
+
+def _typed(name: str, kind: str) -> str:
+    """Return a column with its type; text, the most frequent one, is left out."""
+    return name if _TEXT.fullmatch(kind) else f"{name} {kind}"
+
+
+def _field(value: Any) -> str:
+    """Return a value as a field of CSV; a nested value is JSON, and text that could be something else is quoted."""
+    if value is None or isinstance(value, (bool, list, dict)):
+        text = json.dumps(value, ensure_ascii=False)
+        return text if value is None or isinstance(value, bool) else _quoted(text)
+    if isinstance(value, str) and (_SPECIAL.search(value) or value in ("", "null") or value != value.strip()):
+        return _quoted(value)
+    return str(value)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _short(value: Any) -> Any:

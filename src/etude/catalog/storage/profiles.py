@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ from etude.errors import EtudeError
 from etude.limits import change_limits
 from etude.sources.cost import Size
 from etude.store.objects import write_whole
+
+QUICK = ".quick"
+"""The ending of a quick profile, which says less than a profile and is never used in its place."""
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -40,6 +44,26 @@ def load_or_measure_profile(app: App, source: Source, on_progress: Progress | No
     made = profile_source(_HostDatabase(app, source), on_progress=on_progress)
     keep_profile(app, source, catalog, made)
     return annotate(made, get_annotations(app, source))
+
+
+def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[str]) -> SourceProfile | None:
+    """Return a profile for a first question, made within so many seconds; None if a profile is known already."""
+    if find_any_profile(app, source) is not None:
+        return None
+    from etude.catalog.measure.quick import profile_quickly
+
+    made = profile_quickly(_HostDatabase(app, source), seconds, order)
+    write_whole(_place(app, source, app.catalog(source)).with_suffix(QUICK), to_line(made))
+    return made
+
+
+def find_any_profile(app: App, source: Source) -> SourceProfile | None:
+    """Return the stored profile of a source, or else the quick one for its current data."""
+    found = find_profile(app, source)
+    if found is not None:
+        return found
+    quick = _kept_profile(_place(app, source, app.catalog(source)).with_suffix(QUICK))
+    return annotate(quick, get_annotations(app, source)) if quick is not None else None
 
 
 def find_profile(app: App, source: Source) -> SourceProfile | None:
@@ -64,8 +88,8 @@ def keep_profile(app: App, source: Source, catalog: Catalog, profile: SourceProf
     """Cache a profile locally, replacing the previous one of the source."""
     place = _place(app, source, catalog)
     write_whole(place, to_line(profile))
-    for old in place.parent.glob("*.json"):
-        if old != place:
+    for old in place.parent.glob("*"):
+        if old != place and old.suffix in (".json", QUICK):
             old.unlink(missing_ok=True)
     source.forget_sizes()
 

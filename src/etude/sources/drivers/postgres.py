@@ -26,6 +26,7 @@ from etude.errors import (
 from etude.sources.base import CheckedQuery, Json, Mount, out_of_time
 from etude.sources.drivers.server_driver import ServerDriver, shorten
 from etude.sources.guard_sql import Granted, column_hint, is_granted
+from etude.sources.query_hints import type_error
 from etude.sources.rows import (
     CHUNK_ROWS,
     Digits,
@@ -410,6 +411,8 @@ class PostgresDriver(ServerDriver["_Schema"]):
         if error.diag.statement_position:
             before = checked.sql[: int(error.diag.statement_position) - 1]
             position = {"line": before.count("\n") + 1, "column": len(before) - before.rfind("\n")}
+        if (typed := type_error(text, checked.sql, "postgres")) is not None:
+            return InvalidQuery(f"Postgres reported an error: {typed[0]}", hint=typed[1], **position)
         return InvalidQuery(f"Postgres reported an error: {text}.", hint=hint, **position)
 
     def cancel(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -93,6 +94,8 @@ class Scope:
         return (self.joined[0] if len(self.joined) == 1 and "." not in written else None), written
 
     def _hint(self, column: str, among: Sequence[Joined]) -> str:
+        if (written := _as_expression(column)) is not None:
+            return f"A name is one column; write an expression as an object: {written}."
         wanted = column.lower()
         if wanted == "*":
             return "Leave `select` out to take every column."
@@ -120,6 +123,18 @@ class Scope:
             )
         if taken:
             raise Invalid(f"Two tables are named `{name}`.", hint='Give one of them another name with "as".')
+
+
+def _as_expression(text: str) -> str | None:
+    """Return how a plan writes arithmetic such as `a * b` or a call such as `sum(a)`; None if the text is neither."""
+    call = re.fullmatch(r"\s*(count|sum|avg|min|max|median)\s*\(\s*([\w.]+)\s*\)\s*", text, re.I)
+    if call is not None:
+        return f'{{"fn": "{call[1].lower()}", "of": "{call[2]}"}} in "aggregate"'
+    parts = re.fullmatch(r"\s*([\w.]+)\s*([-+*/])\s*([\w.]+)\s*", text)
+    if parts is None:
+        return '{"op": "*", "args": ["a", "b"]}' if re.search(r"\w\s*[+*/()]\s*\w|\w\s+-\s+\w", text) else None
+    sides = ", ".join(side if re.fullmatch(r"[\d.]+", side) else f'"{side}"' for side in (parts[1], parts[3]))
+    return f'{{"op": "{parts[2]}", "args": [{sides}]}}'
 
 
 def _written(ref: str | ColumnRef) -> str:

@@ -1,0 +1,258 @@
+"""What to write instead: functions by dialect, casts for types that do not fit, and syntax of other dialects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+ENGINES = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgres": "Postgres", "mysql": "MySQL"}
+
+_PARTS = "year month day hour minute dayofweek weekday week quarter"
+_EQUIVALENTS: dict[str, dict[str, str]] = {
+    "sqlite": {
+        "date_trunc datetrunc": "strftime('%Y-%m-01', x) for months, strftime('%Y-01-01', x) for years, date(x) for "
+        "days",
+        f"extract date_part datepart {_PARTS}": "CAST(strftime('%Y', x) AS INTEGER); %m is the month, %d the day, "
+        "%H the hour, %w the weekday from 0 for Sunday",
+        "to_char date_format format_date format_datetime formatdatetime": "strftime('%Y-%m', x)",
+        "datediff date_diff timestampdiff age months_between": "julianday(b) - julianday(a), in days",
+        "date_add dateadd date_sub datesub adddate interval": "date(x, '+1 month') or date(x, '-7 days')",
+        "to_date str_to_date to_timestamp strptime": "date(x), if x is text such as 2026-01-31",
+        "now getdate sysdate curdate": "date('now') or datetime('now')",
+        "median percentile_cont percentile_disc quantile quantile_cont": "Python, or ROW_NUMBER() and count(*) "
+        "in a subquery",
+        "stddev stddev_samp stddev_pop std variance var_samp var_pop": "sqrt(avg(x * x) - avg(x) * avg(x)), of the "
+        "population",
+        "corr covar_pop regr_slope": "Python",
+        "concat concat_ws": "a || ' ' || b",
+        "string_agg listagg array_agg": "group_concat(x, ', ')",
+        "left": "substr(x, 1, n)",
+        "right": "substr(x, -n)",
+        "split_part substring_index": "substr(x, 1, instr(x, ',') - 1)",
+        "position strpos charindex locate": "instr(x, 'text')",
+        "regexp_matches regexp_like regexp_replace regexp_extract similar": "LIKE or GLOB, or Python",
+        "greatest": "max(a, b)",
+        "least": "min(a, b)",
+        "isnull nvl": "coalesce(x, 0)",
+        "lpad rpad to_string": "printf('%05d', x)",
+        "generate_series range": "WITH RECURSIVE",
+        "len char_length character_length": "length(x)",
+        "bool_or": "max(x)",
+        "bool_and": "min(x)",
+        "mode": "GROUP BY x ORDER BY count(*) DESC LIMIT 1",
+        "cbrt": "power(x, 1.0 / 3)",
+    },
+    "duckdb": {
+        "date_format to_char format_datetime formatdatetime": "strftime(x, '%Y-%m')",
+        "dateadd adddate date_sub datesub": "x + INTERVAL 1 DAY or x - INTERVAL 7 DAY",
+        "timestampdiff months_between": "date_diff('month', a, b)",
+        "to_date str_to_date": "CAST(strptime(x, '%d/%m/%Y') AS DATE)",
+        "isnull nvl": "coalesce(x, 0)",
+        "julianday": "date_diff('day', a, b) for a difference",
+        "getdate sysdate curdate": "current_date",
+        "charindex locate": "strpos(x, 'text')",
+        "substring_index": "split_part(x, ',', 1)",
+        "convert": "CAST(x AS DOUBLE)",
+        "iff": "CASE WHEN ... THEN ... ELSE ... END",
+        "iif": "CASE WHEN ... THEN ... ELSE ... END",
+        "wm_concat": "string_agg(x, ', ')",
+        "datetime": "CAST(x AS TIMESTAMP)",
+        "weekofyear": "week(x)",
+        "safe_divide": "a / nullif(b, 0)",
+    },
+    "postgres": {
+        "strftime date_format format_datetime formatdatetime": "to_char(x, 'YYYY-MM')",
+        f"{_PARTS} datepart": "extract(year FROM x)",
+        "group_concat listagg wm_concat": "string_agg(x::text, ', ')",
+        "ifnull nvl isnull": "coalesce(x, 0)",
+        "datediff date_diff timestampdiff julianday": "b::date - a::date, in days",
+        "dateadd date_add date_sub adddate": "x + interval '1 day'",
+        "median quantile quantile_cont": "percentile_cont(0.5) WITHIN GROUP (ORDER BY x)",
+        "instr charindex locate": "strpos(x, 'text')",
+        "if iif iff": "CASE WHEN ... THEN ... ELSE ... END",
+        "str_to_date strptime": "to_date(x, 'YYYY-MM-DD')",
+        "getdate sysdate curdate": "current_date",
+        "substring_index": "split_part(x, ',', 1)",
+        "len": "length(x)",
+        "datetime": "x::timestamp",
+        "any_value": "min(x)",
+        "safe_divide": "a / nullif(b, 0)",
+    },
+    "mysql": {
+        "date_trunc datetrunc": "DATE_FORMAT(x, '%Y-%m-01') for months, DATE(x) for days",
+        "to_char strftime format_datetime formatdatetime": "DATE_FORMAT(x, '%Y-%m')",
+        "date_part datepart": "EXTRACT(YEAR FROM x)",
+        "string_agg listagg": "GROUP_CONCAT(x SEPARATOR ', ')",
+        "array_agg": "JSON_ARRAYAGG(x)",
+        "date_diff julianday": "DATEDIFF(b, a), in days",
+        "dateadd": "DATE_ADD(x, INTERVAL 1 DAY)",
+        "to_date strptime to_timestamp": "STR_TO_DATE(x, '%Y-%m-%d')",
+        "nvl isnull": "IFNULL(x, 0)",
+        "strpos charindex": "LOCATE('text', x)",
+        "split_part": "SUBSTRING_INDEX(x, ',', 1)",
+        "median percentile_cont quantile quantile_cont": "Python, or ROW_NUMBER() and COUNT(*) in a subquery",
+        "getdate sysdate": "CURRENT_DATE",
+        "iif iff": "IF(condition, a, b)",
+        "len": "CHAR_LENGTH(x)",
+        "safe_divide": "a / NULLIF(b, 0)",
+        "corr": "Python",
+    },
+}
+_BY_NAME = {
+    dialect: {name: text for names, text in table.items() for name in names.split()}
+    for dialect, table in _EQUIVALENTS.items()
+}
+
+
+def function_hint(name: str, dialect: str) -> str:
+    """Return what a dialect has in place of a function of other dialects; empty if nothing is known."""
+    return _BY_NAME.get(dialect, {}).get(name.lower(), "")
+
+
+def missing_function(name: str, dialect: str) -> tuple[str, str] | None:
+    """Return the message and the hint for a function that a dialect does not have; None if it is not known."""
+    instead = function_hint(name, dialect)
+    if not instead:
+        return None
+    return f"{ENGINES[dialect]} has no function `{name}`.", f"Use {instead}."
+
+
+# --- types that do not fit
+
+_CALL = re.compile(
+    r"(?:argument types '|function call \")(?P<name>[^('\"]+)\((?P<types>[^'\"]*)\)['\"]"  # DuckDB
+    r"|function (?P<name2>[\w.]+)\((?P<types2>[^)]*)\) does not exist"  # Postgres
+)
+_COMPARED = re.compile(
+    r"Cannot compare values of type (?P<left>[\w ()]+?) and type (?P<right>[\w ()]+?) -"  # DuckDB
+    r"|operator does not exist: (?P<left2>[\w ]+?) (?P<op>[^\w\s]+) (?P<right2>[\w ]+)"  # Postgres
+)
+_CONVERSION = re.compile(
+    r"Could not convert string|Conversion Error|invalid input syntax for type|date/time field value out of range"
+)
+_TEXT = frozenset({"VARCHAR", "TEXT", "CHARACTER VARYING", "UNKNOWN"})
+_FOR_DATES = frozenset(
+    {
+        "date_part",
+        "date_trunc",
+        "date_diff",
+        "datediff",
+        "date_sub",
+        "date_add",
+        "year",
+        "month",
+        "day",
+        "hour",
+        "quarter",
+    }
+    | {"week", "dayofweek", "weekday", "strftime", "age", "last_day", "monthname", "dayname", "extract", "to_char"}
+    | {"datepart", "epoch", "isodow", "dayofyear"}
+)
+_FOR_TEXT = frozenset(
+    {"length", "lower", "upper", "trim", "substr", "substring", "replace", "split_part", "~~", "concat"}
+)
+
+
+def type_error(message: str, sql: str, dialect: str) -> tuple[str, str] | None:
+    """Return the message and the hint for an engine's error about types, without its list of overloads; else None."""
+    call = _CALL.search(message)
+    if call is not None:
+        name = (call["name"] or call["name2"]).strip().strip('"')
+        types = [t.strip() for t in (call["types"] or call["types2"] or "").split(",")]
+        if call["name2"] and (known := missing_function(name, dialect)) is not None:
+            return known
+        return f"`{name}` does not take ({', '.join(_plain(t) for t in types)}).", _cast_hint(name, types, sql)
+    compared = _COMPARED.search(message)
+    if compared is not None:
+        left, right = (compared[s] or compared[f"{s}2"] for s in ("left", "right"))
+        text, other = (left, right) if left.upper() in _TEXT else (right, left)
+        what = (
+            f"{left} cannot be compared with {right}."
+            if not compared["op"]
+            else f"`{compared['op']}` does not take ({left}, {right})."
+        )
+        return what, f"Cast the {text} side: CAST(x AS {other})."
+    if _CONVERSION.search(message):
+        first = re.sub(r"^\w+ Error: ", "", message.partition("\n")[0]).strip()
+        if dialect == "duckdb":
+            return first, "TRY_CAST(x AS type) gives null where a value does not fit; look at such values first."
+        return first, "Some values have another form: look at them, and filter them out before the cast."
+    return None
+
+
+def _cast_hint(name: str, types: list[str], sql: str) -> str:
+    wanted = "DATE" if name.lower() in _FOR_DATES or (name in "+-" and "DATE" in " ".join(types)) else "DOUBLE"
+    wanted = "VARCHAR" if name.lower() in _FOR_TEXT else wanted
+    arguments = _arguments(name, sql)
+    for position, kind in enumerate(types):
+        odd = kind.upper() in _TEXT if wanted != "VARCHAR" else kind.upper() not in _TEXT
+        if not odd or "LITERAL" in kind.upper():
+            continue
+        argument = arguments[position] if len(arguments) == len(types) else ""
+        if name.lower() == "strftime" and kind.upper() in _TEXT and len(types) == 2 and argument.startswith("'"):
+            continue
+        shown = argument or "x"
+        said = f"`{shown}` is {kind}: " if argument else f"An argument is {kind}: "
+        return f"{said}write CAST({shown} AS {wanted})."
+    return "Check the order and the types of its arguments."
+
+
+def _arguments(name: str, sql: str) -> list[str]:
+    """Return the arguments of the first call of a function in a query; empty if they cannot be told."""
+    if name.lower() == "date_part" and (
+        found := re.search(r"\bextract\s*\(\s*(\w+)\s+from\s+([\w.\"]+)\s*\)", sql, re.I)
+    ):
+        return [f"'{found[1]}'", found[2]]
+    start = re.search(rf"\b{re.escape(name)}\s*\(", sql, re.I)
+    if start is None:
+        return []
+    arguments, depth, quoted = [""], 0, False
+    for char in sql[start.end() :]:
+        quoted ^= char == "'"
+        if not quoted and char == ")" and not depth:
+            return [a.strip() for a in arguments]
+        if not quoted and char == "," and not depth:
+            arguments.append("")
+            continue
+        depth += 0 if quoted else (char == "(") - (char == ")")
+        arguments[-1] += char
+    return []
+
+
+def _plain(kind: str) -> str:
+    return {"STRING_LITERAL": "a text", "INTEGER_LITERAL": "a number"}.get(kind, kind)
+
+
+# --- syntax of other dialects
+
+_SYNTAX: tuple[tuple[str, str], ...] = (
+    (r"\btop\s+\(?\d+", "tsql"),
+    (r"\bqualify\b", "duckdb"),
+    (r"::|\bilike\b|\bdistinct\s+on\b|\bto_char\s*\(", "postgres"),
+    (r"`|\blimit\s+\d+\s*,\s*\d+|\bdate_format\s*\(|\bseparator\b", "mysql"),
+    (r"\bstring_agg\s*\(|\bstrpos\s*\(", "postgres"),
+    (r"\bnvl\s*\(|\biff\s*\(|\bdateadd\s*\(", "snowflake"),
+    (r"\bifnull\s*\(|\bgroup_concat\s*\(|\bconcat\s*\(|\bif\s*\(", "mysql"),
+    (r"\b(?:year|month|quarter)\s*\(|\bmedian\s*\(", "duckdb"),
+)
+"""Marks of a dialect, with the dialect that a query with that mark is read in."""
+
+
+def rewrite(sql: str, dialect: str) -> Iterator[str]:
+    """Yield the query in its source's dialect, if it looks like another one. The caller must check that it runs."""
+    import logging
+
+    import sqlglot
+
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+    seen = {" ".join(sql.split()).lower()}
+    for mark, other in _SYNTAX:
+        if other == dialect or not re.search(mark, sql, re.I):
+            continue
+        try:
+            written = sqlglot.transpile(sql, read=other, write=dialect)
+        except Exception:  # noqa: S112 - the text may be anything, and this is only a suggestion
+            continue
+        if len(written) == 1 and written[0].lower() not in seen:
+            seen.add(written[0].lower())
+            yield written[0]

@@ -1,0 +1,104 @@
+"""A quick profile: what a model is told of a source that nobody has looked at."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etude import run_setup
+from etude.app import App
+from etude.catalog.hints import add_hints
+from etude.catalog.storage.profiles import find_any_profile, find_profile, profile_at_once
+from etude.models.base import UserMessage
+from etude.models.scripted import Line, Scripted
+from etude.tools.result_text import show_table
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with App(home=tmp_path / "home") as app:
+        yield app
+
+
+def write_clinic(folder: Path) -> Path:
+    folder.mkdir()
+    people = "".join(f"{n},Ann{n % 5},{n % 3},2026-02-{n % 28 + 1:02}\n" for n in range(1, 61))
+    (folder / "patients.csv").write_text("patient_id,first_name,ward,admitted\n" + people)
+    visits = "".join(f"{n},{n % 60 + 1},{'open' if n % 2 else 'done'}\n" for n in range(1, 200))
+    (folder / "visits.csv").write_text("visit_id,patient_id,state\n" + visits)
+    return folder
+
+
+def test_it_finds_few_values_ranges_and_keys(app: App, tmp_path: Path):
+    source = app.source(str(write_clinic(tmp_path / "clinic")))
+    profile = profile_at_once(app, source, 30, [])
+    assert profile is not None
+    told = "\n".join(show_table(t) for t in add_hints(app.catalog(source), profile).tables)
+    assert told.splitlines() == [
+        "patients (60 rows)",
+        " patient_id key",
+        " first_name",  # personal data is not listed
+        " ward BIGINT -- {0, 1, 2}",
+        " admitted DATE -- 2026-02-01..2026-02-28",
+        "visits (199 rows)",
+        " visit_id key",
+        " patient_id -> patients",
+        " state -- {'done', 'open'}",
+    ]
+
+
+def test_it_is_kept_but_never_taken_for_a_profile(app: App, tmp_path: Path):
+    source = app.source(str(write_clinic(tmp_path / "clinic")))
+    assert profile_at_once(app, source, 30, []) is not None
+    assert profile_at_once(app, source, 30, []) is None
+    assert find_any_profile(app, source) is not None and find_profile(app, source) is None
+    app.profile(source)
+    assert find_any_profile(app, source) == find_profile(app, source)
+
+
+def test_a_first_question_is_asked_with_it_and_its_record_says_so(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_setup, "LOOK_S", 60.0)  # the machine may be slow
+    model = Scripted([Line(text="I see.")])
+    answer = app.ask(str(write_clinic(tmp_path / "clinic")), "How many visits are open?", model=model)
+    shown = "\n".join(m.text for m in model.seen[0].conversation if isinstance(m, UserMessage))
+    assert " state -- {'done', 'open'}" in shown
+    notes = [e.event.text for e in app.store.entries(answer.run_id) if e.event.type == "note"]
+    assert [n.partition(" in ")[0] for n in notes] == ["Looked at 2 of 2 tables of `clinic`"]
+
+
+def test_a_table_that_cannot_be_read_does_not_matter(app: App, tmp_path: Path):
+    path = tmp_path / "odd.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE good (state TEXT)")
+        db.executemany("INSERT INTO good VALUES (?)", [("open",), ("done",)] * 5)
+        db.execute("CREATE TABLE gone (state TEXT)")
+        db.execute("CREATE VIEW broken AS SELECT state FROM gone")
+        db.execute("DROP TABLE gone")
+    profile = profile_at_once(app, app.source(str(path)), 30, [])
+    assert profile is not None
+    good = profile.table("good")
+    assert good is not None and [v.value for v in good.columns[0].top] == ["open", "done"]
+
+
+def test_it_ends_in_time_with_the_tables_of_the_question_first(app: App, tmp_path: Path):
+    path = tmp_path / "wide.sqlite"
+    with sqlite3.connect(path) as db:
+        for n in range(100):
+            columns = ", ".join(f"c{k} TEXT" for k in range(20))
+            db.execute(f"CREATE TABLE t{n:03} (id INTEGER PRIMARY KEY, {columns})")
+            marks = ", ".join("?" * 21)
+            db.executemany(f"INSERT INTO t{n:03} VALUES ({marks})", [[r, *[f"v{r % 4}"] * 20] for r in range(200)])
+    source = app.source(str(path))
+    app.catalog(source)
+    started = time.monotonic()
+    profile = profile_at_once(app, source, 0.2, ["t077", "t050"])
+    # The last statement is stopped by its own limit: the machine may be slow, but not this slow.
+    assert time.monotonic() - started < 20
+    assert profile is not None and len(profile.tables) < 100
+    assert not profile.tables or profile.tables[0].name == "t077"

@@ -1,0 +1,113 @@
+"""Errors of queries say what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etude.app import App
+from etude.errors import EtudeError
+from etude.sources.functions import allowed_functions
+from etude.sources.query_hints import _BY_NAME, function_hint, rewrite, type_error
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("hints")
+    (folder / "trips").mkdir()
+    rows = "".join(f"{n},2026-01-{n:02},x{n},{n}.5\n" for n in range(1, 20))
+    (folder / "trips" / "trips.csv").write_text("id,day,start_dt,fare\n" + rows)
+    import sqlite3
+
+    with sqlite3.connect(folder / "trips.sqlite") as db:
+        db.execute("CREATE TABLE trips (id INTEGER, day DATE, fare REAL)")
+    with App(home=folder / "home") as app:
+        yield app
+
+
+def failure(app: App, source: str, sql: str) -> str:
+    folder = Path(app.settings.home).parent
+    with pytest.raises(EtudeError) as caught:
+        app.sql(str(folder / source), sql, record=False)
+    return f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        (
+            "SELECT date_trunc('month', day) FROM trips",
+            "SQLite has no function `date_trunc`. Use strftime('%Y-%m-01', x)",
+        ),
+        ("SELECT extract(year FROM day) FROM trips", "SQLite has no function `extract`. Use CAST(strftime('%Y', x)"),
+        ("SELECT year(day) FROM trips", "Use CAST(strftime('%Y', x) AS INTEGER)"),
+        ("SELECT datediff(day, day) FROM trips", "Use julianday(b) - julianday(a), in days."),
+        ("SELECT stddev(fare) FROM trips", "Use sqrt(avg(x * x) - avg(x) * avg(x))"),
+        ("SELECT day + INTERVAL '1 day' FROM trips", "Use date(x, '+1 month')"),
+        ("SELECT far FROM trips", "Did you mean `fare`?"),
+    ],
+)
+def test_sqlite_names_what_it_has_instead(app: App, sql: str, told: str):
+    assert told in failure(app, "trips.sqlite", sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("SELECT date_format(day, '%Y') FROM trips", "DuckDB has no function `date_format`. Use strftime(x, '%Y-%m')."),
+        ("SELECT year(start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DATE)."),
+        ("SELECT extract(year FROM start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DATE)."),
+        ("SELECT sum(start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DOUBLE)."),
+        ("SELECT * FROM trips WHERE start_dt > day", "Cast the VARCHAR side: CAST(x AS DATE)."),
+        ("SELECT CAST(start_dt AS INTEGER) FROM trips", "TRY_CAST(x AS type)"),
+        ("SELECT fares FROM trips", 'Did you mean "fare"'),
+    ],
+)
+def test_duckdb_names_types_without_its_overloads(app: App, sql: str, told: str):
+    error = failure(app, "trips", sql)
+    assert told in error
+    assert "Candidate functions" not in error and "spelling" not in error and len(error) < 300
+
+
+def test_postgres_names_types_too():
+    told = type_error("function round(double precision, integer) does not exist", "SELECT round(x, 2)", "postgres")
+    assert told == (
+        "`round` does not take (double precision, integer).",
+        "Check the order and the types of its arguments.",
+    )
+    told = type_error("operator does not exist: text > date", "SELECT a > b", "postgres")
+    assert told == ("`>` does not take (text, date).", "Cast the text side: CAST(x AS date).")
+    told = type_error("function strftime(unknown, date) does not exist", "SELECT strftime('%Y', d)", "postgres")
+    assert told == ("Postgres has no function `strftime`.", "Use to_char(x, 'YYYY-MM').")
+
+
+@pytest.mark.parametrize("dialect", _BY_NAME)
+def test_no_hint_recommends_a_function_that_is_said_to_be_missing(dialect: str):
+    for name, hint in _BY_NAME[dialect].items():
+        called = {word.lower() for word in re.findall(r"(\w+)\(", hint)}
+        assert name not in called
+        assert called <= allowed_functions(dialect) | {"cast", "coalesce", "if", "extract"}, (name, hint)
+    assert function_hint("no_such_function", dialect) == ""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "written"),
+    [
+        ("sqlite", "SELECT TOP 5 * FROM t", "SELECT * FROM t LIMIT 5"),
+        ("sqlite", "SELECT d::date FROM t", "SELECT DATE(d) FROM t"),
+        ("sqlite", "SELECT n FROM t WHERE n ILIKE 'a%'", "SELECT n FROM t WHERE LOWER(n) LIKE LOWER('a%')"),
+        ("duckdb", "SELECT TOP 5 * FROM t", "SELECT * FROM t LIMIT 5"),
+        ("postgres", "SELECT `a` FROM t LIMIT 5, 10", 'SELECT "a" FROM t LIMIT 10 OFFSET 5'),
+        ("mysql", "SELECT d::date FROM t", "SELECT CAST(d AS DATE) FROM t"),
+    ],
+)
+def test_the_syntax_of_another_dialect_is_rewritten(dialect: str, sql: str, written: str):
+    assert next(rewrite(sql, dialect)) == written
+
+
+def test_a_text_that_is_no_sql_is_not_rewritten():
+    assert list(rewrite("SELECT :: FROM ((", "sqlite")) == []
+    assert list(rewrite("SELECT 1", "sqlite")) == []
