@@ -28,6 +28,7 @@ NAMES = (
     "agents",
     "store",
     "replay",
+    "learning",
 )
 
 
