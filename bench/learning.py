@@ -8,13 +8,14 @@ import sys
 from bench.figure import Figure
 from bench.learning_edits import POLICIES, Trial, make_edits
 from bench.learning_lessons import EVENTS, LESSONS, count_only, live, median_quarantine
+from bench.learning_tampering import tamper
 
 SEED = 17
 
 
 def measure() -> list[Figure]:
     print(f"seed: {SEED}", file=sys.stderr)
-    return [*_lessons(), *_edits()]
+    return [*_lessons(), *_edits(), *_tampering()]
 
 
 def _lessons() -> list[Figure]:
@@ -60,3 +61,12 @@ def _edits() -> list[Figure]:
                 Figure(f"{name}: good edits dropped", 60 - kept["good"], None, "of 60", most=bar),
             ]
     return figures
+
+
+def _tampering() -> list[Figure]:
+    found = tamper(100, 35)
+    return [
+        Figure("tampering: edits that change a score", found.scored, None, f"of {found.tried}", most=0),
+        Figure("tampering: edits that the policy lets pass", found.allowed, None, f"of {found.tried}"),
+        Figure("the same past the policy: scores changed", found.past_policy, None, "of 35"),
+    ]

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from etude.cancellation import Cancellation
-from etude.entities import Turn
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
 from etude.learning.edits.learner import apply_checked
 from etude.learning.edits.proposers.model import propose_with
 from etude.learning.edits.proposers.offline import OFFLINE
 from etude.learning.edits.suite import Failure
 from etude.learning.edits.workspace import open_workspace
-from etude.models.base import ModelRequest
-from etude.models.scripted import ScriptedModel
+from etude.models.scripted import Line, Scripted
 
 
-def edited(folder: Path, proposer: str, source: str, failure: Failure | None) -> Iterator[tuple[Proposal, dict[str, Any]]]:
+def edited(
+    folder: Path, proposer: str, source: str, failure: Failure | None
+) -> Iterator[tuple[Proposal, dict[str, Any]]]:
     """Yield each proposal with the module as it is after the edit."""
     (folder / "a.py").write_text(source)
     failures = (("test_a.py::test", failure),) if failure else ()
@@ -74,7 +74,8 @@ def test_checks_for_missing_and_malformed_values(
 @pytest.mark.parametrize(
     "source",
     [
-        "def fetch():\n    CALLS.append(1)\n    if len(CALLS) < 3:\n        raise ConnectionError('reset')\n    return 7\n",
+        "def fetch():\n    CALLS.append(1)\n"
+        "    if len(CALLS) < 3:\n        raise ConnectionError('reset')\n    return 7\n",
         "def fetch():\n    value = ask()\n    return value\n\n\ndef ask():\n    CALLS.append(1)\n"
         "    if len(CALLS) < 3:\n        raise ConnectionError('reset')\n    return 7\n",
     ],
@@ -153,10 +154,13 @@ def test_only_functions_that_just_compute_are_cached(tmp_path: Path) -> None:
 
 
 def test_a_query_is_translated_to_the_dialect_that_refused_it(tmp_path: Path) -> None:
-    source = 'import sqlite3\n\n\ndef f():\n    return sqlite3.connect(":memory:").execute("SELECT \'3\'::int + 1").fetchone()[0]\n'
+    source = (
+        'import sqlite3\n\n\ndef f():\n    db = sqlite3.connect(":memory:")\n'
+        "    return db.execute(\"SELECT '3'::int + 1\").fetchone()[0]\n"
+    )
     with pytest.raises(sqlite3.OperationalError):
         sqlite3.connect(":memory:").execute("SELECT '3'::int + 1")
-    failure = failed("sqlite3.OperationalError", 5, "unrecognized token")
+    failure = failed("sqlite3.OperationalError", 6, "unrecognized token")
     assert 4 in [module["f"]() for _, module in edited(tmp_path, "casts", source, failure)]
 
 
@@ -164,8 +168,6 @@ def test_a_model_proposes_exact_replacements(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f(d):\n    return d['a']\n")
     diagnosis = Diagnosis(open_workspace(tmp_path), (("test_a.py::test", failed("KeyError", 2)),))
     reply = 'Here it is:\n[{"path": "a.py", "old": "d[\'a\']", "new": "d.get(\'a\')"}]'
-    model = ScriptedModel([Turn(text=reply), Turn(text="I do not know.")])
-    (proposal,) = propose_with(model, Cancellation())(diagnosis)
+    (proposal,) = propose_with(Scripted([Line(text=reply)]), Cancellation())(diagnosis)
     assert apply_checked(diagnosis.workspace, proposal.hunks).read("a.py") == "def f(d):\n    return d.get('a')\n"
-    assert list(propose_with(model, Cancellation())(diagnosis)) == []
-    assert ModelRequest is not None
+    assert list(propose_with(Scripted([Line(text="I do not know.")]), Cancellation())(diagnosis)) == []

@@ -39,15 +39,19 @@ def test_an_edit_replaces_text_that_is_there_once(code: Workspace) -> None:
         ("new.py", "a", "not a file of"),
     ],
 )
-def test_an_edit_that_does_not_fit_or_reaches_too_far_is_refused(code: Workspace, path: str, old: str, says: str) -> None:
+def test_an_edit_that_does_not_fit_or_reaches_too_far_is_refused(
+    code: Workspace, path: str, old: str, says: str
+) -> None:
     with pytest.raises(Refused, match=says):
         code.apply([Hunk(path=path, old=old, new="x")])
 
 
 @pytest.mark.parametrize(
     "path",
-    ["tests/a.py", "src/pkg/tests/data.json", "test_a.py", "pkg/a_test.py", "conftest.py", "pyproject.toml", "x.pth"]
-    + ["sitecustomize.py", "src/etude/learning/evidence.py", "web/a.spec.ts", ".github/workflows/ci.yml"],
+    [
+        *("tests/a.py", "src/pkg/tests/data.json", "test_a.py", "pkg/a_test.py", "conftest.py", "pyproject.toml"),
+        *("x.pth", "sitecustomize.py", "src/etude/learning/evidence.py", "web/a.spec.ts", ".github/workflows/ci.yml"),
+    ],
 )
 def test_tests_and_the_evaluator_are_out_of_reach(path: str) -> None:
     assert is_protected(path)
@@ -91,7 +95,7 @@ BASE = "import os\nimport time\n\n\ndef f(x):\n    return x['a']\n"
     "new",
     [
         "import os\nimport time\n\n\ndef f(x):\n    return x.get('a', 0)\n",
-        BASE + "\n\ndef g():\n    for n in range(3):\n        try:\n            return f({})\n        except KeyError:\n            time.sleep(1)\n",
+        BASE + "\n\ndef g():\n    try:\n        return f({})\n    except KeyError:\n        time.sleep(1)\n",
         "import functools\n" + BASE.replace("def f", "@functools.lru_cache\ndef f"),
     ],
 )
@@ -101,10 +105,12 @@ def test_computation_waits_retries_and_caches_are_allowed(new: str) -> None:
 
 @pytest.mark.parametrize(
     "added",
-    ["os._exit(0)", "import sys", "import pytest", "f.__code__ = None", "open('x', 'w')", "getattr(f, 'x')"]
-    + ["raise SystemExit", "exec('1')", "__import__('os')", "print(f.__globals__)", "TEXT = 'PYTEST_CURRENT_TEST'"]
-    + ["from os import *", "time.sleep = None", "globals()", "os.environ['A'] = 'b'", "f = eval"]
-    + ["try:\n    f({})\nexcept BaseException:\n    pass", "try:\n    f({})\nexcept:\n    pass"],
+    [
+        *("os._exit(0)", "import sys", "import pytest", "f.__code__ = None", "open('x', 'w')", "getattr(f, 'x')"),
+        *("raise SystemExit", "exec('1')", "__import__('os')", "print(f.__globals__)", "TEXT = 'PYTEST_CURRENT_TEST'"),
+        *("from os import *", "time.sleep = None", "globals()", "os.environ['A'] = 'b'", "f = eval"),
+        *("try:\n    f({})\nexcept BaseException:\n    pass", "try:\n    f({})\nexcept:\n    pass"),
+    ],
 )
 def test_whatever_could_reach_the_tests_is_refused(added: str) -> None:
     with pytest.raises(Refused):

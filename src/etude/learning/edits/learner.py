@@ -259,6 +259,8 @@ class Learner:
                     break
             if wins:
                 found.append((proposal, wins / len(failing)))
+                if wins == sum(len(run.failures) for run in failing):
+                    break  # none of the others can do better on these
             else:
                 self._record(proposal, "dropped", {"stage": 1, "reason": "it fixes none of the failures"}, result)
         size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}

@@ -27,6 +27,8 @@ from etude.sessions import isolation
 OUTPUT = 1 << 20
 """Only this many last bytes of a program's output are kept."""
 _START = "import sys; sys.path[:] = {path!r}; from etude.learning.edits.sandbox import main; main()"
+_SETTINGS = ("alternatives", "chromium", "chromium.d", "firefox", "ssl/certs", "mime.types", "nsswitch.conf", "java")
+"""What programs read below /etc, besides fonts and the time zone: nothing there is a secret."""
 _TMP = "/tmp"  # noqa: S108 - inside the sandbox it is a file system of its own
 
 
@@ -116,10 +118,11 @@ _NOT_CONFINED = 125
 
 def _config(program: Program, messages: int) -> dict[str, Any]:
     return {
+        "host": os.getpid(),
         "command": list(program.command),
         "copy": str(program.copy),
         "folder": program.folder,
-        "readable": [*isolation.interpreter_paths(), *program.readable],
+        "readable": [*isolation.interpreter_paths(), *program.readable, *(f"/etc/{name}" for name in _SETTINGS)],
         "mounts": {source: at for at, source in program.mounts.items()},
         "environment": dict(program.environment),
         "messages": messages,
@@ -143,7 +146,8 @@ def main() -> NoReturn:
     """Enter the sandbox, run the program, and exit with its code."""
     config = json.loads(sys.stdin.buffer.read())
     try:
-        # Not bound to the life of the thread that started it: `_end` kills it, and a pipe tells if the host is gone.
+        # The thread that started this process waits for its end, so it ends with the host, however the host ends.
+        isolation.die_with_parent(parent=config["host"])
         _enter_namespaces(config)
     except BaseException as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
@@ -162,6 +166,7 @@ def _enter_namespaces(config: dict[str, Any]) -> None:
         isolation.unshare(isolation.NEWNS)
         isolation.build_root(*root, False, *extra)
         isolation.become_nobody()
+        isolation.die_with_parent(parent=config["host"])  # a change of the user id resets that
         uid = gid = isolation.NOBODY
     isolation.unshare(isolation.NEWUSER | isolation.NEWNS | spaces)
     isolation.map_ids(0, uid, gid)

@@ -93,7 +93,7 @@ def _scaled(node: cst.Integer | cst.Float, factor: float) -> cst.Integer | cst.F
         old = int(node.value.replace("_", ""), 0)
         # A number of attempts that is 1 becomes 2 and not 0.
         return node.with_changes(value=str(max(1, round(old * factor)) if old else round(factor)))
-    return node.with_changes(value=f"{float(node.value) * factor:g}" if "e" not in node.value else node.value)
+    return node.with_changes(value=repr(round(float(node.value) * factor, 6)))
 
 
 class _Scaling(cst.CSTTransformer):
