@@ -13,6 +13,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "catalog": "etude.agents.kinds.catalog:CatalogAgent",
         "echo": "etude.agents.kinds.echo:EchoAgent",
         "redis": "etude.agents.kinds.redis:RedisAgent",
+        "learn": "etude.agents.kinds.learn:LearnAgent",
         "watch": "etude.agents.kinds.watch:WatchAgent",
         "webhook": "etude.agents.kinds.webhook:WebhookAgent",
     },

@@ -50,6 +50,8 @@ class AgentApp(Protocol):
 
     def source_name(self, name: str | None) -> str: ...  # noqa: D102
 
+    def open_model(self, name: str) -> Model: ...  # noqa: D102
+
     def check_model(self, name: str | None) -> str | None: ...  # noqa: D102
 
     def sql(  # noqa: D102

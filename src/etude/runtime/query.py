@@ -298,4 +298,9 @@ _VALUES = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\d[\d,.]*")
 
 def error_key(body: dict[str, Any]) -> str:
     """Return the error with its values masked: failures with equal keys are the same failure."""
-    return f"{body['code']}: {_VALUES.sub('?', str(body.get('detail', '')))}"[:200]
+    return f"{body['code']}: {mask_values(str(body.get('detail', '')))}"[:200]
+
+
+def mask_values(text: str) -> str:
+    """Return a text with its quoted texts, names and numbers masked."""
+    return _VALUES.sub("?", text)

@@ -167,18 +167,30 @@ def count_tasks(uid: int) -> int:
 # -- the private root
 
 
-def build_root(readable: list[str], data: dict[str, str], own_pids: bool) -> None:
+def build_root(
+    readable: list[str],
+    data: dict[str, str],
+    own_pids: bool,
+    writable: dict[str, str] | None = None,
+    empty: dict[str, int] | None = None,
+) -> None:
     """Replace the root of this mount namespace by one that holds only what a session may read.
 
-    Paths in `readable` stay the same; `data` maps folders of the host to their paths in the session.
+    Paths in `readable` stay the same; `writable` and `data` map folders and files of the host to their paths in the
+    session. `empty` are folders for temporary files, each with its size in bytes.
     """
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-    root = _free_mount_point([*readable, *data, *_SYSTEM])
+    root = _free_mount_point([*readable, *data, *(writable or {}).values(), *_SYSTEM])
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=2m,mode=755")
+    for at, size in (empty or {}).items():
+        os.makedirs(root + at, exist_ok=True)
+        _mount("tmpfs", root + at, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
     for path in (*_SYSTEM, *_without_nested(readable)):
         _bind_mount(path, root + path, noexec=False)
     for path in _DEVICES:
         _bind_mount(path, root + path, noexec=False, device=True)
+    for path, at in (writable or {}).items():
+        _bind_mount(path, root + at, noexec=False, read_only=False)
     for path, at in data.items():
         _bind_mount(os.path.realpath(path), root + at, noexec=True)
     for name in ("proc", SCRATCH[1:], "tmp"):
@@ -212,7 +224,7 @@ def _without_nested(paths: list[str]) -> list[str]:
     return kept
 
 
-def _bind_mount(source: str, target: str, noexec: bool, device: bool = False) -> None:
+def _bind_mount(source: str, target: str, noexec: bool, device: bool = False, read_only: bool = True) -> None:
     if os.path.islink(source):
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if not os.path.lexists(target):
@@ -227,7 +239,8 @@ def _bind_mount(source: str, target: str, noexec: bool, device: bool = False) ->
     else:
         return
     _mount(source, target, "", _MS_BIND | _MS_REC)
-    flags = _MS_RDONLY | _MS_NOSUID | (0 if device else _MS_NODEV) | (_MS_NOEXEC if noexec else 0)
+    flags = _MS_NOSUID | (0 if device else _MS_NODEV) | (_MS_NOEXEC if noexec else 0)
+    flags |= _MS_RDONLY if read_only else 0
     # A bind mount takes the flags of its source. A remount would change only the topmost mount and leave mounts below
     # it writable. mount_setattr changes all of them, and only adds flags; its first four have the same values.
     attributes = struct.pack("QQQQ", flags, 0, 0, 0)
@@ -262,7 +275,7 @@ def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     uid, gid = os.getuid(), os.getgid()
     unshare(NEWNS | NEWNET | NEWIPC | NEWUTS | NEWCGROUP)
     if loopback:
-        _raise_loopback()  # now: in its own user namespace, the session may not configure the network
+        raise_loopback()  # now: in its own user namespace, the session may not configure the network
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "subset=pid")
     size = f"size={cage.scratch},nr_inodes=4096,mode=700"
     _mount("tmpfs", SCRATCH, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, size)
@@ -274,7 +287,13 @@ def enter_session_namespaces(cage: Confinement, loopback: bool = False) -> None:
     map_ids(INSIDE_UID, uid, gid)
 
 
-def _raise_loopback() -> None:
+def mount_processes() -> None:
+    """Mount the processes of this process's own namespace on /proc."""
+    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def raise_loopback() -> None:
+    """Start the loopback interface of a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP))
 
@@ -421,6 +440,12 @@ _IF_SHARED = frozenset(
     | {"fremovexattr", "setpriority", "ioprio_set", "sched_setparam", "sched_setscheduler"}
     | {"sched_setaffinity", "sched_setattr", "setsid", "setpgid"}
 )
+# Programs in their own namespaces may also use these: browsers and servers do.
+_FOR_PROGRAMS = frozenset(
+    {"bind", "connect", "sendmsg", "sendmmsg", "inotify_init", "inotify_init1", "memfd_create", "semget", "shmat"}
+    | {"shmget", "sync", "syncfs", "setgid", "setuid", "setregid", "setreuid", "setresgid", "setresuid", "setgroups"}
+    | {"personality", "get_mempolicy", "set_mempolicy", "mbind", "msgget", "mq_open", "mq_unlink", "kcmp"}
+)
 _AF_UNIX, _SOL_SOCKET = 1, 1
 _SOCK_DGRAM_BIT = 2  # set in SOCK_DGRAM and SOCK_RAW, but not in SOCK_STREAM and SOCK_SEQPACKET
 # The settings and size of a terminal (TCGETS, TIOCGWINSZ, TCGETS2), which libraries ask for to find out that there is
@@ -509,6 +534,25 @@ def build_filter(allow_exec: bool, alone: bool, allow_inet: bool) -> bytes:
         # PR_SET_DUMPABLE would hide the open files of a session, whose sizes are counted.
         for option in (_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE):
             code += _refuse(numbers["prctl"], errno.EPERM, (_ARG0, "is", option))
+    code.append((_RETURN, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def build_program_filter() -> bytes:
+    """Build a seccomp program for programs of all kinds in namespaces of their own: only system-wide calls fail.
+
+    They may use sockets, signals and files, all of which are those of their namespaces.
+    """
+    found = machine()
+    if found is None:
+        raise Denied(errno.ENOSYS, f"no seccomp table for {platform.machine()}")
+    code: list[_Instruction] = [(_LOAD, 0, 0, _ARCH), (_JEQ, 1, 0, found.audit), (_RETURN, 0, 0, _KILL)]
+    code += [(_LOAD, 0, 0, _NUMBER), (_JGT, 0, 1, found.newest), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    for name, number in found.numbers.items():
+        if name not in _BY_ARGUMENT | _IF_SHARED | _FOR_PROGRAMS:
+            code += _refuse(number, errno.EPERM)
+    code += _refuse(found.numbers["clone3"], errno.ENOSYS)
+    code += _refuse(found.numbers["clone"], errno.EPERM, (_ARG0, "any", _ANY_NEW))
     code.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 

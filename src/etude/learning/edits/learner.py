@@ -1,0 +1,520 @@
+"""The learning agent on code: find what fails, propose edits, try them in pairs, and keep one that is proven."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.errors import Invalid, LimitExceeded, NotFound, Refused
+from etude.ids import new_id
+from etude.learning.edits import merge as merging
+from etude.learning.edits.bandit import ProposerRecord, rank_proposers
+from etude.learning.edits.decision import ROUNDS, Decision, Pair, Watch, decide, faster, holdout_allows
+from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose
+from etude.learning.edits.policy import check_policy
+from etude.learning.edits.suite import Suite, SuiteRun
+from etude.learning.edits.workspace import Hunk, Workspace, is_git, open_workspace
+from etude.learning.evidence import ONE_IN_100, paired_test
+from etude.store.edits import EditStatus, StoredEdit, StoredEdits, StoredSuiteRun
+
+if TYPE_CHECKING:
+    from etude.store.base import Store
+
+Propose = Callable[[Diagnosis], Iterator[Proposal]]
+LOOKS = 5
+"""Runs of the code as it is, before anything is proposed."""
+SCREENED = 12
+"""Proposals that are screened before the best of them is judged."""
+TRIED = 3
+"""Screened proposals of each batch that are judged in full."""
+GATE_SEED, HOLDOUT_SEED, WATCH_SEED = 1_000, 1_000_000, 2_000_000
+"""The first seeds of the gate, of the holdout and of the watch: a proposer never sees them."""
+WATCHED = 50
+"""Runs after a merge in which an edit is watched."""
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """What a learning run may do."""
+
+    propose_only: bool = False
+    runs: int = 300
+    """The most runs of the suite."""
+    edits: int = 3
+    """The most edits that are kept."""
+    proposers: tuple[str, ...] = ()
+    """The proposers to use; all if empty."""
+    seed: int = 0
+    """Where seeds start, so that a later run uses others."""
+
+
+@dataclass
+class Learned:
+    """The result of a learning run."""
+
+    repo: str
+    passed_before: int = 0
+    total_before: int = 0
+    passed_after: int = 0
+    total_after: int = 0
+    kept: list[StoredEdit] = field(default_factory=list)
+    dropped: list[StoredEdit] = field(default_factory=list)
+    runs: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+
+
+class Learner:
+    """Learns on one folder of code with one suite."""
+
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        repo: Path,
+        suite: Suite,
+        options: LearnOptions | None = None,
+        *,
+        proposers: dict[str, Propose] | None = None,
+        say: Callable[[str], None] = lambda text: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.options = options or LearnOptions()
+        self.suite = suite
+        self.home = home
+        self.edits = StoredEdits(store)
+        self.base = open_workspace(repo, suite.words)
+        self.repo = str(self.base.folder)
+        self._say, self._check = say, check
+        self._proposers = load_proposers() if proposers is None else proposers
+        unknown = sorted(set(self.options.proposers) - set(self._proposers))
+        if unknown:
+            raise Invalid(
+                f"There is no proposer `{unknown[0]}`.", hint=f"There are: {', '.join(sorted(self._proposers))}."
+            )
+        self._runs: dict[int, SuiteRun] = {}
+        """Runs of the base by seed: all edits are compared with the same runs."""
+        self._used = 0
+        self._tried: set[object] = set()
+        self._last: StoredEdit | None = None
+
+    # Running.
+
+    def _run(
+        self, workspace: Workspace, seed: int, stage: str, edit_id: str | None, tests: Sequence[str] = ()
+    ) -> SuiteRun:
+        self._check()
+        if self._used >= self.options.runs:
+            raise LimitExceeded(
+                f"The budget of {self.options.runs} runs of the suite is spent.", hint="Give more with `--runs`."
+            )
+        self._used += 1
+        run = self.suite.run(workspace, seed, tests)
+        failed = {name: (f.error or f.message)[:200] for name, f in run.failures.items()}
+        record = StoredSuiteRun(
+            self.repo, self.suite.command, stage, seed, run.passed, run.total, run.seconds, edit_id, failed=failed
+        )
+        self.edits.add_run(record)
+        return run
+
+    def _base_run(self, seed: int) -> SuiteRun:
+        if seed not in self._runs:
+            run = self._run(self.base, seed, "base", None)
+            if run.problem:
+                raise Invalid(
+                    f"The suite `{self.suite.command}` cannot be used: {run.problem}.",
+                    hint=f"Its output ends: {run.output.strip()[-400:]}",
+                )
+            self._runs[seed] = run
+        return self._runs[seed]
+
+    # One learning run.
+
+    def once(self) -> Learned:
+        """Look at the suite, and keep up to `edits` edits that make it better."""
+        started = time.monotonic()
+        result = Learned(self.repo)
+        merging.require_clean(self.base.folder)
+        try:
+            self._learn(result)
+        except LimitExceeded as error:
+            result.reason = error.message
+        result.runs, result.seconds = self._used, time.monotonic() - started
+        return result
+
+    def _learn(self, result: Learned) -> None:
+        for number in range(self.options.edits + 1):
+            runs = self._look()
+            passed, total = sum(r.passed for r in runs), sum(r.total for r in runs)
+            if number == 0:
+                result.passed_before, result.total_before = passed, total
+                if total == 0:
+                    raise Invalid(
+                        f"The suite `{self.suite.command}` has no tests.",
+                        hint=f"Its output ends: {runs[0].output.strip()[-400:]}",
+                    )
+            result.passed_after, result.total_after = passed, total
+            self._say(f"{passed} of {total} tests passed in {len(runs)} runs")
+            if number == self.options.edits:
+                result.reason = f"{number} edits were kept"
+                return
+            if passed == total and (number or "caches" not in self._proposers):
+                result.reason = "every test passes"
+                return
+            kept = self._improve(runs, result)
+            if kept is None:
+                result.reason = result.reason or "no proposal was proven to help"
+                return
+            result.kept.append(kept)
+            if self.options.propose_only:
+                result.reason = "the edit is left for review"
+                return
+            self.base = open_workspace(self.base.folder, self.suite.words)
+            self._runs.clear()
+
+    def look(self) -> tuple[int, int]:
+        """Run the code as it is, and return how many tests passed, and of how many."""
+        runs = self._look()
+        return sum(r.passed for r in runs), sum(r.total for r in runs)
+
+    @property
+    def used(self) -> int:
+        """The runs of the suite so far."""
+        return self._used
+
+    def _look(self) -> list[SuiteRun]:
+        """Run the code as it is with the first seeds."""
+        return [self._base_run(self.options.seed + n) for n in range(1, LOOKS + 1)]
+
+    def _improve(self, runs: list[SuiteRun], result: Learned) -> StoredEdit | None:
+        diagnosis = diagnose(self.base, runs)
+        if not diagnosis.failures:
+            return self._speed_up(diagnosis, result)
+        noisy = self._find_noise(runs)
+        proposals = self._propose(diagnosis)
+        while batch := list(islice(proposals, SCREENED)):
+            screened = self._screen(batch, runs, result)
+            for proposal, gain in screened[:TRIED]:
+                kept = self._judge(proposal, gain, noisy, result)
+                if kept is not None:
+                    return kept
+        return None
+
+    def _find_noise(self, runs: list[SuiteRun]) -> set[str]:
+        """Return the tests whose outcome differs between two runs with the same seed."""
+        worst = min(runs, key=lambda run: run.passed)
+        again = self._run(self.base, worst.seed, "same seed", None)
+        noisy = {t for t, o in worst.outcomes.items() if t in again.outcomes and again.outcomes[t].passed != o.passed}
+        if noisy:
+            self._say(f"{len(noisy)} tests differ between runs with the same seed")
+        return noisy
+
+    def _propose(self, diagnosis: Diagnosis) -> Iterator[Proposal]:
+        """Yield new proposals, in turns of the proposers, the one that paid best first."""
+        names = [n for n in self._proposers if n != "caches" and n in (self.options.proposers or self._proposers)]
+        records = {name: ProposerRecord(*found) for name, found in self.edits.records().items()}
+        ranked = rank_proposers(records, names, random.Random(self.options.seed))  # noqa: S311 - not a secret
+        turns = [self._proposers[name](diagnosis) for name in ranked]
+        while turns:
+            for turn in list(turns):
+                proposal = next(turn, None)
+                if proposal is None:
+                    turns.remove(turn)
+                elif proposal.key not in self._tried:
+                    self._tried.add(proposal.key)
+                    yield proposal
+
+    def _apply(self, proposal: Proposal, result: Learned) -> Workspace | None:
+        """Apply a proposal: it must match, touch nothing protected, and use nothing that could reach its tests."""
+        try:
+            return apply_checked(self.base, proposal.hunks)
+        except Refused as error:
+            if "not valid Python" not in error.message:
+                self._record(proposal, "refused", {"reason": error.message}, result)
+            return None
+
+    def _screen(self, batch: Iterable[Proposal], runs: list[SuiteRun], result: Learned) -> list[tuple[Proposal, float]]:
+        """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped."""
+        failing = sorted(runs, key=lambda run: run.passed)[:3]
+        found = []
+        for proposal in batch:
+            workspace = self._apply(proposal, result)
+            if workspace is None:
+                continue
+            wins = 0
+            for number, run in enumerate(failing):
+                tests = sorted(run.failures)
+                if not tests:
+                    break
+                after = self._run(workspace, run.seed, "screen", None, tests if self.suite.is_pytest else ())
+                wins += sum(p.sign > 0 for p in pair_runs(run, after) if p.test in tests)
+                if number == 0 and (wins == 0 or after.problem):
+                    break
+            if wins:
+                found.append((proposal, wins / len(failing)))
+                if wins == sum(len(run.failures) for run in failing):
+                    break  # none of the others can do better on these
+            else:
+                self._record(proposal, "dropped", {"stage": 1, "reason": "it fixes none of the failures"}, result)
+        size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}
+        return sorted(found, key=lambda item: (-item[1], size[id(item[0])]))
+
+    def _judge(self, proposal: Proposal, gain: float, noisy: set[str], result: Learned) -> StoredEdit | None:
+        """Run the whole suite without and with the edit, on the same fresh seeds, until the pairs decide."""
+        workspace = apply_checked(self.base, proposal.hunks)
+        edit_id = new_id("edit")
+        known_noisy = set(noisy)
+        pairs: list[Pair] = []
+        # Enough seeds that an edit which helps as much as it seems to can be proven within the rounds.
+        block = max(1, min(6, math.ceil(16 / max(gain, 0.2) / ROUNDS)))
+        seed = self.options.seed + GATE_SEED + 1_000 * len(result.kept)
+        decision = decide(())
+        for number in range(1, ROUNDS + 1):
+            for _ in range(block):
+                seed += 1
+                pairs += self._pair(workspace, seed, "gate", edit_id, known_noisy, pairs)
+                decision = decide(pairs, noisy=known_noisy)
+                if decision.verdict != "continue":
+                    break
+            decision = decide(pairs, noisy=known_noisy, rounds=number)
+            if decision.verdict != "continue":
+                break
+        bound = 0.0
+        if decision.verdict == "accept":
+            start = self.options.seed + HOLDOUT_SEED + 100 * len(result.kept)
+            fresh = [p for n in range(3) for p in self._pair(workspace, start + n, "holdout", edit_id, known_noisy, [])]
+            allowed, bound = holdout_allows(fresh)
+            if not allowed:
+                decision = Decision("reject", f"on fresh seeds its effect may be {bound:+.0%}", decision.log_e)
+        return self._settle(proposal, edit_id, workspace, decision, pairs, bound, known_noisy, result)
+
+    def _pair(
+        self, workspace: Workspace, seed: int, stage: str, edit_id: str, noisy: set[str], earlier: Sequence[Pair]
+    ) -> list[Pair]:
+        before = self._base_run(seed)
+        after = self._run(workspace, seed, stage, edit_id)
+        if after.problem:
+            # It counts as a failure of every test, and is not repeated.
+            self._say(f"a run with the edit does not count: {after.problem}")
+            return [Pair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+        pairs = pair_runs(before, after)
+        passed_before = {p.test for p in pairs if p.before} - {p.test for p in earlier if not p.before}
+        lost = [p.test for p in pairs if p.sign < 0 and p.test in passed_before - noisy]
+        if lost:
+            # A loss of a test that always passed is confirmed by running both arms once more.
+            again = self._run(self.base, seed, "same seed", None)
+            edited = self._run(workspace, seed, "same seed", edit_id)
+            for test in lost:
+                same = test in again.outcomes and again.outcomes[test].passed
+                if not same or (test in edited.outcomes and edited.outcomes[test].passed):
+                    noisy.add(test)
+        return pairs
+
+    def _settle(
+        self,
+        proposal: Proposal,
+        edit_id: str,
+        workspace: Workspace,
+        decision: Decision,
+        pairs: list[Pair],
+        bound: float,
+        noisy: set[str],
+        result: Learned,
+    ) -> StoredEdit | None:
+        facts: dict[str, Any] = {
+            "stage": 3,
+            "reason": decision.reason,
+            "log_e": decision.log_e,
+            "log_e_worse": decision.log_e_worse,
+            "wins": decision.wins,
+            "losses": decision.losses,
+            "ties": decision.ties,
+            "score_before": sum(p.before for p in pairs) / max(len(pairs), 1),
+            "score_after": sum(p.after for p in pairs) / max(len(pairs), 1),
+            "pairs": len(pairs),
+            "holdout_bound": bound,
+            "noisy": sorted(noisy),
+        }
+        if decision.verdict != "accept":
+            self._record(proposal, "dropped", facts, result, edit_id)
+            return None
+        facts["patch"] = str(merging.write_patch(self.home, edit_id, self.base, workspace))
+        message = _commit_message(proposal, edit_id, facts)
+        if self.options.propose_only:
+            if is_git(self.base.folder):
+                facts["commit"] = merging.commit_on_branch(self.base.folder, edit_id, workspace.changes, message)
+                facts["branch"] = merging.branch_name(edit_id)
+            return self._record(proposal, "proposed", facts, result, edit_id)
+        facts["commit"] = merging.merge(self.home, edit_id, self.base, workspace, message)
+        return self._record(proposal, "merged", facts, result, edit_id)
+
+    def _record(
+        self, proposal: Proposal, status: EditStatus, facts: dict[str, Any], result: Learned, edit_id: str | None = None
+    ) -> StoredEdit:
+        body = {
+            "suite": self.suite.command,
+            "suite_hash": self.base.fingerprint(),
+            "rationale": proposal.rationale,
+            "hunks": [hunk.model_dump() for hunk in proposal.hunks],
+            "parent": self._last.id if self._last else None,
+            "runs": self._used,
+            **facts,
+        }
+        edit = StoredEdit(edit_id or new_id("edit"), self.repo, proposal.proposer, status, datetime.now(UTC), body)
+        self.edits.put(edit)
+        self._say(f"{status}: {proposal.proposer}: {proposal.rationale}: {facts['reason']}")
+        if status in ("merged", "proposed"):
+            self._last = edit
+        else:
+            result.dropped.append(edit)
+        return edit
+
+    def _speed_up(self, diagnosis: Diagnosis, result: Learned) -> StoredEdit | None:
+        """If every test passes, try caches: one is kept if the tests still pass and surely take less time."""
+        if "caches" not in (self.options.proposers or self._proposers):
+            return None
+        for proposal in islice(self._proposers["caches"](diagnosis), SCREENED):
+            if proposal.key in self._tried:
+                continue
+            self._tried.add(proposal.key)
+            workspace = self._apply(proposal, result)
+            if workspace is None:
+                continue
+            edit_id, pairs, ratios = new_id("edit"), list[Pair](), list[float]()
+            decision = Decision("reject", "it is not surely faster")
+            for number in range(2 * ROUNDS):
+                seed = self.options.seed + GATE_SEED + number
+                pairs += self._pair(workspace, seed, "gate", edit_id, set(), pairs)
+                before, after = self._base_run(seed), self._run(workspace, seed, "time", edit_id)
+                ratios.append(max(_seconds(after), 1e-6) / max(_seconds(before), 1e-6))
+                if any(p.sign < 0 for p in pairs):
+                    decision = Decision("reject", "it breaks a test")
+                    break
+                test = faster(ratios)
+                if test.log_e >= ONE_IN_100:
+                    decision = Decision("accept", f"faster in {test.wins} of {len(ratios)} runs", test.log_e)
+                    break
+                if test.log_e_worse > math.log(3) or (number >= 2 and test.wins == 0):
+                    break
+            kept = self._settle(proposal, edit_id, workspace, decision, pairs, 0.0, set(), result)
+            if kept is not None:
+                return kept
+        return None
+
+    # After a merge.
+
+    def watch(self, edit_id: str, runs: int = WATCHED) -> StoredEdit:
+        """Run the suite with and without a merged edit on fresh seeds, and revert the edit if it does worse.
+
+        Both arms count as runs. The pairs of earlier calls count as well; after `WATCHED` runs in all, none follow.
+        """
+        edit = self.edits.get(edit_id)
+        if edit.status != "merged":
+            raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits are watched.")
+        hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
+        after = open_workspace(Path(edit.repo), self.suite.words)
+        before = after.apply(undo(hunks))
+        seen = edit.body.get("watch", {"runs": 0, "wins": 0, "losses": 0})
+        watch = Watch(WATCHED, paired_test([1] * seen["wins"] + [-1] * seen["losses"]))
+        done = 0
+        while done < runs and seen["runs"] + done < WATCHED:
+            seed = self.options.seed + WATCH_SEED + seen["runs"] + done
+            old, new = self._run(before, seed, "watch", None), self._run(after, seed, "watch", edit.id)
+            done += 2
+            pairs = pair_runs(old, new)
+            worse = watch.add(pairs) == "revert" or self._is_lost(pairs, before, after, seed, edit.id)
+            facts = {"runs": seen["runs"] + done, "wins": watch.test.wins, "losses": watch.test.losses}
+            edit = update_edit(self.edits, edit, edit.status, {"watch": facts})
+            if worse:
+                self._say(f"edit {edit.id} does worse after {facts['runs']} runs: reverted")
+                return revert_edit(self.edits, self.home, edit.id, f"it did worse within {facts['runs']} runs")
+        self._say(f"edit {edit.id} holds after {seen['runs'] + done} runs")
+        return edit
+
+    def _is_lost(self, pairs: Sequence[Pair], before: Workspace, after: Workspace, seed: int, edit_id: str) -> bool:
+        """Return whether a test that passes without the edit surely fails with it: in three runs of both, each time."""
+        lost = {p.test for p in pairs if p.sign < 0}
+        for _ in range(2):
+            if not lost:
+                return False
+            old, new = self._run(before, seed, "same seed", None), self._run(after, seed, "same seed", edit_id)
+            lost &= {p.test for p in pair_runs(old, new) if p.sign < 0}
+        return bool(lost)
+
+
+def revert_edit(edits: StoredEdits, home: Path, edit_id: str, reason: str) -> StoredEdit:
+    """Take a merged edit back, and record why."""
+    edit = edits.get(edit_id)
+    if edit.status != "merged":
+        raise Invalid(f"Edit `{edit.id}` is {edit.status}.", hint="Only merged edits can be reverted.")
+    if not Path(edit.repo).is_dir():
+        raise NotFound(
+            f"`{edit.repo}` is gone.", hint=f"The files before the edit: {merging.backup_of(home, edit.id)}."
+        )
+    hunks = [Hunk(**hunk) for hunk in edit.body["hunks"]]
+    merging.revert(home, edit.id, Path(edit.repo), edit.body.get("commit"), hunks)
+    return update_edit(edits, edit, "reverted", {"reverted": reason, "reverted_at": datetime.now(UTC).isoformat()})
+
+
+def update_edit(edits: StoredEdits, edit: StoredEdit, status: EditStatus, facts: dict[str, Any]) -> StoredEdit:
+    """Record a new status of an edit, with more facts."""
+    made = StoredEdit(edit.id, edit.repo, edit.proposer, status, edit.created_at, {**edit.body, **facts})
+    edits.put(made)
+    return made
+
+
+def apply_checked(base: Workspace, hunks: Sequence[Hunk]) -> Workspace:
+    """Return the workspace with an edit, or raise `Refused` if the edit is not allowed or not valid Python."""
+    changed = base.apply(hunks)
+    for path, text in changed.changes.items():
+        if base.changes.get(path) != text:
+            check_policy(path, base.read(path), text)
+    return changed
+
+
+def undo(hunks: Sequence[Hunk]) -> list[Hunk]:
+    """Return the replacements that undo others."""
+    return [Hunk(path=h.path, old=h.new, new=h.old) for h in reversed(hunks)]
+
+
+def pair_runs(before: SuiteRun, after: SuiteRun) -> list[Pair]:
+    """Return the outcomes of each test in both runs. A test that is missing or skipped with the edit has failed."""
+    if after.problem:
+        return [Pair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+    return [
+        Pair(test, before.seed, o.passed, test in after.outcomes and after.outcomes[test].passed)
+        for test, o in before.outcomes.items()
+        if not o.skipped
+    ]
+
+
+def _seconds(run: SuiteRun) -> float:
+    return sum(o.seconds for o in run.outcomes.values())
+
+
+def _commit_message(proposal: Proposal, edit_id: str, facts: dict[str, Any]) -> str:
+    return (
+        f"{proposal.rationale[:1].upper()}{proposal.rationale[1:]}\n\n"
+        f"Edit {edit_id} by etude ({proposal.proposer}): {facts['reason']}.\n"
+        f"{facts['wins']} wins, {facts['losses']} losses and {facts['ties']} ties on the same seeds; "
+        f"passed {facts['score_before']:.1%} before, {facts['score_after']:.1%} after; "
+        f"e-value {math.exp(facts['log_e']):.3g}.\n"
+    )
+
+
+def load_proposers() -> dict[str, Propose]:
+    """Return the proposers that need no model, by name."""
+    try:
+        from etude.learning.edits.proposers.offline import OFFLINE
+    except ImportError:
+        raise Invalid(
+            "Proposing edits needs libcst, which is not installed.", hint="Install it: pip install 'etude[learn]'."
+        ) from None
+    return dict(OFFLINE)

@@ -1,0 +1,137 @@
+"""Writing an accepted edit to its folder, and taking it back: by git if it is a repository, always with backups."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from etude.errors import Conflict, NotFound
+from etude.learning.edits.workspace import Hunk, Workspace, git, is_git, read_text
+
+
+def require_clean(folder: Path) -> None:
+    """Raise `Conflict` if a git repository has uncommitted changes, or is in the middle of something."""
+    if not is_git(folder):
+        return
+    changed = git(folder, "status", "--porcelain", "--untracked-files=no").strip()
+    if changed:
+        raise Conflict(
+            f"`{folder}` has uncommitted changes: {changed.splitlines()[0].strip()}.",
+            hint="Commit or stash them first, so that an edit is never mixed with your work.",
+        )
+
+
+def write_patch(home: Path, edit_id: str, before: Workspace, after: Workspace) -> Path:
+    """Write an edit as a patch file, and return its path."""
+    import difflib
+
+    lines: list[str] = []
+    for path, new in sorted(after.changes.items()):
+        old = before.read(path).splitlines(keepends=True)
+        lines += difflib.unified_diff(old, new.splitlines(keepends=True), f"a/{path}", f"b/{path}")
+    text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    place = _folder(home, edit_id) / "edit.patch"
+    place.write_text(text, encoding="utf-8")
+    return place
+
+
+def commit_on_branch(folder: Path, edit_id: str, changes: Mapping[str, str], message: str) -> str:
+    """Commit an edit on a branch of its own, in a worktree of its own; return the commit."""
+    head = git(folder, "rev-parse", "HEAD").strip()
+    with tempfile.TemporaryDirectory(prefix="etude-edit-") as name:
+        place = Path(name, "tree")
+        git(folder, "worktree", "add", "--detach", "--quiet", str(place), head)
+        try:
+            _write(place, changes)
+            git(place, "add", "--", *changes)
+            git(place, "commit", "--quiet", "--no-verify", "-m", message)
+            commit = git(place, "rev-parse", "HEAD").strip()
+        finally:
+            git(folder, "worktree", "remove", "--force", str(place))
+    git(folder, "branch", "--force", branch_name(edit_id), commit)
+    return commit
+
+
+def branch_name(edit_id: str) -> str:
+    """Return the branch of an edit."""
+    return f"etude/{edit_id}"
+
+
+def merge(home: Path, edit_id: str, before: Workspace, after: Workspace, message: str) -> str | None:
+    """Write an edit to its folder; return its commit, or None if the folder is not a git repository.
+
+    The files must still be as they were when the edit was tried.
+    """
+    folder = before.folder
+    _back_up(home, edit_id, before, after.changes)
+    for path in after.changes:
+        if read_text(folder / path) != before.read(path):
+            raise Conflict(f"`{path}` changed while the edit was tried.", hint="Run `etude learn once` again.")
+    if not is_git(folder):
+        _write(folder, after.changes)
+        return None
+    require_clean(folder)
+    commit = commit_on_branch(folder, edit_id, after.changes, message)
+    git(folder, "merge", "--ff-only", "--quiet", commit)
+    git(folder, "branch", "-D", branch_name(edit_id))
+    return commit
+
+
+def revert(home: Path, edit_id: str, folder: Path, commit: str | None, hunks: Sequence[Hunk]) -> None:
+    """Take a merged edit back. Raise `Conflict` if the same lines were changed since."""
+    if commit is not None and is_git(folder):
+        require_clean(folder)
+        try:
+            git(folder, "revert", "--no-edit", commit)
+        except Conflict:
+            git(folder, "revert", "--abort")
+            raise Conflict(
+                f"Edit `{edit_id}` cannot be reverted: the same lines were changed since.",
+                hint=f"Its patch and the files before it are in `{_folder(home, edit_id)}`.",
+            ) from None
+        return
+    changes: dict[str, str] = {}
+    for hunk in reversed(hunks):
+        text = changes.get(hunk.path) or read_text(folder / hunk.path)
+        if text.count(hunk.new) != 1:
+            raise Conflict(
+                f"Edit `{edit_id}` cannot be reverted: `{hunk.path}` was changed since.",
+                hint=f"The file before the edit is in `{_folder(home, edit_id)}`.",
+            )
+        changes[hunk.path] = text.replace(hunk.new, hunk.old)
+    _write(folder, changes)
+
+
+def backup_of(home: Path, edit_id: str) -> Path:
+    """Return the folder with the files as they were before an edit."""
+    place = _folder(home, edit_id) / "before"
+    if not place.is_dir():
+        raise NotFound(f"There is no backup of edit `{edit_id}`.", hint=f"Backups are in `{home / 'learning'}`.")
+    return place
+
+
+def _back_up(home: Path, edit_id: str, before: Workspace, changes: Mapping[str, str]) -> None:
+    place = _folder(home, edit_id) / "before"
+    for path in changes:
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(before.folder / path, place / path)
+
+
+def _folder(home: Path, edit_id: str) -> Path:
+    place = home / "learning" / edit_id
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _write(folder: Path, changes: Mapping[str, str]) -> None:
+    """Replace files, each at once, keeping their modes."""
+    for path, text in changes.items():
+        target = folder / path
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".etude-")
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        shutil.copymode(target, name)
+        os.replace(name, target)

@@ -1,0 +1,1 @@
+"""Proposers: each looks at the failures of a suite and proposes edits. All but `model` work without a model."""

@@ -1,0 +1,21 @@
+"""All proposers that need no model, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from etude.learning.edits.diagnosis import Diagnosis, Proposal
+from etude.learning.edits.proposers import casts, checks, constants, retry, structure
+
+Propose = Callable[[Diagnosis], Iterator[Proposal]]
+OFFLINE: dict[str, Propose] = {
+    checks.NAME: checks.propose,
+    retry.NAME: retry.propose,
+    constants.WAITS: constants.propose_waits,
+    casts.NAME: casts.propose,
+    structure.CHUNKS: structure.propose_chunks,
+    structure.HANDLERS: structure.propose_handlers,
+    constants.CONSTANTS: constants.propose_constants,
+    structure.FALLBACKS: structure.propose_fallbacks,
+    structure.CACHES: structure.propose_caches,
+}

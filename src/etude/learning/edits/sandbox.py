@@ -1,0 +1,233 @@
+"""A sandbox for a whole program, such as a test suite with a browser: its own files, processes and network.
+
+The program sees the interpreter, one writable folder and what is mounted over it, and reaches only its own loopback
+network. When it ends, or after a time limit, all processes that it started end with it. A session's sandbox is
+stricter, but too strict for a browser: it forbids Unix sockets and most settings of sockets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from etude.errors import SandboxError
+from etude.sessions import isolation
+
+OUTPUT = 1 << 20
+"""Only this many last bytes of a program's output are kept."""
+_START = "import sys; sys.path[:] = {path!r}; from etude.learning.edits.sandbox import main; main()"
+_SETTINGS = ("alternatives", "chromium", "chromium.d", "firefox", "ssl/certs", "mime.types", "nsswitch.conf", "java")
+"""What programs read below /etc, besides fonts and the time zone: nothing there is a secret."""
+_TMP = "/tmp"  # noqa: S108 - inside the sandbox it is a file system of its own
+
+
+@dataclass(frozen=True)
+class ProgramLimits:
+    """The limits of one program."""
+
+    wall_s: float = 600.0
+    memory: int = 4 << 30
+    """Private memory of each process."""
+    processes: int = 512
+    scratch: int = 1 << 30
+    """The size of its folder for temporary files."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and what it may use."""
+
+    command: Sequence[str]
+    copy: Path
+    """A folder of the host that it may write to; its working folder."""
+    folder: str
+    """The path at which it sees that folder."""
+    readable: Sequence[str] = ()
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Files and folders of the host that it may read, by the path at which it sees them."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limits: ProgramLimits = ProgramLimits()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    code: int
+    output: str
+    messages: bytes
+    """What it wrote to the descriptor named by `ETUDE_MESSAGES`."""
+    timed_out: bool
+
+
+def run_program(program: Program) -> Ended:
+    """Run a program in a sandbox and wait for its end."""
+    level, missing = isolation.probe()
+    if level < 3:
+        raise SandboxError(
+            f"A test suite needs isolation level 3; here it is level {level}.", hint=f"Missing: {'; '.join(missing)}."
+        )
+    import etude
+
+    own = [*isolation.interpreter_paths(), os.path.dirname(os.path.dirname(etude.__file__))]
+    path = [p for p in sys.path if any(p == o or p.startswith(f"{o}/") for o in own)]
+    ours, theirs = os.pipe()
+    with tempfile.TemporaryFile() as output, os.fdopen(ours, "rb") as messages:
+        process = subprocess.Popen(
+            [sys.executable, "-E", "-s", "-c", _START.format(path=path)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(theirs,),
+            env={"PATH": "/usr/bin:/bin"},
+            start_new_session=True,
+        )
+        os.close(theirs)
+        received: list[bytes] = []
+        reader = threading.Thread(target=lambda: received.append(messages.read()), daemon=True)
+        reader.start()
+        timed_out = False
+        try:
+            process.communicate(json.dumps(_config(program, theirs)).encode(), timeout=program.limits.wall_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            _end(process)
+        reader.join(10)
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - OUTPUT))
+        text = output.read().decode("utf-8", "replace")
+    if process.returncode == _NOT_CONFINED:
+        raise SandboxError(f"The sandbox of a test suite did not start: {text[-500:].strip()}", hint="Try again.")
+    return Ended(process.returncode, text, b"".join(received), timed_out)
+
+
+_NOT_CONFINED = 125
+
+
+def _config(program: Program, messages: int) -> dict[str, Any]:
+    return {
+        "host": os.getpid(),
+        "command": list(program.command),
+        "copy": str(program.copy),
+        "folder": program.folder,
+        "readable": [*isolation.interpreter_paths(), *program.readable, *(f"/etc/{name}" for name in _SETTINGS)],
+        "mounts": {source: at for at, source in program.mounts.items()},
+        "environment": dict(program.environment),
+        "messages": messages,
+        "memory": program.limits.memory,
+        "processes": program.limits.processes,
+        "scratch": program.limits.scratch,
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher: the kernel then ends the first process of the namespace, and with it all others."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+# -- inside
+
+
+def main() -> NoReturn:
+    """Enter the sandbox, run the program, and exit with its code."""
+    config = json.loads(sys.stdin.buffer.read())
+    try:
+        # The thread that started this process waits for its end, so it ends with the host, however the host ends.
+        isolation.die_with_parent(parent=config["host"])
+        _enter_namespaces(config)
+    except BaseException as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        os._exit(_NOT_CONFINED)
+    os._exit(_run_as_first(config))
+
+
+def _enter_namespaces(config: dict[str, Any]) -> None:
+    as_root = os.getuid() == 0
+    uid, gid = os.getuid(), os.getgid()
+    root = (config["readable"], config["mounts"])
+    extra = ({config["copy"]: config["folder"]}, {_TMP: config["scratch"], "/dev/shm": config["scratch"]})  # noqa: S108
+    spaces = isolation.NEWPID | isolation.NEWNET | isolation.NEWIPC | isolation.NEWUTS | isolation.NEWCGROUP
+    if as_root:
+        isolation.unshare(isolation.NEWNS)
+        isolation.build_root(*root, False, *extra)
+        isolation.become_nobody()
+        isolation.die_with_parent(parent=config["host"])  # a change of the user id resets that
+        uid = gid = isolation.NOBODY
+    isolation.unshare(isolation.NEWUSER | isolation.NEWNS | spaces)
+    isolation.map_ids(0, uid, gid)
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
+    isolation.die_with_parent()
+    if not as_root:
+        isolation.build_root(*root, True, *extra)
+    else:
+        isolation.mount_processes()
+    isolation.raise_loopback()
+    isolation.unshare(isolation.NEWUSER)
+    isolation.map_ids(isolation.INSIDE_UID, 0, 0)
+
+
+def _run_as_first(config: dict[str, Any]) -> int:
+    """Start the program, reap its orphans, and return its exit code. When this process ends, all others do."""
+    for kind, value in (
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_DATA, config["memory"]),
+        (resource.RLIMIT_FSIZE, config["scratch"]),
+        (resource.RLIMIT_NPROC, config["processes"]),
+    ):
+        _, hard = resource.getrlimit(kind)
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (allowed, allowed))
+    child = os.fork()
+    if child == 0:
+        _become_program(config)
+    os.close(config["messages"])
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _become_program(config: dict[str, Any]) -> NoReturn:
+    try:
+        with contextlib.suppress(OSError):
+            os.setsid()
+        isolation.drop_capabilities()
+        os.chdir(config["folder"])
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.set_inheritable(config["messages"], True)
+        environment = {
+            "HOME": _TMP,
+            "TMPDIR": _TMP,
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "ETUDE_MESSAGES": str(config["messages"]),
+            **config["environment"],
+        }
+        for number in (signal.SIGPIPE, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        isolation.apply_filter(isolation.build_program_filter())
+        os.execvpe(config["command"][0], config["command"], environment)  # noqa: S606 - it is confined
+    except OSError as error:
+        os.write(2, f"{config['command'][0]}: {error.strerror or error}\n".encode())
+    os._exit(127)

@@ -1,0 +1,107 @@
+"""A pytest plugin that runs inside the sandbox of a suite: it seeds each test, and reports outcomes to the host.
+
+It imports nothing of etude. Reports are signed, so that the code under test cannot write reports of its own, and a test
+that must fail is added, so that code which makes failures pass is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import random
+import sys
+from typing import Any
+
+import pytest
+
+CANARY = "etude_canary"
+
+
+class _Reporter:
+    def __init__(self) -> None:
+        self._descriptor = int(os.environ.pop("ETUDE_MESSAGES"))
+        self._key = bytes.fromhex(os.environ.pop("ETUDE_KEY"))
+        self._seed = os.environ.get("ETUDE_SEED", "0")
+        self._count = 0
+        os.set_inheritable(self._descriptor, False)
+
+    def _send(self, body: dict[str, Any]) -> None:
+        body["n"] = self._count
+        self._count += 1
+        text = json.dumps(body)
+        sign = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+        data = f"{sign} {text}\n".encode()
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def pytest_collection_modifyitems(self, session: Any, items: list[Any]) -> None:
+        self._send({"collected": [item.nodeid for item in items]})
+        items.append(_Canary.from_parent(session, name=CANARY))
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        # Each test has its own seed, so that its randomness does not depend on which other tests run.
+        seed = int.from_bytes(hashlib.sha256(f"{self._seed}:{item.nodeid}".encode()).digest()[:4], "big")
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed)
+        os.environ["ETUDE_TEST_SEED"] = str(seed)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
+        made = yield
+        if call.excinfo is not None:
+            made.get_result().user_properties.append(("etude", _describe(call.excinfo.value)))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        body: dict[str, Any] = {"test": report.nodeid, "when": report.when, "outcome": report.outcome}
+        body["s"] = report.duration
+        if hasattr(report, "wasxfail"):
+            body["outcome"] = "xfailed" if report.outcome == "skipped" else "xpassed"
+        if report.failed:
+            found = [value for name, value in report.user_properties if name == "etude"]
+            body["failure"] = {**(found[-1] if found else {}), "text": str(report.longrepr)[-4000:]}
+        self._send(body)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._send({"not_collected": report.nodeid, "failure": {"text": str(report.longrepr)[-4000:]}})
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._send({"finished": int(exitstatus)})
+
+
+class _Canary(pytest.Item):
+    def runtest(self) -> None:
+        raise AssertionError("this test always fails")
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> str:
+        return "this test always fails"
+
+    def reportinfo(self) -> tuple[Any, int, str]:
+        return self.path, 0, CANARY
+
+
+def _describe(error: BaseException | None) -> dict[str, Any]:
+    """The class, the message, and the places of the traceback, also of the errors that led to this one."""
+    kind = type(error)
+    found = {"error": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."), "message": str(error)[:2000]}
+    frames: list[list[Any]] = []
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        part, place = [], error.__traceback__
+        while place is not None:
+            part.append([place.tb_frame.f_code.co_filename, place.tb_lineno])
+            place = place.tb_next
+        frames = part + frames if error.__traceback__ is not None and len(seen) > 1 else part
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return {**found, "frames": frames[-60:]}
+
+
+def pytest_configure(config: Any) -> None:
+    """Report to the host, if it asked for that."""
+    if "ETUDE_MESSAGES" in os.environ and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Reporter(), "etude_reporter")

@@ -1,0 +1,206 @@
+"""The code that an edit is tried on: a snapshot of a folder, of which each run of a suite gets a fresh copy."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from etude.entities import Entity
+from etude.errors import Conflict, Invalid, LimitExceeded, Refused
+from etude.sessions import isolation
+
+LARGEST = 512 << 20
+"""The most bytes of a folder that are copied for each run."""
+LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache", ".pytest_cache"})
+PROTECTED = (
+    *("test_*.py", "*_test.py", "conftest.py", "tests/*", "test/*", "testing/*", "*.test.*", "*.spec.*"),
+    *("pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "setup.py", "noxfile.py", "Makefile", ".coveragerc"),
+    *("*.pth", "sitecustomize.py", "usercustomize.py", ".etude/*", ".github/*", "etude/learning/*", "bench/*"),
+)
+"""Tests, their settings, and the code that decides about edits: out of reach of every edit."""
+
+
+class Hunk(Entity):
+    """A replacement in one file: `old` must be in it exactly once."""
+
+    path: str
+    old: str
+    new: str
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file with its line ends as they are."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def is_protected(path: str, more: Sequence[str] = ()) -> bool:
+    """Return whether an edit may not touch this file: a test, the evaluator, or a file of the suite's command."""
+    parts = PurePosixPath(path).parts
+    if path in more:
+        return True
+    for pattern in PROTECTED:
+        if pattern.endswith("/*"):
+            folder = PurePosixPath(pattern[:-2]).parts
+            if any(parts[n : n + len(folder)] == folder for n in range(len(parts) - len(folder))):
+                return True
+        elif fnmatchcase(parts[-1], pattern):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The files of a folder with the changes of edits, not yet written to it."""
+
+    folder: Path
+    files: tuple[str, ...]
+    """The files of the folder that belong to the code, by relative path."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """The new text of files that edits change."""
+    suite_files: tuple[str, ...] = ()
+    """Files that the suite's command names, which no edit may touch."""
+    origin: Path | None = None
+    """Where the files are read from, if not from the folder itself."""
+
+    def read(self, path: str) -> str:
+        """Return the text of a file, with the changes."""
+        if path in self.changes:
+            return self.changes[path]
+        if path not in self.files:
+            raise Refused(f"`{path}` is not a file of `{self.folder}`.", hint="An edit changes files that exist.")
+        try:
+            return read_text(self._place / path)
+        except (OSError, UnicodeDecodeError):
+            raise Refused(f"`{path}` is not a text file.", hint="Edit files of text.") from None
+
+    @property
+    def _place(self) -> Path:
+        return self.origin or self.folder
+
+    @property
+    def readable(self) -> list[str]:
+        """Folders that runs may read besides the copy: a virtual environment in the folder."""
+        found = [self.folder / name for name in (".venv", "venv", "node_modules")]
+        return [str(p) for p in found if p.is_dir() and not p.is_symlink()]
+
+    def sources(self) -> list[str]:
+        """Return the Python files that edits may touch."""
+        return [p for p in self.files if p.endswith(".py") and not is_protected(p, self.suite_files)]
+
+    def apply(self, hunks: Sequence[Hunk]) -> Workspace:
+        """Return the workspace with an edit. Raise `Refused` if it touches protected files or does not match once."""
+        if not hunks:
+            raise Refused("The edit changes nothing.", hint="Give at least one replacement.")
+        changes = dict(self.changes)
+        changed = replace(self, changes=changes)
+        for hunk in hunks:
+            path = PurePosixPath(hunk.path)
+            if path.is_absolute() or ".." in path.parts or str(path) != hunk.path:
+                raise Refused(f"`{hunk.path}` is not a path within the folder.", hint="Give a relative path.")
+            if is_protected(hunk.path, self.suite_files):
+                raise Refused(f"`{hunk.path}` is out of reach of edits.", hint="Edit the code, not its tests.")
+            text = changed.read(hunk.path)
+            count = text.count(hunk.old) if hunk.old else 0
+            if count != 1:
+                raise Refused(
+                    f"The text to replace is in `{hunk.path}` {count} times.", hint="Give text that is in it once."
+                )
+            if hunk.old == hunk.new:
+                raise Refused(f"The edit leaves `{hunk.path}` as it is.", hint="Give another text.")
+            changes[hunk.path] = text.replace(hunk.old, hunk.new)
+        return changed
+
+    def copy_to(self, target: Path) -> Path:
+        """Write the files with the changes to a new folder, and return it."""
+        target.mkdir(mode=0o755)
+        for name in self.files:
+            source, at = self._place / name, target / name
+            at.parent.mkdir(parents=True, exist_ok=True)
+            if name in self.changes:
+                at.write_text(self.changes[name], encoding="utf-8", newline="")
+                shutil.copymode(source, at)
+            elif source.is_symlink():
+                at.symlink_to(os.readlink(source))
+            elif source.is_file():
+                shutil.copy2(source, at)
+        if os.getuid() == 0:
+            # The sandbox does not run as root.
+            for folder, folders, names in os.walk(target):
+                for each in ("", *folders, *names):
+                    os.chown(Path(folder, each), isolation.NOBODY, isolation.NOBODY, follow_symlinks=False)
+        return target
+
+    def protected_mounts(self) -> dict[str, str]:
+        """Return the protected files of the folder, to mount read-only over a copy."""
+        found = [p for p in self.files if is_protected(p, self.suite_files)]
+        kept = [p for p in found if (self._place / p).is_file() and not (self._place / p).is_symlink()]
+        return {f"{self.folder}/{p}": str(self._place / p) for p in kept}
+
+    def fingerprint(self) -> str:
+        """Return a hash of all protected files: the suite that scores belong to."""
+        digest = hashlib.sha256()
+        for name in sorted(p for p in self.files if is_protected(p, self.suite_files)):
+            place = self._place / name
+            digest.update(name.encode() + b"\0" + (place.read_bytes() if place.is_file() else b"") + b"\0")
+        return digest.hexdigest()
+
+
+def open_workspace(folder: Path, command: Sequence[str] = ()) -> Workspace:
+    """Return the workspace of a folder: the files that git knows or would add, or all but those of tools."""
+    folder = folder.expanduser().resolve()
+    if not folder.is_dir():
+        raise Invalid(f"`{folder}` is not a folder.", hint="Give the folder of the code with `--repo`.")
+    files = _git_files(folder) if is_git(folder) else _all_files(folder)
+    size = sum((folder / f).stat().st_size for f in files if (folder / f).is_file())
+    if size > LARGEST:
+        raise LimitExceeded(
+            f"The files of `{folder}` have {size:,} bytes; at most {LARGEST:,} are copied for a run.",
+            hint="List large files in `.gitignore`.",
+        )
+    named = {os.path.normpath(word.partition("::")[0]) for word in command}
+    inside = tuple(f for f in files if f in named or any(f.startswith(f"{n}/") for n in named if n not in (".", "")))
+    return Workspace(folder, tuple(files), suite_files=inside)
+
+
+def _all_files(folder: Path) -> list[str]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in LEFT_OUT and not f.endswith(".egg-info"))
+        found += [str(Path(place, name).relative_to(folder)) for name in sorted(names) if not name.endswith(".pyc")]
+    return found
+
+
+def _git_files(folder: Path) -> list[str]:
+    listed = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    return sorted({f for f in listed if f and (folder / f).is_file() and LEFT_OUT.isdisjoint(PurePosixPath(f).parts)})
+
+
+def is_git(folder: Path) -> bool:
+    """Return whether a folder is the top of a git repository."""
+    return (folder / ".git").exists()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and return its output. No hooks run, and no settings of the repository start programs."""
+    command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgsign=false"]
+    who = {"GIT_AUTHOR_NAME": "etude", "GIT_AUTHOR_EMAIL": "etude@localhost"}
+    who |= {"GIT_COMMITTER_NAME": "etude", "GIT_COMMITTER_EMAIL": "etude@localhost", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(
+        [*command, "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | who,
+        errors="surrogateescape",
+    )
+    if done.returncode:
+        text = (done.stderr or done.stdout).strip()
+        raise Conflict(f"`git {arguments[0]}` failed in `{folder}`: {text[:500]}.", hint="Run it by hand to see why.")
+    return done.stdout

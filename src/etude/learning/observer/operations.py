@@ -1,0 +1,144 @@
+"""Operations as facts: every step of runs and agents, every request, and every report, read from the store.
+
+The observer only reads what is recorded anyway, so it cannot slow down or fail what it watches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from etude.redaction import redact
+
+if TYPE_CHECKING:
+    from etude.store.base import Store
+
+SHORT = 500
+"""Only this many first characters of an input or output are kept."""
+MOST = 20_000
+"""The most operations of each kind that are read."""
+Outcome = Literal["ok", "failed", "cancelled"]
+_EVENTS = """SELECT e.run_id, e.at, e.type, CAST(e.body AS TEXT), r.kind, r.source, r.text FROM runs r
+    JOIN events e ON e.run_id = r.id WHERE r.tenant = ? AND r.created_at >= ?
+    AND e.type IN ('step.started', 'step.finished', 'run.finished', 'run.failed', 'run.cancelled')
+    ORDER BY r.created_at DESC, e.run_id, e.seq LIMIT ?"""
+_STEPS = """SELECT agents.id, agents.kind, s.step_no, s.input, s.output, s.outcome, s.error, s.started_at, s.ended_at
+    FROM agent_steps s JOIN agents ON agents.no = s.agent WHERE agents.tenant = ? AND s.ended_at >= ?
+    ORDER BY s.ended_at DESC LIMIT ?"""
+_REQUESTS = """SELECT id, at, action, status FROM audit WHERE tenant = ? AND at >= ? ORDER BY id DESC LIMIT ?"""
+_REPORTS = "SELECT id, at, CAST(body AS TEXT) FROM reports WHERE tenant = ? AND at >= ? ORDER BY id DESC LIMIT ?"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation: when, what, with what outcome."""
+
+    id: str
+    at: datetime
+    kind: str
+    """Such as `sql`, `python`, `model`, `ask`, `agent watch`, `request` or `report`."""
+    outcome: Outcome
+    input: str = ""
+    output: str = ""
+    error_key: str = ""
+    """The error with its values masked: failures with equal keys are the same failure."""
+    source: str = ""
+    run_id: str = ""
+    elapsed_ms: float = 0.0
+
+
+def read_operations(store: Store, since: timedelta = timedelta(days=1)) -> list[Operation]:
+    """Return the operations of a tenant in this time, oldest first."""
+    after = datetime.now(UTC) - since
+    found = [*_of_runs(store, after), *_of_agents(store, after), *_requests(store, after), *_reports(store, after)]
+    return sorted(found, key=lambda o: (o.at, o.id))
+
+
+def _short(text: object) -> str:
+    return redact(str(text or ""))[:SHORT]
+
+
+def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
+    started: dict[str, dict[str, Any]] = {}
+    for run_id, at, kind, body, run_kind, source, text in store._read(_EVENTS, store.tenant, after, MOST):
+        event = json.loads(body)
+        where = {"source": source or "", "run_id": run_id}
+        if kind == "step.started":
+            started[event["step_id"]] = event
+        elif kind == "step.finished":
+            begun = started.pop(event["step_id"], {})
+            outcome: Outcome = (
+                "ok" if event["outcome"] == "ok" else "cancelled" if event["outcome"] == "cancelled" else "failed"
+            )
+            error = (event.get("error") or {}).get("detail", "")
+            yield Operation(
+                event["step_id"], _time(at), begun.get("kind", "step"), outcome, _short(begun.get("code")),
+                _short(error or event.get("shown")), event.get("error_key") or "",
+                elapsed_ms=event.get("elapsed_ms") or 0.0, **where,
+            )  # fmt: skip
+        else:
+            failed = event.get("error") or {}
+            end: Outcome = {"run.finished": "ok", "run.failed": "failed"}.get(kind, "cancelled")  # type: ignore[assignment]
+            key = f"{failed['code']}: {_mask(failed.get('detail', ''))}" if failed.get("code") else ""
+            output = _short(failed.get("detail") or event.get("answer"))
+            yield Operation(run_id, _time(at), run_kind, end, _short(text), output, key, **where)
+
+
+def _of_agents(store: Store, after: datetime) -> Iterator[Operation]:
+    rows = store._read(_STEPS, store.tenant, after.timestamp(), MOST)
+    for agent, kind, number, given, output, outcome, error, started, ended in rows:
+        detail = _error_detail(error)
+        fine: Outcome = (
+            "ok" if outcome == "ok" else "cancelled" if outcome in ("interrupted", "cancelled") else "failed"
+        )
+        at = datetime.fromtimestamp(float(ended), UTC)
+        key = _mask(detail)[:200] if fine == "failed" else ""
+        elapsed = 1000 * (float(ended) - float(started))
+        yield Operation(
+            f"{agent}/{number}", at, f"agent {kind}", fine, _short(given), _short(detail or output), key,
+            elapsed_ms=elapsed,
+        )  # fmt: skip
+
+
+def _error_detail(error: object) -> str:
+    if not error:
+        return ""
+    try:
+        body = json.loads(str(error))
+    except ValueError:
+        return str(error)
+    return str(body.get("detail", error)) if isinstance(body, dict) else str(error)
+
+
+def _requests(store: Store, after: datetime) -> Iterator[Operation]:
+    for request_id, at, action, status in store._read(_REQUESTS, store.tenant, after, MOST):
+        failed = int(status) >= 400
+        key = f"status {status}: {_mask(str(action))}" if failed else ""
+        yield Operation(
+            request_id, _time(at), "request", "failed" if failed else "ok", _short(action), str(status), key
+        )
+
+
+def _reports(store: Store, after: datetime) -> Iterator[Operation]:
+    for report_id, at, text in store._read(_REPORTS, store.tenant, after, MOST):
+        body = json.loads(text)
+        failed = body.get("outcome") == "failed"
+        key = f"reported: {_mask(body['text'])}"[:200] if failed else ""
+        source, run = body.get("dataset") or "", body.get("run_id") or ""
+        outcome: Outcome = "failed" if failed else "ok"
+        yield Operation(
+            report_id, _time(at), "report", outcome, _short(body["text"]), _short(body.get("code")), key, source, run
+        )
+
+
+def _mask(text: object) -> str:
+    from etude.runtime.query import mask_values
+
+    return mask_values(str(text))[:200]
+
+
+def _time(value: str | datetime) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""Playbooks: lessons with a trigger, a control arm and a measured effect."""
