@@ -19,13 +19,15 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import combinations
 
-from etude.runtime.number_check.candidates import Candidate, Search
+from etude.runtime.number_check.candidate import Candidate
+from etude.runtime.number_check.candidates import list_candidates
 from etude.runtime.number_check.counts import count_candidates
 from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, tables_of
 from etude.runtime.number_check.given import collect_given, find_given
 from etude.runtime.number_check.mentions import MARK, TIME_UNITS, Mention, Reading, find_numbers, resolve_readings
 from etude.runtime.number_check.passage import Passage
 from etude.runtime.number_check.precision import direction_of, direction_of_verb, intervals_of
+from etude.runtime.number_check.search import Search
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
 
@@ -155,7 +157,7 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         return None
     if (huge := _find_huge(search, mention)) is not None:
         return huge
-    candidates = [*search.candidates(mention), *count_candidates(search, mention)]
+    candidates = [*list_candidates(search, mention), *count_candidates(search, mention)]
     direction = direction_of(search.passage, mention)
     bounds = [(float(low), float(high)) for low, high in intervals_of(mention)]
     matches = sorted((c for c in candidates if _fits(mention, c, direction, bounds)), key=lambda c: c.cost)
@@ -358,7 +360,7 @@ def _own_value(search: Search, mention: Mention) -> str:
         own = abs(column.numbers[row]) * (100 if mention.kind == "percent" and column.is_fraction else 1)
         elsewhere = any(
             c.operand is not None and c.operand.kind == "cell" and c.operand.table == t and c.operand.row != row
-            for c in search.candidates(mention)
+            for c in list_candidates(search, mention)
             if _fits(mention, c, 0, [(float(a), float(b)) for a, b in intervals_of(mention)])
         )
         near = own and 0.5 <= written / own <= 2

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from etude.runtime.number_check.candidates import GENERIC_WORDS, WORD, Candidate, Search
+from etude.runtime.number_check.candidate import Candidate
+from etude.runtime.number_check.columns import GENERIC_WORDS, WORD
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
 from etude.runtime.number_check.passage import Label
 from etude.runtime.number_check.precision import is_whole
+from etude.runtime.number_check.search import Search
 
 _ROWS = frozenset(
     {"row", "record", "result", "entry", "line", "item", "value", "case", "observation", "group", "category"}

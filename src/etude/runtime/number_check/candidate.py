@@ -1,0 +1,17 @@
+"""One value that a number of the text may state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from etude.runtime.number_check.operands import Operand
+
+
+class Candidate(NamedTuple):
+    """A value that the number may state. `sign` is 0 if the sign says nothing, 1 if it must fit the words."""
+
+    value: float
+    cost: float
+    because: str
+    sign: int = 0
+    operand: Operand | None = None

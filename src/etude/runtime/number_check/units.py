@@ -1,0 +1,45 @@
+"""A stated number in another unit, and what a rate is stated for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from etude.runtime.number_check.candidate import Candidate
+from etude.runtime.number_check.cues import Cues
+from etude.runtime.number_check.evidence import singular
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention
+from etude.runtime.number_check.operands import Operand
+
+_LENGTHS = {
+    "m": 1.0, "metre": 1.0, "meter": 1.0, "ft": 0.3048, "feet": 0.3048, "foot": 0.3048, "km": 1000.0, "mi": 1609.344,
+    "mile": 1609.344, "cm": 0.01, "inch": 0.0254, "in": 0.0254, "kilometre": 1000.0, "kilometer": 1000.0, "yd": 0.9144,
+    "nm": 1852.0,
+}  # fmt: skip
+_WEIGHTS = {"kg": 1.0, "g": 0.001, "lb": 0.45359237, "pound": 0.45359237, "oz": 0.0283495, "tonne": 1000.0}
+_MEASURE = re.compile(r"[\s-]*([A-Za-z]+)")
+
+
+def convert(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
+    """Yield a number of the sentence in another unit: `185 minutes, i.e. 3 hours 5`, `14,219 ft (4,334 m)`."""
+    if mention.unit in TIME_UNITS:
+        if o.unit in TIME_UNITS:
+            factor = float(TIME_UNITS[o.unit] / TIME_UNITS[mention.unit])
+            if factor != 1:
+                yield Candidate(o.value * factor, o.cost + 0.1, f"{o.what} in {mention.unit}s")
+        return
+    written = re.search(r"[A-Za-z]+$", mention.text)
+    follows = written or _MEASURE.match(cues.after)
+    own = singular(follows.group().strip(" -").lower()) if follows else ""
+    for units in (_LENGTHS, _WEIGHTS):
+        if own in units:
+            for unit, size in units.items():
+                if unit != own and re.search(rf"\d[\s-]*{unit}s?\b", cues.sentence, re.I):
+                    yield Candidate(o.value * size / units[own], o.cost + 0.2, f"{o.what} in {own}")
+
+
+def per_base(text: str) -> float:
+    """Return what a rate is stated for: a thousand in `per 1,000 inhabitants`; 1 if nothing is said."""
+    match = re.search(r"\bper\s+(million|thousand|hundred|1,?000,?000|100,?000|10,?000|1,?000|100)\b", text, re.I)
+    words = {"million": 1e6, "thousand": 1e3, "hundred": 1e2}
+    return words.get(match[1].lower()) or float(match[1].replace(",", "")) if match else 1.0
