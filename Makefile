@@ -8,7 +8,7 @@ RUN := .venv/bin
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: setup demo quick test check bench chaos fuzz clean
+.PHONY: setup ui demo quick test check bench chaos fuzz clean
 
 setup: .venv/ready
 
@@ -23,6 +23,12 @@ else
 	$(UV) sync --quiet --frozen --inexact --python $(PYTHON)
 endif
 	@touch $@
+
+# The page of `etude serve`, built by Node.js into the package; without Node.js, with the one from the package index.
+ui: src/etude/web/index.html
+
+src/etude/web/index.html: $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
+	@bash ui/build.sh
 
 demo: setup
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
