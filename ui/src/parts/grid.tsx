@@ -41,7 +41,7 @@ interface Props {
 
 export function Grid({ path, info, name, onCell }: Props) {
   const [view, setView] = useState<View>({ sort: [], filter: [] });
-  const [, redraw] = useState(0);
+  const [version, redraw] = useState(0);
   const [error, setError] = useState<ApiError | null>(null);
   const [filtering, setFiltering] = useState(false);
   const pages = useMemo(
@@ -49,7 +49,7 @@ export function Grid({ path, info, name, onCell }: Props) {
       new GridPages(path, view, (failed) => {
         if (failed) setError(failed instanceof ApiError ? failed : new ApiError({ detail: String(failed) }, 0));
         else setError(null);
-        redraw((drawn) => drawn + 1);
+        redraw((before) => before + 1);
       }),
     [path, view],
   );
@@ -79,7 +79,7 @@ export function Grid({ path, info, name, onCell }: Props) {
         </div>
       )}
       {error && <Failure error={error} again={() => setView({ ...view })} />}
-      <Rows pages={pages} rows={rows} columns={info.columns} view={view} setView={setView} name={name} onCell={onCell} />
+      <Rows pages={pages} version={version} rows={rows} columns={info.columns} view={view} setView={setView} name={name} onCell={onCell} />
       <p class="note">{footer(rows, info, view)}</p>
     </section>
   );
@@ -93,6 +93,8 @@ function footer(rows: number, info: ResultInfo, view: View): string {
 
 interface RowsProps {
   pages: GridPages;
+  /** Changes when pages have arrived, so that the rows are drawn again. */
+  version: number;
   rows: number;
   columns: ResultColumn[];
   view: View;

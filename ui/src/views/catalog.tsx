@@ -114,7 +114,7 @@ function SourcePage({ dataset, profile }: { dataset: string; profile: Profile })
             {open.map((change) => (
               <li key={change.id}>
                 <span class={`sign ${change.severity.slice(0, 2)}`} title={change.severity}>●</span>
-                <span>{change.text}</span>
+                <span><Words text={change.text} /></span>
                 <a href={link("catalog", dataset, change.table)} class="mono">{change.table}</a>
               </li>
             ))}
@@ -304,4 +304,9 @@ function Description({ dataset, table, column, text, fallback, onSaved }: Descri
       {may("analyst") && <button type="button" class="link" onClick={() => setEditing(true)}>{text ? "Edit" : "Describe"}</button>}
     </p>
   );
+}
+
+/** A sentence with names of the data in backquotes. */
+function Words({ text }: { text: string }) {
+  return <>{text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 }

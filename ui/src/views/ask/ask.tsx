@@ -103,7 +103,7 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
   };
   const rows = shown?.result?.row_count;
   return (
-    <div class={`ask-view ${pane}`}>
+    <div class={`ask-view show-${pane}`}>
       <Threads threads={threads.data?.items ?? []} current={threadId} />
       <nav class="switch" aria-label="Conversation or result">
         <div class="seg">

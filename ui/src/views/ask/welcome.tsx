@@ -55,10 +55,10 @@ export function questionsFor(schema: SourceSchema): string[] {
   const tables = schema.tables.filter((table) => table.columns.length > 1);
   const largest = tables.toSorted((one, other) => (other.row_count ?? 0) - (one.row_count ?? 0));
   const found: string[] = [];
-  if (largest[0]) found.push(`How many ${words(largest[0].name)}?`);
+  if (largest[0]) found.push(`How many ${words(largest[0].name)} are there?`);
   const grouped = largest.find((table) => table.columns.some((column) => /status|type|category|country|channel|genre/i.test(column.name)));
   const column = grouped?.columns.find((other) => /status|type|category|country|channel|genre/i.test(other.name));
-  if (grouped && column) found.push(`${words(grouped.name)} per ${words(column.name)}`);
-  if (largest[1]) found.push(`How many ${words(largest[1].name)}?`);
+  if (grouped && column) found.push(`How many ${words(grouped.name)} are there per ${words(column.name)}?`);
+  if (largest[1]) found.push(`How many ${words(largest[1].name)} are there?`);
   return [...new Set(found)].slice(0, 3);
 }
