@@ -56,7 +56,7 @@ export function Grid({ path, info, name, onCell }: Props) {
   useEffect(() => () => pages.close(), [pages]);
   const rows = pages.rowCount ?? (view.filter.length ? 0 : info.row_count);
   return (
-    <section class="grid-part" aria-label={name}>
+    <section class="grid-part" aria-label={`Rows of ${name}`}>
       <div class="hd">
         <h3>Rows</h3>
         <span class="acts">

@@ -82,6 +82,7 @@ export function CatalogView({ dataset, table }: { dataset: string | null; table:
         {datasets.error && <Failure error={datasets.error} again={datasets.reload} />}
         {datasets.data?.items.length === 0 && <><h1>No data yet</h1><p class="lead">Add a source with <code>etude sources add</code>; its tables will be described here.</p></>}
         {profile.error && <Failure error={profile.error} again={profile.reload} />}
+        {!profile.data && (datasets.data?.items.length ?? 1) > 0 && <h1 class="away">Catalog</h1>}
         {chosen && !profile.data && !profile.error && <Waiting for={`Measuring ${chosen}: the first time takes a while`} />}
         {chosen && profile.data && (opened
           ? <TablePage dataset={chosen} table={opened} onSaved={profile.reload} />

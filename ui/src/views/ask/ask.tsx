@@ -50,6 +50,7 @@ export function AskView({ threadId, asked: given = null, about = null }: Props) 
     setSelected(null);
     setFigure(null);
     setError(null);
+    setPane("talk");
   }, [threadId]);
   useEffect(() => {
     flow.current?.scrollTo({ top: flow.current.scrollHeight });

@@ -45,7 +45,7 @@ export function RunDetail({ runId, view }: { runId: string; view: string | null 
       )}
       {shown === "timeline" && <Timeline run={run} />}
       {shown === "log" && <Log runId={run.id} live={!ENDED.has(run.status)} />}
-      {shown === "result" && <ResultPane run={run} figure={figure} onFigure={setFigure} />}
+      {shown === "result" && <><h2 class="away">Result</h2><ResultPane run={run} figure={figure} onFigure={setFigure} /></>}
       {shown === "script" && <Script run={run} />}
     </main>
   );
