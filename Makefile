@@ -31,13 +31,14 @@ src/etude/web/index.html: $(shell find ui -path ui/node_modules -prune -o -type 
 	@bash ui/build.sh
 
 demo: setup
+	@$(MAKE) --no-print-directory ui || echo "The page could not be built; everything else works without it."
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
 
 # The tests to run while typing: no server, no root, no installation.
 quick: setup
 	$(RUN)/pytest --quick --numprocesses 2 --dist worksteal
 
-test: setup
+test: setup ui
 	@bash tests/install.sh
 	$(RUN)/pytest --numprocesses 2 --dist loadfile
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 Open = Callable[..., "Opened"]
-PATIENCE_MS = float(os.environ.get("PP","90000"))
+PATIENCE_MS = 90_000.0
 
 
 @dataclass

@@ -21,7 +21,9 @@ from etude.sample import write_shop
 START_S = 120
 ROWS = 1_000_000
 COUNT = "SELECT status, count(*) AS orders FROM orders GROUP BY status ORDER BY orders DESC"
-FIGURE = "Most orders, {{ r1.orders[0] | ,.0f }}, are {{ r1.status[0] }}.\n\nThe rest is returned, cancelled or shipped."
+FIGURE = (
+    "Most orders, {{ r1.orders[0] | ,.0f }}, are {{ r1.status[0] }}.\n\nThe rest is returned, cancelled or shipped."
+)
 SCRIPT: list[dict[str, Any]] = [
     {
         "asked": "orders by status",

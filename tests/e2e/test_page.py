@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
-
 from tests.e2e.page_server import ROWS, PageServer, wait_for
 
 UI = Path(__file__).parents[2] / "ui"
-PATIENCE_MS = float(__import__("os").environ.get("PP","90000"))
+PATIENCE_MS = 90_000.0
 Visit = Callable[..., Page]
 
 
@@ -384,7 +383,16 @@ def test_every_view_is_accessible(visit: Visit, scheme: str) -> None:
     thread = page.url.split("#")[1]
     run = page.locator(".after").get_by_role("link", name="Run").get_attribute("href") or ""
     runs = [f"{run}?view={view}" for view in ("answer", "timeline", "log", "result", "script")]
-    for address in (f"#{thread}", "#/ask", "#/runs", *runs, "#/agents/new", "#/catalog/shop/orders", "#/learning", "#/system"):
+    for address in (
+        f"#{thread}",
+        "#/ask",
+        "#/runs",
+        *runs,
+        "#/agents/new",
+        "#/catalog/shop/orders",
+        "#/learning",
+        "#/system",
+    ):
         page.goto(page.url.split("#")[0] + address)
         expect(page.locator("main").first).to_be_visible()
         page.wait_for_load_state("networkidle")

@@ -26,7 +26,7 @@ Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico", "/favicon.svg"})
-"""Paths that need no key: they reveal nothing secret, or they are used to log in. The files of the page are open too."""
+"""Paths that need no key, as do the files of the page: they reveal nothing secret, or they are used to log in."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
 ) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
