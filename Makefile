@@ -8,7 +8,7 @@ RUN := .venv/bin
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: setup demo quick test check bench chaos fuzz clean
+.PHONY: setup ui demo quick test check bench chaos fuzz clean
 
 setup: .venv/ready
 
@@ -24,14 +24,21 @@ else
 endif
 	@touch $@
 
+# The page of `etude serve`, built by Node.js into the package; without Node.js, with the one from the package index.
+ui: src/etude/web/index.html
+
+src/etude/web/index.html: $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
+	@bash ui/build.sh
+
 demo: setup
+	@$(MAKE) --no-print-directory ui || echo "The page could not be built; everything else works without it."
 	@ETUDE_HOME=$(CURDIR)/.demo $(RUN)/etude demo
 
 # The tests to run while typing: no server, no root, no installation.
 quick: setup
 	$(RUN)/pytest --quick --numprocesses 2 --dist worksteal
 
-test: setup
+test: setup ui
 	@bash tests/install.sh
 	$(RUN)/pytest --numprocesses 2 --dist loadfile
 

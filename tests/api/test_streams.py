@@ -12,7 +12,7 @@ from tests.patience import wait_until
 from api.conftest import listening, open_app, read_stream
 from etude.api import streams
 from etude.app import App
-from etude.events import Note, RunFinished, RunQueued, RunStarted
+from etude.events import Note, RunFinished, RunQueued, RunStarted, ScriptCompiled
 from etude.ids import new_id
 from etude.store.identity import Identity
 from etude.store.sqlite import SqliteStore
@@ -40,6 +40,15 @@ def test_nothing_newer_and_over_is_204(client: TestClient, app: App) -> None:
     assert [name for name, _ in read_stream(rest.text)] == [str(seq)]
     assert client.get(f"/runs/{run_id}/events", headers={"Last-Event-ID": "x"}).status_code == 422
     assert client.get("/runs/run_none/events").status_code == 404
+
+
+def test_a_stream_ends_even_if_entries_follow_the_end_of_the_run(client: TestClient, app: App) -> None:
+    run_id = client.post("/sql", json={"query": "SELECT 1 AS one"}).json()["run_id"]
+    end = app.store.run(run_id).seq
+    app.store.append(run_id, ScriptCompiled(reason="for the test"), Note(text="and a note"), expect=end)
+    for after in (0, end, end + 1):
+        events = read_stream(client.get(f"/runs/{run_id}/events", params={"after": after}).text)
+        assert [name for name, _ in events] == [str(seq) for seq in range(after + 1, end + 3)]
 
 
 def test_many_runs_in_one_stream(client: TestClient, app: App) -> None:

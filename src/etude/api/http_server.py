@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -169,13 +170,18 @@ class HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, server: ServerState) -> None:
         super().__init__(config)
         self._server = server
+        self.on_listening: Callable[[str], None] | None = None
+        """Called once with the address."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to listen and print the address."""
         await super().startup(sockets)
         if self.started and sockets:
             host, port, *_ = sockets[0].getsockname()
-            sys.stderr.write(f"etude listens on http://{f'[{host}]' if ':' in host else host}:{port}\n")
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            sys.stderr.write(f"etude listens on {address}\n")
+            if self.on_listening is not None:
+                self.on_listening(address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new work, wait for running work, end the streams, and close."""
@@ -231,12 +237,21 @@ def _raise_open_files() -> int:
     return max(wanted, soft)
 
 
-def serve(app: App, host: str, port: int, *, keys_required: bool, anyone: bool = False) -> None:
+def serve(
+    app: App,
+    host: str,
+    port: int,
+    *,
+    keys_required: bool,
+    anyone: bool = False,
+    on_listening: Callable[[str], None] | None = None,
+) -> None:
     """Serve until stopped; resume the runs that an earlier process left unfinished."""
     sys.setswitchinterval(SWITCH_S)
     api = create_app(app, keys_required=keys_required, anyone=anyone, runs_agents=True)
     api.state.server.access = AccessLog(sys.stderr)
     listener = make_listener(app, api, host, port)
+    listener.on_listening = on_listening
     try:
         bound = listener.config.bind_socket()
     except SystemExit:

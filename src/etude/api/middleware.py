@@ -25,8 +25,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico"})
-"""Paths that need no key: they reveal nothing secret, or they are used to log in."""
+OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico", "/favicon.svg"})
+"""Paths that need no key, as do the files of the page: they reveal nothing secret, or they are used to log in."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
 ) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
@@ -115,7 +115,7 @@ class Exchange:
 
     async def _admit(self, held: ExitStack) -> None:
         server, method = self._server, self._scope["method"]
-        needs_key = self._scope["path"] not in OPEN
+        needs_key = self._scope["path"] not in OPEN and not self._scope["path"].startswith("/assets/")
         try:
             self._caller = await server.access_control.identify(server.access_store, self._headers)
         except EtudeError:

@@ -19,6 +19,8 @@ PARQUET = "application/vnd.apache.parquet"
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 MEDIA = (JSON, CSV, PARQUET, ARROW)
+FORMATS = {"json": JSON, "csv": CSV, "parquet": PARQUET, "arrow": ARROW}
+"""Names of media types for links, which cannot send an Accept header."""
 OPERATORS = ("eq", "ne", "lt", "le", "gt", "ge", "contains", "starts", "null", "notnull")
 TAKEN = 1 << 16
 """Rows that are put in order at once."""

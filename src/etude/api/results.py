@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -46,6 +46,12 @@ async def run_result(
     call: ReaderCall,
     request: Request,
     run_id: str,
+    result: Annotated[
+        str | None, Query(max_length=100, description="One that the answer shows, such as `r2`; else the run's result.")
+    ] = None,
+    format: Annotated[
+        Literal["json", "csv", "parquet", "arrow"] | None, Query(description="Instead of the Accept header, for links.")
+    ] = None,
     offset: Annotated[int, Query(ge=0, le=1 << 40)] = 0,
     limit: Annotated[int | None, Query(ge=1, le=100_000, description="By default 200 for JSON, else all rows.")] = None,
     sort: Annotated[list[str], Query(max_length=8, description="A column; `-` before it means descending.")] = [],  # noqa: B006
@@ -57,7 +63,7 @@ async def run_result(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return the rows of a run's result, sorted, filtered and paged by the server."""
-    media = formats.choose_media(request.headers.get("accept", ""))
+    media = formats.FORMATS[format] if format else formats.choose_media(request.headers.get("accept", ""))
     if media is None:
         raise HttpError(406, "The result has no such media type.", f"Accept one of {', '.join(formats.MEDIA)}.")
     if limit is None and media == formats.JSON:
@@ -67,14 +73,27 @@ async def run_result(
         escape_formulas = "sec-fetch-site" in request.headers or call.caller.cookie is not None
     view = formats.RowSelection(tuple(sort), tuple(filter), offset, limit, escape_formulas)
     run = await call.access_store(call.app.store.run, run_id)
-    if run.result is None or run.result_artifact is None:
-        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
-    tag = f'"{run.result_artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
+    info, artifact = find_result(run, result)
+    tag = f'"{artifact.hash[:32]}-{media.rpartition("/")[2]}{"-escaped" if escape_formulas else ""}"'
     if if_none_match is not None and tag in if_none_match:
         return Response(status_code=304, headers={"ETag": tag, "Vary": VARY})
-    response = await call.run_in_thread(make_result_response, call, run, run.result, run.result_artifact, view, media)
+    response = await call.run_in_thread(make_result_response, call, run, info, artifact, view, media)
     response.headers.update({"ETag": tag, "Vary": VARY, "Cache-Control": "private, no-cache"})
     return response
+
+
+def find_result(run: Run, name: str | None) -> tuple[ResultInfo, Artifact]:
+    """Return the result of a run, or the one of that name among those that its answer shows."""
+    if name is not None:
+        shown = next((shown for shown in run.shown if shown.id == name), None)
+        if shown is None:
+            known = ", ".join(f"`{shown.id}`" for shown in run.shown)
+            hint = f"It shows {known}." if known else "Leave `result` out for the result of the run."
+            raise NotFound(f"The answer of run `{run.id}` shows no result `{name}`.", hint=hint)
+        return shown.result, shown.artifact
+    if run.result is None or run.result_artifact is None:
+        raise NotFound(f"Run `{run.id}` is {run.status} and has no result.", hint="See its status.")
+    return run.result, run.result_artifact
 
 
 def make_result_response(

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from etude.entities import STOPPED, Run
+from etude.entities import ENDED, STOPPED, Run
 from etude.events import Entry
 from etude.store.base import Store
 
@@ -104,6 +104,8 @@ class RunWatcher:
     ) -> AsyncIterator[list[Entry] | None]:
         """Yield new entries of runs until all runs have ended; yield None after `pace_s` seconds without any."""
         open_runs = set(after)
+        # The end of a run may be among the entries that the client has already: others can follow it.
+        unsure = set(after)
         with self.listening(store, after) as listener:
             while open_runs and not self.closed:
                 listener.woken.clear()
@@ -114,7 +116,13 @@ class RunWatcher:
                         came = True
                         after[run_id] = entries[-1].seq
                         yield entries
-                        if entries[-1].event.type in _LAST:
+                        if any(entry.event.type in _LAST for entry in entries):
+                            if len(entries) < BATCH:
+                                open_runs.discard(run_id)
+                            unsure.add(run_id)
+                    elif run_id in unsure:
+                        unsure.discard(run_id)
+                        if (await access_store(store.run, run_id)).status in ENDED:
                             open_runs.discard(run_id)
                 if came:
                     continue

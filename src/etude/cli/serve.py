@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from etude.errors import Invalid, Unavailable
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-keys", action="store_true", help="require no keys, even beyond the loopback interface ..."
     )
     parser.add_argument("--open-to-everyone", action="store_true", help="... which must be confirmed with this option")
+    parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.add_argument("--reload", action="store_true", help="restart when code or settings change; for developers")
 
 
@@ -59,13 +61,32 @@ def run(options: argparse.Namespace) -> None:
     with App(settings) as app:
         keys = check_access(app, host, options)
         app.pool.warm()
-        serve(app, host, port, keys_required=keys, anyone=not keys and not is_loopback(host))
+        # Only a person at a terminal, on this machine, wants a browser.
+        wanted = sys.stdin.isatty() and sys.stdout.isatty() and is_loopback(host) and not options.no_open
+        serve(
+            app,
+            host,
+            port,
+            keys_required=keys,
+            anyone=not keys and not is_loopback(host),
+            on_listening=open_browser if wanted else None,
+        )
+
+
+def open_browser(address: str) -> None:
+    """Open the page in the person's browser, if there is one, without waiting for it."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _arguments(options: argparse.Namespace) -> list[str]:
     """Return the same options as command-line arguments, for the child process."""
     flags = [
-        f"--{name.replace('_', '-')}" for name in ("keys", "no_keys", "open_to_everyone") if getattr(options, name)
+        f"--{name.replace('_', '-')}"
+        for name in ("keys", "no_keys", "open_to_everyone", "no_open")
+        if getattr(options, name)
     ]
     given = {"--host": options.host, "--port": options.port}
     named = [text for name, value in given.items() if value is not None for text in (name, str(value))]

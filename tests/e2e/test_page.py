@@ -1,0 +1,413 @@
+"""The page in a real browser, on a real server: each test is a journey of a person."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.e2e.page_server import ROWS, PageServer, wait_for
+
+UI = Path(__file__).parents[2] / "ui"
+PATIENCE_MS = 90_000.0
+Visit = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    assert (UI.parent / "src/etude/web/index.html").is_file(), "the page is not built: run `make ui`"
+    started = PageServer(tmp_path_factory.mktemp("page"))
+    started.start()
+    yield started
+    started.kill()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A server that asks for keys."""
+    started = PageServer(tmp_path_factory.mktemp("guarded"), "--keys")
+    create_key(started, "owner", "admin")
+    started.start()
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: PageServer) -> Iterator[Visit]:
+    """Open the page. Any error on the console and any request to another host fails the test."""
+    opened: list[tuple[Page, list[str], str]] = []
+
+    def open_page(
+        address: str = "#/ask", *, width: int = 1440, scheme: Any = "light", at: PageServer = server, **options: Any
+    ) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce", **options
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        errors: list[str] = []
+        page.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.on("request", lambda r: None if r.url.startswith((at.url, "data:", "blob:")) else errors.append(r.url))
+        page.goto(f"{at.url}/{address}")
+        opened.append((page, errors, at.url))
+        return page
+
+    yield open_page
+    for page, errors, _ in opened:
+        page.context.close()
+        # A server that is gone, and a refusal, are logged by the browser itself.
+        assert [e for e in errors if not re.search(r"ERR_|status of (4\d\d|503)", e)] == []
+
+
+def create_key(server: PageServer, name: str, role: str) -> str:
+    command = server.command("keys", "create", name, "--role", role)
+    made = subprocess.run(command, env=server.environment, capture_output=True, text=True, check=True)
+    return re.findall(r"\S{30,}", made.stdout)[-1]
+
+
+def ask(page: Page, text: str, dataset: str = "shop") -> None:
+    page.get_by_label("Data", exact=True).select_option(dataset)
+    page.locator("#composer").fill(text)
+    page.keyboard.press("Enter")
+
+
+def test_from_the_first_visit_to_the_first_answer(visit: Visit) -> None:
+    page = visit("")
+    expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
+    ask(page, "orders by status")
+    expect(page.locator(".says")).to_have_text(re.compile(r"Most orders, [\d,]+, are completed\."))
+    expect(page.locator(".chart h3")).to_have_text("Orders by status")
+    expect(page.locator(".bars")).to_contain_text("completed")
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    expect(page.locator(".grid-part .note").last).to_contain_text("4 rows · 2 columns · nothing truncated")
+    expect(page.locator(".threads li.here")).to_contain_text("orders by status")
+
+
+def test_a_figure_leads_back_to_its_query(visit: Visit) -> None:
+    page = visit()
+    ask(page, "orders by status with figures")
+    page.locator("a.num").first.click()
+    origin = page.get_by_role("dialog", name="Where this value comes from")
+    expect(origin).to_contain_text("r1.orders[0]")
+    expect(origin).to_contain_text("r1")
+    origin.get_by_role("link").click()
+    expect(page.get_by_role("navigation", name="Views of this run")).to_be_visible()
+
+
+def test_the_same_question_again_is_a_replay(visit: Visit, server: PageServer) -> None:
+    page = visit()
+    ask(page, "Orders by status?")
+    expect(page.locator(".says")).to_be_visible()
+    wait_for(lambda: any(run["kind"] == "ask" for run in server.get("/runs?text=orders")["items"]))
+
+    def replayed() -> bool:
+        page.goto(f"{server.url}/#/ask")
+        page.reload()
+        ask(page, "Orders by status?")
+        expect(page.locator(".says")).to_be_visible()
+        return page.locator(".strip").count() == 1
+
+    wait_for(replayed)  # once the script of the first run is compiled
+    expect(page.locator(".strip")).to_contain_text("0 tokens")
+    page.get_by_role("button", name="Ask afresh").click()
+    expect(page.locator(".turn")).to_have_count(2)
+    expect(page.locator(".says")).to_have_count(2)
+    expect(page.locator(".strip")).to_have_count(1)
+
+
+def test_stop_is_there_while_it_works(visit: Visit) -> None:
+    page = visit()
+    ask(page, "talk slowly")
+    expect(page.locator(".caret")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".line-note")).to_contain_text("Stopped by you")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def test_escape_stops_too(visit: Visit) -> None:
+    page = visit()
+    ask(page, "talk slowly again")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.locator("#composer").press("Escape")
+    expect(page.locator(".line-note")).to_contain_text("Stopped by you")
+
+
+def test_sending_while_it_works_steers(visit: Visit) -> None:
+    page = visit()
+    ask(page, "take your time")
+    expect(page.get_by_role("button", name="Steer")).to_be_visible()
+    page.locator("#composer").fill("only the year 2024")
+    page.get_by_role("button", name="Steer").click()
+    expect(page.locator(".turn .note").first).to_contain_text("You added: only the year 2024")
+    expect(page.locator(".says")).to_have_text("I have read your direction.")
+
+
+@pytest.mark.parametrize("by", ["click", "key", "words"])
+def test_a_question_back_is_answered(visit: Visit, by: str) -> None:
+    page = visit()
+    ask(page, f"which year, by {by}")
+    expect(page.locator(".question-back")).to_contain_text("Which year?")
+    if by == "click":
+        page.get_by_role("button", name="2024").click()
+    elif by == "key":
+        page.locator("#content").focus()
+        page.keyboard.press("2")
+    else:
+        page.get_by_label("Answer in words").fill("2024")
+        page.get_by_role("button", name="Answer").click()
+    expect(page.locator(".says")).to_have_text("Then it is that year.")
+
+
+def test_the_server_dies_in_the_middle_of_an_answer_and_comes_back(visit: Visit, tmp_path: Path) -> None:
+    own = PageServer(tmp_path / "own")
+    own.start()
+    try:
+        page = visit(at=own)
+        ask(page, "tell a story")
+        expect(page.locator(".caret")).to_be_visible()
+        own.kill()
+        expect(page.locator(".offline")).to_contain_text("The connection is lost")
+        own.start()
+        expect(page.locator(".offline")).to_have_count(0)
+        expect(page.locator(".answer, .says").last).to_contain_text("the end")
+        expect(page.locator(".turn")).to_have_count(1)
+    finally:
+        own.kill()
+
+
+def test_a_second_tab_and_a_refresh_continue_the_stream(visit: Visit) -> None:
+    page = visit()
+    ask(page, "tell a story to two")
+    expect(page.locator(".caret")).to_be_visible()
+    second = visit(page.url.rpartition("/#")[2].join(["#", ""]))
+    expect(second.locator(".caret")).to_be_visible()
+    page.reload()
+    expect(page.locator(".answer, .says").last).to_contain_text("the end")
+    expect(second.locator(".answer, .says").last).to_contain_text("the end")
+
+
+def test_sql_and_python_run_as_they_are_written(visit: Visit) -> None:
+    page = visit()
+    page.get_by_label("Data", exact=True).select_option("shop")
+    page.get_by_role("button", name="SQL", exact=True).click()
+    page.locator("#composer").fill("SELECT 41 + 1 AS answer, NULL AS nothing")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("gridcell", name="42")).to_be_visible()
+    expect(page.locator(".vgrid .null")).to_have_text("null")
+    page.get_by_role("button", name="Python", exact=True).click()
+    page.locator("#composer").fill("print(6 * 7)")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".turn").last).to_contain_text("42")
+
+
+def test_a_million_rows_jump_sort_and_filter(visit: Visit) -> None:
+    page = visit()
+    ask(page, "SQL: SELECT * FROM large", "large")
+    grid = page.get_by_role("grid")
+    expect(grid.get_by_role("gridcell", name="name 0", exact=True)).to_be_visible()
+    grid.focus()
+    page.keyboard.press("Control+End")
+    expect(grid.get_by_role("gridcell", name=f"name {ROWS - 1}", exact=True)).to_be_visible()
+    grid.get_by_role("button", name=re.compile("^id")).click()
+    grid.get_by_role("button", name=re.compile("^id")).click()
+    expect(grid.get_by_role("columnheader", name="id")).to_have_attribute("aria-sort", "descending")
+    expect(grid.locator('[role="row"][aria-rowindex="2"]')).to_contain_text(f"name {ROWS - 1}")
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("Column").select_option("name")
+    page.get_by_label("Comparison").select_option("eq")
+    page.get_by_label("Value", exact=True).fill("name 777")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.locator(".grid-part .note").last).to_contain_text(f"1 of {ROWS:,} rows pass the filter")
+
+
+def test_two_hundred_columns(visit: Visit) -> None:
+    page = visit()
+    ask(page, "SQL: SELECT " + ", ".join(f"{i} AS c{i}" for i in range(200)))
+    grid = page.get_by_role("grid")
+    expect(grid.get_by_role("columnheader", name="c0 ")).to_be_visible()
+    assert grid.get_by_role("columnheader").count() < 60  # only the visible ones exist
+    grid.focus()
+    page.keyboard.press("End")
+    expect(grid.get_by_role("columnheader", name="c199")).to_be_visible()
+
+
+def test_results_and_charts_are_saved_as_files(visit: Visit) -> None:
+    page = visit(accept_downloads=True)
+    ask(page, "orders by status for files")
+    expect(page.locator(".bars")).to_be_visible()
+    for name, begin in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("CSV", b"status,orders"), ("Parquet", b"PAR1")):
+        with page.expect_download() as saving:
+            page.locator(".pane").get_by_text(name, exact=True).click()
+        assert Path(saving.value.path()).read_bytes().startswith(begin), name
+
+
+def test_a_run_in_its_views(visit: Visit) -> None:
+    page = visit()
+    ask(page, "orders by status in views")
+    expect(page.locator(".says")).to_be_visible()
+    page.locator(".after").get_by_role("link", name="Run").click()
+    views = page.get_by_role("navigation", name="Views of this run")
+    views.get_by_role("link", name="Timeline").click()
+    expect(page.locator(".waterfall .fr").nth(2)).to_be_visible()
+    views.get_by_role("link", name="Log").click()
+    expect(page.locator(".log")).to_contain_text("run.finished")
+    page.locator(".log button").first.click()
+    expect(page.locator("pre").last).to_contain_text('"type": "run.queued"')
+    views.get_by_role("link", name="Script").click()
+    expect(page.locator("pre code")).to_contain_text("etude")
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_label("State").select_option("failed")
+    expect(page.locator(".rows .st.good")).to_have_count(0)
+
+
+def test_branch_continues_from_a_message(visit: Visit) -> None:
+    page = visit()
+    ask(page, "orders by status to branch")
+    expect(page.locator(".says")).to_be_visible()
+    before = page.url
+    page.get_by_role("button", name="Branch").click()
+    page.wait_for_url(lambda url: url != before)
+    expect(page.locator(".turn")).to_have_count(1)
+
+
+def test_an_agent_is_created_paused_resumed_and_destroyed(visit: Visit) -> None:
+    page = visit("#/agents/new")
+    page.get_by_label("Kind").fill("echo")
+    page.get_by_label("Name").fill("reporter")
+    page.get_by_label("Configuration").fill("{not json")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("alert")).to_contain_text("not JSON")
+    page.get_by_label("Configuration").fill('{"subject": "the weather", "interval_s": 60}')
+    page.get_by_role("button", name="Create").click()
+    agent = page.get_by_role("region", name="reporter")
+    agent.get_by_role("button", name="Pause").click()
+    expect(agent.locator(".facts")).to_contain_text("paus")
+    agent.get_by_role("button", name="Resume").click()
+    expect(agent.get_by_role("button", name="Pause")).to_be_visible()
+    agent.get_by_role("button", name="Destroy…").click()
+    expect(agent.get_by_role("alertdialog")).to_contain_text("stay recorded")
+    agent.get_by_role("button", name="Destroy it").click()
+    expect(agent.locator(".facts")).to_contain_text("destroy")
+
+
+def test_the_catalog_is_read_and_described(visit: Visit) -> None:
+    page = visit("#/catalog/shop")
+    expect(page.get_by_role("heading", name="How tables refer to each other")).to_be_visible()
+    expect(page.locator(".diagram")).to_contain_text("order_lines")
+    page.get_by_role("region", name="Tables", exact=True).get_by_role("link", name="orders", exact=True).click()
+    expect(page.get_by_role("heading", name="Refers to")).to_be_visible()
+    page.get_by_role("button", name="Describe").first.click()
+    page.get_by_label("Description of orders").fill("What customers bought")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".description").first).to_contain_text("What customers bought")
+    page.locator(".column", has_text="status").first.click()
+    expect(page.locator(".column[open] .bars")).to_contain_text("completed")
+    page.get_by_role("link", name="Ask about this table").click()
+    expect(page.locator("#composer")).to_have_value("How many orders?")
+
+
+def test_everything_by_keyboard(visit: Visit) -> None:
+    page = visit()
+    expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("runs")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Words of the question")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("new thread")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=re.compile("^Ask "))).to_be_visible()
+    page.keyboard.press("Tab")
+    for _ in range(60):
+        if page.evaluate("document.activeElement.id") == "composer":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.type("which year by keyboard")
+    page.keyboard.press("Enter")
+    expect(page.locator(".question-back")).to_be_visible()
+    page.locator("#content").focus()
+    page.keyboard.press("1")
+    expect(page.locator(".says")).to_have_text("Then it is that year.")
+
+
+def test_on_a_phone(visit: Visit) -> None:
+    page = visit(width=390)
+    ask(page, "orders by status on a phone")
+    expect(page.locator(".says")).to_be_visible()
+    expect(page.locator(".pane")).to_be_hidden()
+    page.get_by_role("button", name=re.compile("^Result")).click()
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    for address in ("#/ask", "#/runs", "#/agents", "#/catalog", "#/learning", "#/system"):
+        page.goto(page.url.split("#")[0] + address)
+        expect(page.locator("main")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, address
+
+
+def test_sign_in_and_a_role_without_rights(visit: Visit, guarded: PageServer) -> None:
+    key = create_key(guarded, "eyes", "reader")
+    page = visit(at=guarded)
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    page.get_by_label("Key").fill("wrong-key")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("Key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#composer")).to_be_disabled()
+    expect(page.locator("#composer")).to_have_attribute("placeholder", "Your key may read, not ask")
+    page.get_by_role("link", name="Agents").click()
+    expect(page.get_by_role("link", name="New agent")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_text_of_a_model_is_never_run(visit: Visit) -> None:
+    page = visit()
+    ask(page, "markup")
+    expect(page.locator(".turn")).to_contain_text("Hello")
+    assert page.evaluate("window.bad === undefined")
+    assert page.locator(".turn script, .turn img").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_accessible(visit: Visit, scheme: str) -> None:
+    page = visit(scheme=scheme)
+    ask(page, f"orders by status in {scheme}")
+    expect(page.get_by_role("gridcell", name="completed")).to_be_visible()
+    axe = (UI / "node_modules/axe-core/axe.min.js").read_text()
+    thread = page.url.split("#")[1]
+    run = page.locator(".after").get_by_role("link", name="Run").get_attribute("href") or ""
+    runs = [f"{run}?view={view}" for view in ("answer", "timeline", "log", "result", "script")]
+    for address in (
+        f"#{thread}",
+        "#/ask",
+        "#/runs",
+        *runs,
+        "#/agents/new",
+        "#/catalog/shop/orders",
+        "#/learning",
+        "#/system",
+    ):
+        page.goto(page.url.split("#")[0] + address)
+        expect(page.locator("main").first).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        page.evaluate(axe)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)")
+        told = [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in found]
+        assert told == [], address
+
+
+def test_files_of_the_page_are_kept_for_ever_and_the_page_is_not(server: PageServer) -> None:
+    page = httpx.get(server.url + "/")
+    assert page.headers["cache-control"] == "no-cache"
+    name = re.findall(r'src="(/assets/[^"]+)"', page.text)[0]
+    script = httpx.get(server.url + name)
+    assert "immutable" in script.headers["cache-control"]
+    assert script.headers["content-type"].startswith("text/javascript")
+    for wrong in ("/assets/../index.html", "/assets/%2e%2e/index.html", "/assets/nothing.js"):
+        assert httpx.get(server.url + wrong).status_code == 404

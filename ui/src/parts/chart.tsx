@@ -1,0 +1,141 @@
+// Charts in the page's own hand: bars, lines and points as SVG that follows the theme. Widths are SVG attributes,
+// never styles.
+
+import { useRef } from "preact/hooks";
+import { call } from "../api";
+import { count, short } from "../format";
+import type { ChartSpec, ResultInfo, RowPage } from "../types";
+import { type ChartData, readChart, type Series } from "./chart_data";
+import { Failure, useLoaded, Waiting } from "./loading";
+
+const MOST = 2000;
+/** Rows that a chart draws; it says so if there are more. */
+const BARS = 20;
+const [WIDTH, HEIGHT] = [560, 240];
+const PAD = { left: 56, right: 12, top: 10, bottom: 24 };
+
+export function Chart({ spec, info, path }: { spec: ChartSpec; info: ResultInfo; path: string }) {
+  const separator = path.includes("?") ? "&" : "?";
+  const loaded = useLoaded((abort) => call<RowPage>("GET", `${path}${separator}limit=${MOST}`, undefined, abort), [path]);
+  if (loaded.error) return <Failure error={loaded.error} again={loaded.reload} />;
+  if (!loaded.data) return <Waiting for="Reading the rows of the chart" />;
+  const data = readChart(spec, loaded.data.columns, loaded.data.rows);
+  if (!data) return <p class="note">This chart needs a form that the page does not draw yet; Details has its specification.</p>;
+  return <Drawn data={data} more={info.row_count - loaded.data.rows.length} />;
+}
+
+function Drawn({ data, more }: { data: ChartData; more: number }) {
+  const figure = useRef<HTMLElement>(null);
+  return (
+    <figure ref={figure} class="chart">
+      <div class="hd">
+        <h3>{data.title}</h3>
+        <span class="acts">
+          <button type="button" class="link" onClick={() => save(figure.current, data.title, "svg")}>SVG</button>
+          <button type="button" class="link" onClick={() => save(figure.current, data.title, "png")}>PNG</button>
+        </span>
+      </div>
+      {data.series.length > 1 && (
+        <div class="legend">
+          {data.series.slice(0, 5).map((series, index) => <span key={series.name}><i class={`s${index + 1}`} />{series.name}</span>)}
+          {data.series.length > 5 && <span>and {count(data.series.length - 5)} more in grey</span>}
+        </div>
+      )}
+      {data.form === "bars" ? <Bars data={data} /> : <Plot data={data} />}
+      {more > 0 && <figcaption class="note">The first {count(MOST)} rows; {count(more)} more are in the table.</figcaption>}
+    </figure>
+  );
+}
+
+function Bars({ data }: { data: ChartData }) {
+  const points = data.series[0]?.points ?? [];
+  const shown = points.slice(0, BARS);
+  const top = Math.max(0, ...shown.map((point) => point.y));
+  const bottom = Math.min(0, ...shown.map((point) => point.y));
+  const span = top - bottom || 1;
+  const place = (value: number) => Math.round(((value - bottom) / span) * 1000);
+  const best = shown.reduce((index, point, at) => (point.y > (shown[index]?.y ?? 0) ? at : index), 0);
+  return (
+    <>
+      <div class="bars">
+        {shown.map((point, index) => (
+          <Bar key={index} label={String(point.x ?? "null")} value={point.y} from={place(Math.min(0, point.y))} to={place(Math.max(0, point.y))} first={index === best} />
+        ))}
+      </div>
+      {points.length > shown.length && <p class="note">{count(shown.length)} of {count(points.length)} bars; the table has them all.</p>}
+    </>
+  );
+}
+
+function Bar({ label, value, from, to, first }: { label: string; value: number; from: number; to: number; first: boolean }) {
+  return (
+    <>
+      <span class="clip" title={label}>{label}</span>
+      <svg viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
+        <rect class={first ? "b top1" : "b"} x={from} width={Math.max(1, to - from)} height={8} y={2} />
+      </svg>
+      <span class="n">{short(value)}</span>
+    </>
+  );
+}
+
+function Plot({ data }: { data: ChartData }) {
+  const categories = [...new Set(data.series.flatMap((series) => series.points.map((point) => String(point.x))))];
+  const xOf = (value: unknown): number =>
+    data.xType === "time" ? Date.parse(String(value)) : data.xType === "number" ? Number(value) : categories.indexOf(String(value));
+  const all = data.series.flatMap((series) => series.points.map((point) => ({ x: xOf(point.x), y: point.y }))).filter((p) => Number.isFinite(p.x));
+  const [x0, x1] = extent(all.map((point) => point.x));
+  const [low, high] = extent(all.map((point) => point.y));
+  const [y0, y1] = [low > 0 && low < high * 0.6 ? 0 : low, high];
+  const px = (x: number) => PAD.left + ((x - x0) / (x1 - x0 || 1)) * (WIDTH - PAD.left - PAD.right);
+  const py = (y: number) => HEIGHT - PAD.bottom - ((y - y0) / (y1 - y0 || 1)) * (HEIGHT - PAD.top - PAD.bottom);
+  const label = (x: number) =>
+    data.xType === "time" ? new Date(x).toISOString().slice(0, 10) : data.xType === "number" ? short(x) : (categories[Math.round(x)] ?? "");
+  const pathOf = (series: Series) =>
+    series.points.filter((point) => Number.isFinite(xOf(point.x))).map((point, index) => `${index ? "L" : "M"}${px(xOf(point.x)).toFixed(1)} ${py(point.y).toFixed(1)}`).join("");
+  return (
+    <svg class="plot" viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`${data.title}: from ${label(x0)} to ${label(x1)}, between ${short(low)} and ${short(high)}`}>
+      {ticks(y0, y1).map((tick) => (
+        <g key={tick}>
+          <path class="gl" d={`M${PAD.left} ${py(tick)}H${WIDTH - PAD.right}`} />
+          <text x={PAD.left - 6} y={py(tick) + 4} text-anchor="end">{short(tick)}</text>
+        </g>
+      ))}
+      <text x={PAD.left} y={HEIGHT - 6}>{label(x0)}</text>
+      <text x={WIDTH - PAD.right} y={HEIGHT - 6} text-anchor="end">{label(x1)}</text>
+      {data.series.map((series, index) =>
+        data.form === "line" ? (
+          <path key={series.name} class={`line s${Math.min(index + 1, 6)}`} d={pathOf(series)} />
+        ) : (
+          series.points.map((point, at) => <circle key={at} class={`dot s${Math.min(index + 1, 6)}`} cx={px(xOf(point.x))} cy={py(point.y)} r={2.5} />)
+        ),
+      )}
+    </svg>
+  );
+}
+
+function extent(values: number[]): [number, number] {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values) {
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  return values.length ? [low, high] : [0, 1];
+}
+
+/** About four round values between two numbers. */
+export function ticks(low: number, high: number): number[] {
+  if (high <= low) return [low];
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= rough) ?? rough;
+  const found = [];
+  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-9; tick += step) found.push(Number(tick.toPrecision(12)));
+  return found;
+}
+
+/** Save the chart as it is shown: the drawing with its colours written into it. */
+function save(figure: HTMLElement | null, title: string, ending: "svg" | "png"): void {
+  if (!figure) return;
+  void import("./chart_file").then(({ saveChart }) => saveChart(figure, title, ending));
+}

@@ -1,0 +1,35 @@
+// Markdown as safe HTML. Text of a model and of data is not trusted: everything passes the sanitiser.
+
+import DOMPurify from "dompurify";
+import { Marked } from "marked";
+
+const PURIFIER = DOMPurify(window);
+PURIFIER.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName !== "A" || node.hasAttribute("data-figure")) return;
+  node.setAttribute("target", "_blank");
+  node.setAttribute("rel", "noopener noreferrer");
+});
+
+/** The tags that the page itself puts around numbers. Any other HTML in a text is shown as it is written. */
+const OWN_TAG = /^(<a class="num" href="#" data-figure="\d+">|<span class="unverified" title="[^"<>]*">|<\/a>|<\/span>|<br\s*\/?>)$/;
+const MARKDOWN = new Marked({
+  async: false,
+  gfm: true,
+  renderer: {
+    html({ text }) {
+      return OWN_TAG.test(text.trim()) ? text : text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+    },
+  },
+});
+
+export function renderMarkdown(text: string): string {
+  return PURIFIER.sanitize(MARKDOWN.parse(text) as string, {
+    ALLOWED_TAGS: [
+      "a", "b", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "hr", "i", "li", "ol", "p", "pre",
+      "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul", "span",
+    ],
+    ALLOWED_ATTR: ["href", "class", "title"],
+    ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
+    ALLOW_DATA_ATTR: true,
+  });
+}

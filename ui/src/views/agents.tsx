@@ -1,0 +1,206 @@
+// Agents: what each is doing, its steps, and the verbs that control it.
+
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, call, may } from "../api";
+import { count, duration, moment } from "../format";
+import { CopyRequest } from "../parts/copy";
+import { Failure, useLoaded, Waiting } from "../parts/loading";
+import { type Shape, State } from "../parts/state";
+import { go, link } from "../router";
+import type { Listing } from "../types";
+
+interface Agent {
+  id: string;
+  kind: string;
+  config: Record<string, unknown>;
+  status: string;
+  activity: string;
+  step_no: number;
+  tokens: number;
+  cost_usd: number;
+  thread_id: string | null;
+  last_output: unknown;
+  last_error: string | null;
+  created_at: string;
+  updated_at: string;
+  next_at: string | null;
+}
+
+interface AgentStep {
+  step_no: number;
+  action: string;
+  kind: string;
+  input: unknown;
+  output: unknown;
+  outcome: string;
+  error: string | null;
+  started_at: string;
+  ended_at: string;
+  tokens: number;
+}
+
+const SHAPES: Record<string, Shape> = {
+  running: "run", queued: "wait", waiting: "wait", idle: "good", done: "good", pausing: "wait", paused: "wait", destroying: "off", destroyed: "off",
+};
+
+export function AgentsView({ agentId, creating }: { agentId: string | null; creating: boolean }) {
+  const agents = useLoaded((abort) => call<Listing<Agent>>("GET", "/agents?limit=200", undefined, abort), []);
+  useEffect(() => {
+    const poll = setInterval(() => agents.reload(), 3000);
+    return () => clearInterval(poll);
+  }, []);
+  const items = agents.data?.items ?? [];
+  const working = items.filter((agent) => agent.activity === "running").length;
+  const failed = items.filter((agent) => agent.last_error).length;
+  return (
+    <main class="wide-page" id="content" tabIndex={-1}>
+      <div class="hd">
+        <h1>{items.length === 0 ? "No agents" : working ? `${count(working)} at work` : "Agents at rest"}{failed ? `, ${count(failed)} with an error` : ""}</h1>
+        {may("analyst") && <a class="button" href={link("agents", "new")}>New agent</a>}
+      </div>
+      {agents.error && <Failure error={agents.error} again={agents.reload} />}
+      {!agents.data && !agents.error && <Waiting for="Reading the agents" />}
+      {creating && <NewAgent />}
+      {items.length === 0 && agents.data && !creating && (
+        <p class="lead">An agent keeps working after you leave: it watches a number, keeps a catalog fresh, writes a report. Create one to see its steps here.</p>
+      )}
+      <div class={agentId ? "agents" : ""}>
+        {items.length > 0 && (
+          <table class="cards">
+            <thead><tr><th>agent</th><th>state</th><th class="n">steps</th><th>last result</th><th class="n">tokens</th><th>next</th></tr></thead>
+            <tbody>
+              {items.map((agent) => (
+                <tr key={agent.id} class={agent.id === agentId ? "here" : ""}>
+                  <th><a href={link("agents", agent.id)}>{agent.id}</a> <small>{agent.kind}</small></th>
+                  <td><State shape={agent.last_error ? "bad" : (SHAPES[agent.activity] ?? "off")}>{agent.activity}</State></td>
+                  <td class="n" data-l="steps">{count(agent.step_no)}</td>
+                  <td class="soft2 clip">{agent.last_error ?? brief(agent.last_output)}</td>
+                  <td class="n" data-l="tokens">{count(agent.tokens)}</td>
+                  <td class="soft">{agent.next_at ? moment(agent.next_at) : ""}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+        {agentId && agentId !== "new" && <AgentDetail key={agentId} agentId={agentId} onChange={agents.reload} />}
+      </div>
+    </main>
+  );
+}
+
+function brief(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "string") return value;
+  if (typeof value === "object" && "text" in value && typeof value.text === "string") return value.text;
+  return JSON.stringify(value);
+}
+
+function AgentDetail({ agentId, onChange }: { agentId: string; onChange: () => void }) {
+  const path = `/agents/${encodeURIComponent(agentId)}`;
+  const agent = useLoaded((abort) => call<Agent>("GET", path, undefined, abort), [agentId]);
+  const steps = useLoaded((abort) => call<Listing<AgentStep>>("GET", `${path}/steps?limit=500`, undefined, abort), [agentId]);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [destroying, setDestroying] = useState(false);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      agent.reload();
+      steps.reload();
+    }, 2000);
+    return () => clearInterval(timer);
+  }, []);
+  const act = async (verb: string, body: unknown = {}) => {
+    setError(null);
+    try {
+      const info = await call<Agent>("POST", `${path}/${verb}`, body);
+      if ("activity" in info) agent.set(info);
+      agent.reload();
+      onChange();
+    } catch (failed) {
+      setError(failed as ApiError);
+    }
+  };
+  const send = (verb: string, field: string) => (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const text = String(new FormData(form).get("text")).trim();
+    if (!text) return;
+    void act(verb, { [field]: text });
+    form.reset();
+  };
+  if (agent.error) return <section class="opened"><Failure error={agent.error} again={agent.reload} /></section>;
+  const info = agent.data;
+  if (!info) return <section class="opened"><Waiting for="Reading the agent" /></section>;
+  const paused = info.activity === "paused" || info.activity === "pausing";
+  const gone = info.status === "destroyed" || info.status === "destroying";
+  return (
+    <section class="opened" aria-label={info.id}>
+      <div class="hd"><h2>{info.id}</h2><a href={link("agents")}>Close</a></div>
+      <div class="facts"><State shape={SHAPES[info.activity] ?? "off"}>{info.activity}</State><span>{info.kind}</span><span>since {moment(info.created_at)}</span><span><b>{count(info.tokens)}</b> tokens</span></div>
+      {info.last_error && <p class="fail-line">{info.last_error}</p>}
+      {may("analyst") && !gone && (
+        <div class="acts verbs">
+          {paused ? <button type="button" class="do" onClick={() => void act("resume")}>Resume</button> : <button type="button" onClick={() => void act("pause")}>Pause</button>}
+          <button type="button" onClick={() => void act("interrupt", {})}>Interrupt</button>
+          <button type="button" class="halt push" onClick={() => setDestroying(true)}>Destroy…</button>
+        </div>
+      )}
+      {destroying && (
+        <div class="fail" role="alertdialog" aria-label="Destroy this agent">
+          <p class="says2">Destroy {info.id}?</p>
+          <p>It ends after its current step, and its waiting actions are cancelled. Its {count(info.step_no)} steps and its runs stay recorded.</p>
+          <div class="acts"><button type="button" class="halt" onClick={() => { setDestroying(false); void act("destroy"); }}>Destroy it</button><button type="button" onClick={() => setDestroying(false)}>Keep it</button></div>
+        </div>
+      )}
+      {error && <Failure error={error} />}
+      {may("analyst") && !gone && (
+        <>
+          <form class="acts" onSubmit={send("steer", "guidance")}><input name="text" aria-label="Guidance" placeholder="Guidance before its next step" /><button type="submit">Steer</button></form>
+          <form class="acts" onSubmit={send("message", "text")}><input name="text" aria-label="Message" placeholder="A message, handled in a step of its own" /><button type="submit">Send</button></form>
+        </>
+      )}
+      <div class="after"><CopyRequest method="POST" path={`${path}/pause`} body={{}} /></div>
+      <h3>Steps</h3>
+      <ol class="rows">
+        {(steps.data?.items ?? []).toReversed().map((step) => (
+          <li key={step.step_no}>
+            <details>
+              <summary><span class="n soft">{step.step_no}</span> <b class="mono">{step.kind}</b> <span class="clip">{step.error ?? brief(step.output)}</span> <small class="push">{duration(Date.parse(step.ended_at) - Date.parse(step.started_at))}</small></summary>
+              <pre tabIndex={0}><code>{JSON.stringify({ input: step.input, output: step.output, error: step.error }, null, 2)}</code></pre>
+            </details>
+          </li>
+        ))}
+      </ol>
+      {steps.data?.items.length === 0 && <p class="note">No step yet.</p>}
+    </section>
+  );
+}
+
+function NewAgent() {
+  const [error, setError] = useState<ApiError | null>(null);
+  const create = async (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    setError(null);
+    try {
+      const config = JSON.parse(String(form.get("config")) || "{}") as Record<string, unknown>;
+      const id = String(form.get("id")).trim();
+      const made = await call<Agent>("POST", "/agents", { kind: String(form.get("kind")), config, ...(id ? { id } : {}) });
+      go(link("agents", made.id));
+    } catch (failed) {
+      setError(failed instanceof ApiError ? failed : new ApiError({ detail: `The configuration is not JSON: ${(failed as Error).message}`, hint: 'Write an object, such as {"source": "shop"}.' }, 0));
+    }
+  };
+  return (
+    <form class="form panel" onSubmit={create}>
+      <label for="kind">Kind</label>
+      <input id="kind" name="kind" required placeholder="analyst" />
+      <label for="id">Name</label>
+      <input id="id" name="id" placeholder="chosen for you if empty" />
+      <label for="config">Configuration</label>
+      <textarea id="config" name="config" rows={4} class="mono" placeholder='{"source": "shop"}' />
+      <span />
+      <div class="acts"><button type="submit" class="do">Create</button><a href={link("agents")}>Cancel</a></div>
+      {error && <Failure error={error} />}
+    </form>
+  );
+}

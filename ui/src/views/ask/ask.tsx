@@ -1,0 +1,154 @@
+// Ask: threads on the left, the conversation, and what its answers rest on.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, call } from "../../api";
+import { useRun } from "../../events/use_run";
+import { counted } from "../../format";
+import { Failure, useLoaded } from "../../parts/loading";
+import { go, link } from "../../router";
+import { type Dataset, ENDED, type Figure, type Listing, type Message, type Run, type Step, type Thread } from "../../types";
+import { Composer, type Draft } from "./composer";
+import { ResultPane } from "./result_pane";
+import { Threads } from "./threads";
+import { Turn } from "./turn";
+import { Welcome } from "./welcome";
+
+interface Props {
+  threadId: string | null;
+  /** A question to begin with, and the data it is about. */
+  asked?: string | null;
+  about?: string | null;
+}
+
+export function AskView({ threadId, asked: given = null, about = null }: Props) {
+  const threads = useLoaded((abort) => call<Listing<Thread>>("GET", "/threads?limit=100", undefined, abort), [threadId]);
+  const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
+  const messages = useLoaded(
+    async (abort) => (threadId ? (await call<Listing<Message>>("GET", `/threads/${threadId}/messages?limit=1000`, undefined, abort)).items : []),
+    [threadId],
+  );
+  const [chosenDataset, setDataset] = useState<string | null>(about);
+  const [draft, setDraft] = useState<Draft>({ text: given ?? "", language: "words" });
+  const [error, setError] = useState<ApiError | null>(null);
+  const [selected, setSelected] = useState<string | null>(null);
+  const [figure, setFigure] = useState<Figure | null>(null);
+  const [runs, setRuns] = useState<Record<string, Run>>({});
+  const [pane, setPane] = useState<"talk" | "result">("talk");
+  const flow = useRef<HTMLDivElement>(null);
+
+  const asked = (messages.data ?? []).filter((message) => message.role === "user" && message.run_id !== null);
+  const last = asked.at(-1)?.run_id ?? null;
+  const lastRun = last ? (runs[last] ?? null) : null;
+  const working = lastRun !== null && !ENDED.has(lastRun.status) && lastRun.status !== "waiting";
+  const withResult = asked.findLast((message) => message.run_id && runs[message.run_id]?.result)?.run_id ?? last;
+  const shown = runs[selected ?? withResult ?? ""] ?? null;
+  const thread = threads.data?.items.find((known) => known.id === threadId);
+  const dataset = chosenDataset ?? thread?.source ?? datasets.data?.items[0]?.id ?? null;
+  const lastStatus = lastRun?.status;
+
+  useEffect(() => {
+    setSelected(null);
+    setFigure(null);
+    setError(null);
+    setPane("talk");
+  }, [threadId]);
+  useEffect(() => {
+    flow.current?.scrollTo({ top: flow.current.scrollHeight });
+  }, [asked.length, lastStatus]);
+  useEffect(() => {
+    document.title = thread ? `${thread.title} · etude` : "Ask · etude";
+  }, [thread]);
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const typing = (event.target as HTMLElement).closest("input, textarea, select");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (/^[1-9]$/.test(event.key)) document.querySelector<HTMLButtonElement>(`[data-choice="${event.key}"]`)?.click();
+      else if (event.key === "n") go(link("ask"));
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", key);
+    return () => removeEventListener("keydown", key);
+  }, []);
+
+  const attempt = async (work: () => Promise<void>): Promise<boolean> => {
+    setError(null);
+    try {
+      await work();
+      return true;
+    } catch (failed) {
+      setError(failed instanceof ApiError ? failed : new ApiError({ detail: String(failed) }, 0));
+      return false;
+    }
+  };
+  const ask = (text: string, fresh = false) =>
+    attempt(async () => {
+      const body = { kind: "ask", text, fresh, ...(threadId ? { thread_id: threadId } : {}), ...(dataset ? { dataset } : {}) };
+      const state = await call<{ id: string }>("POST", "/runs", body);
+      const run = await call<Run>("GET", `/runs/${state.id}`);
+      setSelected(null);
+      setFigure(null);
+      if (run.thread_id && run.thread_id !== threadId) go(link("ask", run.thread_id));
+      else messages.reload();
+    });
+  const steer = (text: string) => attempt(async () => void (await call("POST", `/runs/${last}/steer`, { guidance: text })));
+  const stop = () => void attempt(async () => void (await call("POST", `/runs/${last}/cancel`)));
+  const branch = (seq: number) =>
+    void attempt(async () => {
+      const copy = await call<Thread>("POST", `/threads/${threadId}/fork`, { until: seq });
+      go(link("ask", copy.id));
+    });
+  const edit = (step: Step) => {
+    setDraft({ text: step.code, language: step.kind === "python" ? "python" : "sql" });
+    document.getElementById("composer")?.focus();
+  };
+  const rows = shown?.result?.row_count;
+  return (
+    <div class={`ask-view show-${pane}`}>
+      <Threads threads={threads.data?.items ?? []} current={threadId} />
+      <nav class="switch" aria-label="Conversation or result">
+        <div class="seg">
+          <button type="button" aria-pressed={pane === "talk"} onClick={() => setPane("talk")}>Conversation</button>
+          <button type="button" aria-pressed={pane === "result"} onClick={() => setPane("result")}>
+            Result{rows === undefined ? "" : ` · ${counted(rows, "row")}`}
+          </button>
+        </div>
+      </nav>
+      <main id="content" class="talk" tabIndex={-1}>
+        {threadId && <h1 class="away">{thread?.title ?? "Conversation"}</h1>}
+        <div class="flow" ref={flow} aria-live="polite" aria-busy={working}>
+          {threads.error && <Failure error={threads.error} again={threads.reload} />}
+          {messages.error && <Failure error={messages.error} again={messages.reload} />}
+          {!threadId && datasets.data && <Welcome datasets={datasets.data.items} dataset={dataset} onAsk={(text) => void ask(text)} />}
+          {threadId && asked.map((message) => (
+            <LiveTurn key={message.id} message={message}
+              onRun={(run) => setRuns((before) => (before[run.id] === run ? before : { ...before, [run.id]: run }))}
+              onFigure={(run, found) => { setSelected(run.id); setFigure(found); setPane("result"); }}
+              onFresh={(run) => void ask(message.text, run !== null)} onEdit={edit} onBranch={() => branch(message.seq)} />
+          ))}
+          {error && <div class="m"><span class="t" /><Failure error={error} /></div>}
+        </div>
+        <Composer working={working} datasets={datasets.data?.items ?? []} dataset={dataset} onDataset={setDataset} draft={draft}
+          setDraft={setDraft} onSend={(text) => ask(text)} onSteer={steer} onStop={stop} />
+      </main>
+      <ResultPane key={shown?.id ?? ""} run={shown} figure={figure} onFigure={setFigure} />
+    </div>
+  );
+}
+
+interface LiveTurnProps {
+  message: Message;
+  onRun: (run: Run) => void;
+  onFigure: (run: Run, figure: Figure) => void;
+  onFresh: (run: Run) => void;
+  onEdit: (step: Step) => void;
+  onBranch: () => void;
+}
+
+function LiveTurn({ message, onRun, ...acts }: LiveTurnProps) {
+  const live = useRun(message.run_id);
+  useEffect(() => {
+    if (live.run) onRun(live.run);
+  }, [live.run]);
+  return <Turn question={message.text} at={message.created_at} live={live} {...acts} />;
+}

@@ -1,0 +1,124 @@
+// What an answer rests on: its results as tabs, each with chart and rows; details; and where a number comes from.
+
+import { useState } from "preact/hooks";
+import { count, duration } from "../../format";
+import { Chart } from "../../parts/chart";
+import { Code } from "../../parts/code";
+import { type Cell, Grid } from "../../parts/grid";
+import { link } from "../../router";
+import type { Figure, ResultInfo, Run, Step } from "../../types";
+
+export interface Asked {
+  run: string;
+  figure: Figure;
+}
+
+interface Shown {
+  id: string;
+  name: string;
+  info: ResultInfo;
+  path: string;
+  step: Step | null;
+}
+
+/** The results that an answer shows; a run without a choice of its own shows its result. */
+export function resultsOf(run: Run): Shown[] {
+  if (run.shown.length > 0)
+    return run.shown.map(({ id, step_id, result }) => {
+      const step = run.steps.find((other) => other.id === step_id) ?? null;
+      return { id, name: run.shown.length > 1 ? id : "Result", info: result, path: `/runs/${run.id}/result?result=${id}`, step };
+    });
+  if (!run.result) return [];
+  const step = run.steps.findLast((other) => other.result !== null) ?? null;
+  return [{ id: "", name: "Result", info: run.result, path: `/runs/${run.id}/result`, step }];
+}
+
+export function ResultPane({ run, figure, onFigure }: { run: Run | null; figure: Figure | null; onFigure: (figure: Figure | null) => void }) {
+  const [tab, setTab] = useState(0);
+  const [cell, setCell] = useState<Cell | null>(null);
+  if (!run) return <section class="pane" aria-label="Result"><p class="note empty">The result of an answer appears here.</p></section>;
+  const results = resultsOf(run);
+  const chosen = figure ? Math.max(0, results.findIndex((result) => figure.result.split(",").includes(result.id))) : Math.min(tab, results.length);
+  const shown = results[chosen];
+  return (
+    <section class="pane" aria-label="Result">
+      <div class="tabs" role="tablist">
+        {results.map((result, index) => (
+          <button type="button" role="tab" key={result.id} aria-selected={index === chosen}
+            onClick={() => { setTab(index); onFigure(null); setCell(null); }}>
+            {result.name}<small>{count(result.info.row_count)}</small>
+          </button>
+        ))}
+        <button type="button" role="tab" aria-selected={shown === undefined} onClick={() => { setTab(results.length); onFigure(null); }}>
+          Details
+        </button>
+      </div>
+      {figure && <FigureOrigin run={run} figure={figure} onClose={() => onFigure(null)} />}
+      {cell && shown && !figure && <CellOrigin run={run} shown={shown} cell={cell} onClose={() => setCell(null)} />}
+      {shown ? (
+        <>
+          {chosen === 0 && run.chart && <Chart spec={run.chart} info={shown.info} path={shown.path} />}
+          <Grid key={shown.path} path={shown.path} info={shown.info} name={shown.name} onCell={setCell} />
+        </>
+      ) : (
+        <Details run={run} />
+      )}
+    </section>
+  );
+}
+
+function FigureOrigin({ run, figure, onClose }: { run: Run; figure: Figure; onClose: () => void }) {
+  return (
+    <Origin title={figure.text} onClose={onClose}>
+      <dt>Is</dt><dd><code>{figure.expression}</code></dd>
+      <dt>Exactly</dt><dd>{figure.value}</dd>
+      <dt>From</dt><dd>{figure.result || "the question"}</dd>
+      <RunFacts run={run} />
+    </Origin>
+  );
+}
+
+function CellOrigin({ run, shown, cell, onClose }: { run: Run; shown: Shown; cell: Cell; onClose: () => void }) {
+  const value = cell.value === null ? "null" : typeof cell.value === "string" ? cell.value : JSON.stringify(cell.value);
+  const number = shown.step ? run.steps.indexOf(shown.step) + 1 : null;
+  return (
+    <Origin title={value} onClose={onClose}>
+      <dt>Is</dt><dd>{cell.column.name}, row {count(cell.row + 1)} as shown of {count(shown.info.row_count)}</dd>
+      {shown.step && <><dt>Query</dt><dd>step {number} of the run, {duration(shown.step.elapsed_ms ?? 0)}</dd></>}
+      {shown.step && shown.step.reads.length > 0 && <><dt>Reads</dt><dd>{shown.step.reads.map((read) => read.table).join(", ")}</dd></>}
+      <RunFacts run={run} />
+    </Origin>
+  );
+}
+
+function RunFacts({ run }: { run: Run }) {
+  return (
+    <>
+      <dt>Run</dt><dd><a class="mono" href={link("runs", run.id)}>{run.id}</a></dd>
+      {run.replay?.origin && <><dt>Checked</dt><dd>replayed, {run.replay.guards} guards passed</dd></>}
+    </>
+  );
+}
+
+function Origin({ title, children, onClose }: { title: string; children: preact.ComponentChildren; onClose: () => void }) {
+  return (
+    <div class="origin" role="dialog" aria-label="Where this value comes from">
+      <div class="hd">
+        <h3 class="clip">{title}</h3>
+        <button type="button" class="link" onClick={onClose}>Close</button>
+      </div>
+      <dl>{children}</dl>
+    </div>
+  );
+}
+
+function Details({ run }: { run: Run }) {
+  const { steps: _steps, ...facts } = run;
+  return (
+    <>
+      {run.code && <><h3>Code</h3><Code text={run.code} language={run.kind === "python" ? "python" : "sql"} /></>}
+      <h3>The run as JSON</h3>
+      <Code text={JSON.stringify(facts, null, 2)} language="json" />
+    </>
+  );
+}

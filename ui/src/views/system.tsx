@@ -1,0 +1,124 @@
+// System: is it healthy, what has been used, who may do what, and what was done.
+
+import { useState } from "preact/hooks";
+import { type ApiError, call, may, session } from "../api";
+import { count, duration, moment } from "../format";
+import { Failure, useLoaded, Waiting } from "../parts/loading";
+import { State } from "../parts/state";
+import type { Listing } from "../types";
+
+interface Health {
+  ok: boolean;
+  version: string;
+  parts: Record<string, { ok: boolean; detail: string }>;
+}
+
+interface Key {
+  id: string;
+  name: string;
+  role: string;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+}
+
+interface Act {
+  id: string;
+  at: string;
+  key_id: string | null;
+  action: string;
+  status: number;
+}
+
+export function SystemView() {
+  const health = useLoaded(readHealth, []);
+  const spent = useLoaded((abort) => call<{ tokens: number; cost_usd: number; seconds: number }>("GET", "/spending", undefined, abort), []);
+  const broken = Object.entries(health.data?.parts ?? {}).filter(([, part]) => !part.ok);
+  return (
+    <main class="single" id="content" tabIndex={-1}>
+      <h1>{!health.data ? "System" : health.data.ok ? "Working" : `${broken.map(([name]) => name).join(" and ")} not working`}</h1>
+      {health.error && <Failure error={health.error} again={health.reload} />}
+      {!health.data && !health.error && <Waiting for="Checking each part" />}
+      {health.data && (
+        <table>
+          <thead><tr><th>part</th><th>state</th><th>detail</th></tr></thead>
+          <tbody>{Object.entries(health.data.parts).map(([name, part]) => (
+            <tr key={name}><th>{name}</th><td><State shape={part.ok ? "good" : "bad"}>{part.ok ? "ready" : "failing"}</State></td><td>{part.detail}</td></tr>
+          ))}</tbody>
+        </table>
+      )}
+      {spent.data && (
+        <section class="sect">
+          <h2>Used today</h2>
+          <div class="facts"><span><b>{count(spent.data.tokens)}</b> tokens</span><span><b>${spent.data.cost_usd.toFixed(4)}</b></span><span><b>{duration(spent.data.seconds * 1000)}</b> of work</span></div>
+        </section>
+      )}
+      {session.value?.keys && may("admin") && <Keys />}
+      {may("admin") && <Audit />}
+      <p class="note sect">etude {health.data?.version ?? ""}</p>
+    </main>
+  );
+}
+
+async function readHealth(): Promise<Health> {
+  const response = await fetch("/readyz", { headers: { Accept: "application/json" } });
+  return (await response.json()) as Health;
+}
+
+function Keys() {
+  const keys = useLoaded((abort) => call<Listing<Key>>("GET", "/keys", undefined, abort), []);
+  const [made, setMade] = useState<string | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const act = async (work: Promise<unknown>) => {
+    setError(null);
+    try {
+      const result = await work;
+      if (result && typeof result === "object" && "key" in result) setMade(String(result.key));
+      keys.reload();
+    } catch (failed) {
+      setError(failed as ApiError);
+    }
+  };
+  const create = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void act(call("POST", "/keys", { name: String(form.get("name")), role: String(form.get("role")) }));
+  };
+  return (
+    <section class="sect">
+      <h2>Keys</h2>
+      {error && <Failure error={error} />}
+      {made && <p class="line-note ok">The new key, shown only this once: <code>{made}</code></p>}
+      <table>
+        <thead><tr><th>name</th><th>role</th><th>since</th><th /></tr></thead>
+        <tbody>{keys.data?.items.map((key) => (
+          <tr key={key.id}>
+            <th>{key.name}</th><td>{key.role}</td><td>{moment(key.created_at)}</td>
+            <td class="n">{key.revoked_at ? "revoked" : <button type="button" class="link" onClick={() => void act(call("DELETE", `/keys/${key.id}`))}>Revoke</button>}</td>
+          </tr>
+        ))}</tbody>
+      </table>
+      <form class="acts" onSubmit={create}>
+        <input name="name" required aria-label="Name of the key" placeholder="Name" />
+        <select name="role" aria-label="Role"><option>reader</option><option>analyst</option><option>admin</option></select>
+        <button type="submit">Create a key</button>
+      </form>
+    </section>
+  );
+}
+
+function Audit() {
+  const acts = useLoaded((abort) => call<Listing<Act>>("GET", "/audit?limit=50", undefined, abort), []);
+  if (acts.error) return <Failure error={acts.error} />;
+  return (
+    <section class="sect">
+      <h2>What was done</h2>
+      {acts.data?.items.length === 0 && <p class="note">Nothing yet.</p>}
+      <table>
+        <tbody>{acts.data?.items.map((act) => (
+          <tr key={act.id}><td class="soft">{moment(act.at)}</td><td class="mono clip">{act.action}</td><td class="n">{act.status}</td><td>{act.key_id ?? ""}</td></tr>
+        ))}</tbody>
+      </table>
+    </section>
+  );
+}
