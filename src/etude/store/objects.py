@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
