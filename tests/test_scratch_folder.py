@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from etude.app import App
 from etude.scratch_folder import ScratchFolder, remove_orphans
@@ -36,6 +37,7 @@ def test_a_folder_that_nobody_holds_goes_with_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_large_results_of_a_killed_process_are_removed_by_the_next(tmp_path: Path) -> None:
     duckdb.connect(tmp_path / "data.duckdb").close()
     home = tmp_path / "home"
