@@ -25,6 +25,8 @@ class Figure:
     """Ours is at most so much, in the unit, above the peer's."""
     most: float | None = None
     """Ours is at most so much, whatever the peer's."""
+    least: float | None = None
+    """Ours is at least so much."""
 
     @property
     def ratio(self) -> float:
@@ -35,6 +37,8 @@ class Figure:
         bars = []
         if self.most is not None:
             bars.append(f"at most {self.most:g} {self.unit}")
+        if self.least is not None:
+            bars.append(f"at least {self.least:g} {self.unit}")
         if self.most_ratio is not None:
             # A part of the peer's reads better the other way round.
             least = 1 / self.most_ratio
@@ -47,6 +51,7 @@ class Figure:
     def holds(self) -> bool:
         return (
             (self.most is None or self.ours <= self.most)
+            and (self.least is None or self.ours >= self.least)
             and (self.most_ratio is None or self.ratio <= self.most_ratio)
             and (self.most_over is None or self.ours - (self.peer or 0) <= self.most_over)
         )

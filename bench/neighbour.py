@@ -6,15 +6,21 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import selectors
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import psutil
@@ -28,8 +34,12 @@ from etude.store.identity import Identity, KeyLimits
 NOISE_S = float(os.environ.get("BENCH_NOISE_S", "60"))
 QUIET_S = float(os.environ.get("BENCH_QUIET_S", "10"))
 QUERIES = CELLS = 40
-FLOODERS = 32
-"""Connections that send bad requests, each as fast as it gets answers."""
+FLOOD_PER_S = float(os.environ.get("BENCH_FLOOD_PER_S", "12000"))
+"""Bad requests per second."""
+FLOODERS = 1000
+"""Connections with bad requests that are open at once, at most."""
+AHEAD = 100
+"""Bad requests that are sent on each connection."""
 ENDLESS = "SELECT count(*) FROM range(10000000000000) t(i) WHERE i % 7 = 3"
 HEAVY = "PYTHON:\nkept = [bytearray(1 << 20) for _ in range(20)]\nwhile True:\n    sum(i * i for i in range(100_000))"
 QUERY = {"dataset": "data", "query": "SELECT 1"}
@@ -42,6 +52,7 @@ class Seen:
     times: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     statuses: dict[str, dict[int, int]] = field(default_factory=dict)
+    flood: dict[str, Any] = field(default_factory=dict)
 
     def count(self, what: str, status: int) -> None:
         found = self.statuses.setdefault(what, {})
@@ -62,6 +73,8 @@ def measure() -> list[Figure]:
         done.set()
         watch.join()
     print(f"answers to the noise: {json.dumps(loaded.statuses)}", file=sys.stderr)
+    print(f"bad requests: {json.dumps(loaded.flood)}", file=sys.stderr)
+    sent, answered = loaded.flood["sent"], sum(loaded.flood["answered"].values())
     for failure in loaded.failures[:5]:
         print(failure, file=sys.stderr)
     return [
@@ -75,6 +88,8 @@ def measure() -> list[Figure]:
         ),
         Figure("the same: 99th percentile", _at(loaded.times, 0.99) * 1e3, _at(quiet.times, 0.99) * 1e3, "ms"),
         Figure(f"failures among {len(loaded.times)} queries", len(loaded.failures), None, "", most=0),
+        Figure("bad requests sent", sent / loaded.flood["seconds"], None, "/s", least=10_000),
+        Figure("the same: answered", answered / loaded.flood["seconds"], None, "/s"),
         Figure("memory of the server beyond idle", (max(highest) - idle) / (1 << 20), None, "MiB", most=500),
     ]
 
@@ -151,7 +166,7 @@ async def _beside_noise(port: int, keys: dict[str, str]) -> Seen:
     )
     await _ask(port, keys["quiet"], NOISE_S, seen)
     flood.terminate()
-    seen.statuses["bad request"] = json.loads(flood.communicate()[0] or b"{}")
+    seen.flood = json.loads(flood.communicate()[0])
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -172,26 +187,69 @@ async def _repeat(port: int, key: str, what: str, seen: Seen) -> None:
             streams[1].close()  # type: ignore[attr-defined]
 
 
-async def _flood(port: int, key: str) -> None:
-    """Send requests without a key, with a wrong key, and with bodies that make no sense, until terminated."""
-    statuses: dict[int, int] = {}
-    bad = [(None, b"{}"), ("etude_wrong", b"{}"), (key, b"{"), (key, b'{"query": 1}'), (key, b'{"query": "", "x": 1}')]
+class _Flooder:
+    """Sends bad requests at a fixed rate, however few are answered: a few ahead on each of many connections.
 
-    async def send(number: int) -> None:
-        streams: list[object] = []
-        while True:
-            number += 1
-            status = await _send(port, *((bad[number % len(bad)][0], "/sql", bad[number % len(bad)][1])), streams)
-            statuses[status] = statuses.get(status, 0) + 1
+    The requests are written once and sent as they are, and of the answers only the status is read.
+    """
 
-    tasks = [asyncio.create_task(send(number)) for number in range(FLOODERS)]
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(15, stop.set)
-    await stop.wait()
-    print(json.dumps(statuses), flush=True)
-    for task in tasks:
-        task.cancel()
+    def __init__(self, port: int, key: str) -> None:
+        self._address = ("127.0.0.1", port)
+        bad = [(None, "{}"), ("etude_wrong", "{}"), (key, "{"), (key, '{"query": 1}'), (key, '{"query": "", "x": 1}')]
+        requests = [self._write(*each) for each in bad]
+        self._batches = [b"".join(requests[(first + n) % len(bad)] for n in range(AHEAD)) for first in range(len(bad))]
+        self._selector = selectors.DefaultSelector()
+        self._statuses: Counter[int] = Counter()
+        self._begun = self._sent = 0
+
+    @staticmethod
+    def _write(key: str | None, body: str) -> bytes:
+        allowed = f"authorization: Bearer {key}\r\n" if key else ""
+        head = f"POST /sql HTTP/1.1\r\nhost: localhost\r\n{allowed}content-type: application/json\r\n"
+        return f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
+
+    def run(self) -> None:
+        """Send until terminated, then print how many were sent and answered."""
+        ended: list[int] = []
+        signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+        started = time.perf_counter()
+        while not ended:
+            due = (time.perf_counter() - started) * FLOOD_PER_S - self._begun
+            for _ in range(int(due / AHEAD)):
+                self._open()
+            self._exchange(0.002)
+        seconds = time.perf_counter() - started
+        print(json.dumps({"sent": self._sent, "seconds": seconds, "answered": dict(sorted(self._statuses.items()))}))
+
+    def _open(self) -> None:
+        self._begun += AHEAD
+        if len(self._selector.get_map()) >= FLOODERS:
+            return  # nothing more is sent before the server has closed some
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.connect_ex(self._address)
+        self._selector.register(connection, selectors.EVENT_WRITE, [])
+
+    def _exchange(self, seconds: float) -> None:
+        """Send on connections that were opened, and read what has come on others."""
+        for found, _ in self._selector.select(seconds):
+            connection = found.fileobj
+            assert isinstance(connection, socket.socket)
+            try:
+                if found.events == selectors.EVENT_WRITE:
+                    connection.send(self._batches[self._sent // AHEAD % len(self._batches)])
+                    self._sent += AHEAD
+                    self._selector.modify(connection, selectors.EVENT_READ, found.data)
+                    continue
+                answer = connection.recv(1 << 16)
+            except OSError:
+                answer = b""
+            found.data.extend(map(int, re.findall(rb"HTTP/1.1 (\d+)", answer)))
+            if not answer or len(found.data) == AHEAD:
+                self._statuses.update(found.data)
+                self._selector.unregister(connection)
+                connection.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(_flood(int(sys.argv[1]), sys.argv[2]))
+    _Flooder(int(sys.argv[1]), sys.argv[2]).run()

@@ -18,6 +18,7 @@ from etude.fair_share import ThreadShare
 from etude.redaction import redact
 from etude.result import Result
 from etude.runtime.query import Query, RunStorage, run_query
+from etude.scratch_folder import remove_orphans
 from etude.settings import Settings, load_settings
 from etude.sources.federation import find_others, query_together, uses_frames
 from etude.sources.parameters import Encoded, Params, decode_params, encode_params
@@ -112,7 +113,9 @@ class App:
     @made_once
     def scratch(self) -> Path:
         """The folder for results that are too large for memory, until they are stored or deleted."""
-        return self.settings.home / "scratch"
+        folder = self.settings.home / "scratch"
+        remove_orphans("etude-", folder)
+        return folder
 
     def close(self) -> None:
         """Pause the live runs, end the sessions, stop the engines, and close the store."""

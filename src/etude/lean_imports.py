@@ -32,7 +32,17 @@ def leave_out_numpy() -> None:
     """
     if "pyarrow" in sys.modules or "numpy" in sys.modules:
         return
-    _LEFT_OUT.names |= {"numpy", "pandas"}
+    _leave_out({"numpy", "pandas"})
+
+
+def leave_out_pandas() -> None:
+    """Let pyarrow build arrays without pandas, which it would load for its first one. numpy stays importable."""
+    if "pandas" not in sys.modules:
+        _leave_out({"pandas"})
+
+
+def _leave_out(names: set[str]) -> None:
+    _LEFT_OUT.names |= names
     if _LEFT_OUT not in sys.meta_path:
         sys.meta_path.insert(0, _LEFT_OUT)
 

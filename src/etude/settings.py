@@ -129,6 +129,8 @@ class ServerSettings(Entity):
     """Seconds that a shutdown waits for running work."""
     per_minute: int = Field(default=1200, ge=0)
     """Requests of a key per minute."""
+    refused_per_minute: int = Field(default=600, ge=0)
+    """Refused requests (4xx) per minute of a key, or of an address without one; further ones get 429 unread."""
     at_once: int = Field(default=64, ge=0)
     """Requests of a key at the same time, not counting streams."""
     streams: int = Field(default=64, ge=0)

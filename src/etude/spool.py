@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from etude.errors import SourceError
+from etude.scratch_folder import ScratchFolder
 
 MEMORY = 16 << 20
 GROUP_ROWS = 1 << 16
@@ -69,12 +68,12 @@ class Spool:
     def keep(self, owner: object) -> None:
         """Delete the file when `owner` is garbage-collected."""
         if self._writer is not None:
-            weakref.finalize(owner, shutil.rmtree, self._writer.path.parent, ignore_errors=True)
+            weakref.finalize(owner, self._writer.folder.remove)
 
     def drop(self) -> None:
         """Delete the file of an incomplete result."""
         if self._writer is not None:
-            shutil.rmtree(self._writer.path.parent, ignore_errors=True)
+            self._writer.folder.remove()
 
 
 def _refuse_unions(schema: Any) -> None:
@@ -98,7 +97,8 @@ class ParquetFile:
     def __init__(self, schema: Any, folder: Path | None) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix="etude-result-", dir=folder)) / "result.parquet"
+        self.folder = ScratchFolder("etude-result-", folder)
+        self.path = self.folder.path / "result.parquet"
         self._groups = _Groups(schema)
         self._writer = _writer(self.path, self._groups.schema)
 

@@ -109,6 +109,25 @@ def test_an_error_is_retried_and_then_recorded(agents: Agents, work: Work, scrip
     assert agents.get("a").status == "active"
 
 
+def test_every_try_of_an_action_has_the_same_key(agents: Agents, work: Work, script: type[Script]) -> None:
+    keys: list[tuple[Any, str]] = []
+
+    def fail_twice(ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
+        keys.append((inbox[0].body, ctx.key))
+        if inbox[0].kind == "message" and [body for body, _ in keys].count(inbox[0].body) < 3:
+            raise Conflict("Not yet.")
+        return StepResult(next=IDLE)
+
+    script.do = staticmethod(fail_twice)
+    work()
+    agents.create("script", id="a")
+    for body in ("pay", "pay again"):
+        assert agents.wait(agents.message("a", body)).state == "done"
+    first, second = ({key for body, key in keys if body == of} for of in ("pay", "pay again"))
+    assert len(first) == len(second) == 1 and first != second
+    assert [body for body, _ in keys].count("pay") == 3
+
+
 def test_an_unexpected_error_shows_no_secret_and_is_logged(
     agents: Agents, work: Work, script: type[Script], caplog: pytest.LogCaptureFixture
 ) -> None:

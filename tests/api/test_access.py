@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from etude.api import access
 from etude.api.server import create_app
 from etude.app import App
 from etude.store.identity import Identity, KeyLimits, Role, Spent
+from etude.telemetry import AccessLog
 
 SELECT = {"query": "SELECT 1 AS one", "record": False}
 
@@ -145,7 +147,7 @@ def test_without_keys_other_sites_and_other_names_stay_out(app: App) -> None:
 
 
 def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    moment = 0.0
+    moment = time.monotonic()
     monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: moment))
     headers = bearer(app, "reader", per_minute=3)
     statuses = [guarded.get("/api/datasets", headers=headers).status_code for _ in range(5)]
@@ -153,31 +155,49 @@ def test_a_key_has_its_rate(guarded: TestClient, app: App, monkeypatch: pytest.M
     refused = guarded.get("/api/datasets", headers=headers)
     assert refused.json()["limit"] == "per_minute"
     assert refused.headers["retry-after"] == "20"
-    moment = 21.0
+    moment += 21.0
     assert [guarded.get("/api/datasets", headers=headers).status_code for _ in range(2)] == [200, 429]
     assert guarded.get("/api/datasets", headers=bearer(app, "reader")).status_code == 200
 
 
-def test_refusals_of_a_flood_are_delayed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_requests_without_end_are_shed_before_they_are_read(
+    app: App, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moment = 0.0
     monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: moment))
-    control = access.AccessControl(Identity(app.store), app.settings.server, keys=True)
-    delays = [control.delay_refusal("flood") for _ in range(int(access.REFUSALS_BURST) + 5)]
-    assert delays == [0.0] * int(access.REFUSALS_BURST) + [access.REFUSAL_DELAY_S] * 5
-    assert control.delay_refusal("other") == 0.0
-    moment = 1.0
-    assert [control.delay_refusal("flood") for _ in range(51)] == [0.0] * 50 + [access.REFUSAL_DELAY_S]
-
-
-def test_a_refusal_waits_for_its_delay(guarded: TestClient, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "REFUSALS_BURST", 0.0)
-    monkeypatch.setattr(access, "REFUSALS_PER_S", 0.0)
-    monkeypatch.setattr(access, "REFUSAL_DELAY_S", 0.5)
-    headers = bearer(app, "analyst")
-    for send in ({"headers": {}}, {"headers": headers, "json": {"query": 1}}):
-        started = time.monotonic()
-        assert guarded.post("/api/sql", **send).is_client_error
-        assert time.monotonic() - started >= 0.5
+    monkeypatch.setenv("ETUDE_SERVER__REFUSED_PER_MINUTE", "3")
+    with (
+        open_app(tmp_path, shop) as opened,
+        TestClient(create_app(opened, keys_required=True), base_url="https://etude.example") as client,
+    ):
+        good, bad, admin = bearer(opened, "analyst"), bearer(opened, "analyst"), bearer(opened, "admin")
+        assert client.post("/api/sql", json=SELECT, headers=good).status_code == 200
+        assert client.post("/api/sql", json=SELECT, headers=bad).status_code == 200
+        # Without a valid key, the address is counted.
+        wrong = {"Authorization": "Bearer etude_wrong_key"}
+        assert [client.get("/api/runs", headers=h).status_code for h in (wrong, {}, wrong, wrong, {})] == [
+            *(401, 401, 401),
+            *(429, 429),
+        ]
+        shed = client.get("/api/runs")
+        assert (shed.json()["limit"], shed.headers["connection"]) == ("refused_per_minute", "close")
+        assert int(shed.headers["retry-after"]) >= 1
+        # Callers at the same address whose keys are known, and probes, are served.
+        assert client.post("/api/sql", json=SELECT, headers=good).status_code == 200
+        assert client.get("/healthz").status_code == 200
+        # With a key, the key is counted: others with good requests go on, this one waits.
+        statuses = [client.post("/api/sql", json={"query": 1}, headers=bad).status_code for _ in range(5)]
+        assert statuses == [422, 422, 422, 429, 429]
+        assert client.post("/api/sql", json=SELECT, headers=bad).status_code == 429
+        assert client.post("/api/sql", json=SELECT, headers=good).status_code == 200
+        moment = 20.0
+        assert client.post("/api/sql", json=SELECT, headers=bad).status_code == 200
+        assert client.get("/api/runs").status_code == 401
+        # Shed requests are counted, but they fill neither the audit nor a list of routes.
+        moment = 100.0
+        audit = client.get("/api/audit", headers=admin).json()["items"]
+        assert not [entry for entry in audit if entry["status"] == 429]
+        assert 'route="shed",status="429"' in client.get("/metrics", headers=admin).text
 
 
 def test_a_key_has_so_many_requests_at_once(app: App) -> None:
@@ -272,6 +292,22 @@ def test_a_key_is_told_once_and_kept_nowhere(guarded: TestClient, app: App) -> N
     assert session.status_code == 200
     guarded.cookies.clear()
     assert session.json()["csrf"] not in str(app.store._read("SELECT * FROM replies"))
+
+
+def test_the_key_of_a_row_is_in_no_log(guarded: TestClient, app: App) -> None:
+    log = io.StringIO()
+    guarded.app.state.server.access = AccessLog(log)  # type: ignore[attr-defined]
+    try:
+        for headers in ({}, bearer(app, "reader")):
+            guarded.get("/rows/data/customers/ann%40example.com/x%0Ay", headers=headers)
+            guarded.get("/api/rows/data/customers/ann%40example.com?by=email", headers=headers)
+        guarded.app.state.server.access.write()  # type: ignore[attr-defined]
+    finally:
+        guarded.app.state.server.access = None  # type: ignore[attr-defined]
+    assert log.getvalue().count("GET /api/rows/data/customers/***") == 4
+    audit = guarded.get("/api/audit", headers=bearer(app, "admin")).text
+    assert "GET /api/rows/data/customers/***" in audit
+    assert "example.com" not in log.getvalue() + audit
 
 
 def test_a_flood_of_strangers_fills_no_audit(guarded: TestClient, app: App) -> None:

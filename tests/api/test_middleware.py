@@ -265,6 +265,18 @@ def test_requests_in_one_connection_are_answered_in_order(server: Running) -> No
     assert answer.index(b"200 OK") < answer.index(b"404 Not Found")
 
 
+def test_requests_sent_far_ahead_are_not_kept(server: Running) -> None:
+    """A few are answered, and then the connection is closed: what waits must not fill the memory."""
+    sent, answer = 20_000, b""
+    with socket.create_connection(("127.0.0.1", server.port), 120) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n" * sent)
+        with suppress(ConnectionError):
+            while part := connection.recv(65_536):
+                answer += part
+    assert answer.count(b" 200 OK") < sent / 2
+
+
 def test_many_at_once_are_all_answered(server: Running) -> None:
     outcomes: list[int] = []
 

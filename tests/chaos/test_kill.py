@@ -28,7 +28,8 @@ from etude.app import App
 from etude.entities import Limits
 from etude.errors import EtudeError
 from etude.events import fold
-from etude.sources.pool import SCRATCH, remove_orphans
+from etude.scratch_folder import remove_orphans
+from etude.sources.pool import SCRATCH
 
 LONG = os.environ.get("CHAOS") == "long"
 
@@ -178,8 +179,8 @@ def test_a_folder_in_use_is_no_orphan(tmp_path: Path) -> None:
         app.pool.warm()
         spare = app.pool._spare
         assert spare is not None
-        remove_orphans()
-        assert Path(spare._scratch.name).is_dir()
+        remove_orphans(SCRATCH, spare._scratch.path.parent)
+        assert spare._scratch.path.is_dir()
 
 
 def test_a_spilled_file_goes_when_the_host_is_killed(tmp_path: Path) -> None:

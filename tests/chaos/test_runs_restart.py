@@ -1,4 +1,4 @@
-"""kill -9 of the server with many acknowledged runs, of every kind and in every state: each ends or continues.
+"""kill -9 of the server with agents and acknowledged runs, of every kind and in every state: each ends or continues.
 
 The short form runs with every test run. `CHAOS=long` (`make chaos`) has a hundred runs and kills the server five times.
 """
@@ -48,7 +48,9 @@ REQUESTS: list[dict[str, Any]] = [
     {"kind": "ask", "text": "please be quick"},
     {"kind": "ask", "text": "please be slow"},
     {"kind": "ask", "text": "which year?"},
+    {"kind": "catalog", "text": ""},
 ]
+AGENTS = 5
 
 
 @contextmanager
@@ -83,16 +85,23 @@ def test_every_acknowledged_run_ends_or_continues(
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
     runs: dict[str, dict[str, Any]] = {}
     paused: set[str] = set()
+    agents: dict[str, int] = {}
     for _ in range(KILLS):
         with serving(tmp_path, store) as (process, client):
+            while len(agents) < AGENTS:
+                made = client.post("/api/agents", json={"kind": "echo", "config": {"subject": "x", "interval_s": 1}})
+                assert made.status_code == 201, made.text
+                agents[made.json()["id"]] = 0
+            wait_until(lambda: _all_stepped(client, agents))  # noqa: B023 - it is called at once
             for number in range(RUNS // KILLS):
                 asked = REQUESTS[number % len(REQUESTS)]
-                made = client.post("/runs", json=asked | {"dataset": "data"})
+                made = _begin(client, asked)
                 assert made.status_code == 202, made.text
                 runs[made.json()["id"]] = asked
                 if asked["text"] == "please be slow" and number % 16 == 6:
                     answer = client.post(f"/runs/{made.json()['id']}/pause")
                     paused |= {made.json()["id"]} if answer.is_success else set()
+            agents = {agent: _steps(client, agent) for agent in agents}
             before = Counter(_states(client, runs).values())
             kill_all(process)
     print("at the last kill:", dict(before))
@@ -100,6 +109,8 @@ def test_every_acknowledged_run_ends_or_continues(
         started = time.monotonic()
         wait_until(lambda: all(_goes_on(state, run, runs, paused) for run, state in _states(client, runs).items()))
         print(f"after {time.monotonic() - started:.1f} s each of {len(runs)} runs had ended or continued")
+        wait_until(lambda: _all_stepped(client, agents))
+        print(f"after {time.monotonic() - started:.1f} s each of {AGENTS} agents had made a step")
         for run_id in [r for r, s in _states(client, runs).items() if s == "paused"]:
             assert client.post(f"/runs/{run_id}/resume").is_success
         for run_id in [r for r, s in _states(client, runs).items() if s == "waiting"]:
@@ -111,6 +122,27 @@ def test_every_acknowledged_run_ends_or_continues(
             # A query or cell that was running must be run again; the steps of a question are recorded, so it resumes.
             right |= {"interrupted"} if asked["kind"] != "ask" else set()
             assert (run["error"] or {}).get("code") in right, (run["text"], run["error"])
+
+
+def _begin(client: httpx.Client, asked: dict[str, Any]) -> httpx.Response:
+    if asked["kind"] == "catalog":
+        # A server makes a few at once; one of these may come from before the kill.
+        return wait_until(lambda: _unless_busy(client.post("/catalogs", json={"dataset": "data"})))
+    return client.post("/runs", json=asked | {"dataset": "data"})
+
+
+def _unless_busy(answer: httpx.Response) -> httpx.Response | None:
+    return None if answer.status_code == 503 else answer
+
+
+def _all_stepped(client: httpx.Client, agents: dict[str, int]) -> bool:
+    """Whether each agent has made more steps than it had."""
+    return all(_steps(client, agent) > done for agent, done in agents.items())
+
+
+def _steps(client: httpx.Client, agent: str) -> int:
+    """The steps that an agent has finished."""
+    return sum(step["outcome"] == "ok" for step in client.get(f"/api/agents/{agent}/steps?limit=200").json()["items"])
 
 
 def _states(client: httpx.Client, runs: dict[str, Any]) -> dict[str, str]:

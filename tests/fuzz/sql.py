@@ -1,4 +1,4 @@
-"""Mutations of SQL text: comments, blanks, quotes, nesting, Unicode and fragments of attacks."""
+"""Mutations of SQL text: comments, blanks, quotes, nesting, Unicode, parameters and fragments of attacks."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ PIECES = [
     "@x",
     ":x",
 ]
+MARKS = ["?", "$1", "$2", "$x", ":x", ":y", "$secret", ":secret", "?1", "??", "$01", "$99999", "::x", ":x::text"]
+"""Parameters, and text that looks like one."""
 PIECES += ["--", "/*", "*/", "0x", "1e", "->", "||", "&&", "=", "{", "}", "=>", ":="]
 WRAPS = [
     "SELECT * FROM ({}) q",
@@ -96,7 +98,7 @@ def make_mutator(seeds: Sequence[str], attacks: Sequence[str]) -> Callable[[str,
 def _change(text: str, rng: random.Random, seeds: Sequence[str], attacks: Sequence[str]) -> str:
     tokens = TOKEN.findall(text) or [""]
     place = rng.randrange(len(tokens))
-    match rng.randrange(14):
+    match rng.randrange(17):
         case 0 | 1:
             tokens.insert(place, rng.choice(COMMENTS))
         case 2:
@@ -130,6 +132,10 @@ def _change(text: str, rng: random.Random, seeds: Sequence[str], attacks: Sequen
             return "".join(tokens[:place] + other[rng.randrange(len(other)) :])
         case 12:
             tokens.insert(place, rng.choice(PIECES))
+        case 13 | 14 | 15:
+            values = [i for i, t in enumerate(tokens) if t[:1].isdigit() or t[:1] == "'"]
+            index = rng.choice(values) if values and rng.random() < 0.8 else place
+            tokens[index] = rng.choice(MARKS[:2] if rng.random() < 0.6 else MARKS)
         case _:
             start = rng.randrange(len(tokens))
             if rng.random() < 0.5:

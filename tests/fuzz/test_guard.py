@@ -1,7 +1,8 @@
 """Fuzz tests that compare the guard with each engine's own analysis of a query.
 
 Each mutated query goes through the guard. If the guard accepts it, the engine analyses the text that would run, and
-every table and function in that analysis must be one that the guard allowed.
+every table and function in that analysis must be one that the guard allowed. A query with parameters gets values, which
+the engine binds for its analysis as it would to run the query.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import json
 import random
 import re
 import sqlite3
+import sys
+import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +25,18 @@ import duckdb
 import psycopg
 import pymysql
 import pytest
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import ExecStatus
 from tests.sources.conftest import GRANTED, Shop, connect_mysql, run_mysql
 
 from etude.errors import EtudeError
 from etude.sources.base import CheckedQuery, Mount
 from etude.sources.drivers.duckdb import DuckdbDriver
-from etude.sources.drivers.sqlite import SqliteDriver
+from etude.sources.drivers.mysql import _variable
+from etude.sources.drivers.sqlite import SqliteDriver, _bindable
 from etude.sources.functions import allowed_functions
 from etude.sources.guard_sql import check_sql
+from etude.sources.parameters import Params, place_params
 
 from .loop import fuzz
 from .sql import make_mutator
@@ -59,24 +69,49 @@ def read_battery(dialect: str) -> tuple[list[str], list[str]]:
     return legitimate, attacks
 
 
+VALUES: list[Any] = [1, 2, "x", "secret", None, 2.5, Decimal("1.50"), date(2024, 1, 2), b"x", True]
+VALUES += ["x' OR 1 = 1 --", "\\", "$1 ? :x", "(SELECT password FROM secret)", "/etc/passwd", "1)", "peek()"]
+MARK = re.compile(r"[$:]([A-Za-z_]\w*)|\$(\d{1,3})\b|\?")
+
+
+def choose_params(sql: str) -> Params | None:
+    """Return values for what looks like a parameter; the same text always gets the same values."""
+    some, found = random.Random(zlib.crc32(sql.encode("utf-8", "surrogatepass"))), list(MARK.finditer(sql))
+    if not found or some.random() < 0.05:
+        return None
+    if names := {mark[1] for mark in found if mark[1]}:
+        return {name: some.choice(VALUES) for name in sorted(names)}
+    count = max((int(mark[2]) for mark in found if mark[2]), default=len(found))
+    return [some.choice(VALUES) for _ in range(count)]
+
+
 def fuzz_guard(
-    dialect: str, pieces: list[str], check: Callable[[str], CheckedQuery], compare: Callable[[Any], None]
+    dialect: str, pieces: list[str], check: Callable[[str, int], CheckedQuery], compare: Callable[[CheckedQuery], bool]
 ) -> None:
+    """Mutate the battery of a dialect. `compare` raises if the engine finds more; False if it cannot run the query."""
     legitimate, attacks = read_battery(dialect)
     seeds = legitimate + attacks
+    bound = 0
 
     def verdict(sql: str) -> str:
+        nonlocal bound
         try:
-            checked = check(sql)
+            params = choose_params(sql)
+            text, values = place_params(sql, params, dialect) if params else (sql, ())
+            checked = replace(check(text, len(values)), params=values)
         except EtudeError:
             return "refused"
-        compare(checked)
+        if not compare(checked):
+            return "invalid"
+        bound += bool(values)
         return "accepted"
 
     mutate = make_mutator(seeds, [*ATTACKS, *pieces])
     # Start more often from legitimate queries: most mutations of an attack are refused at once.
     verdicts = fuzz(f"guard_{dialect}", legitimate * 2 + attacks, mutate, verdict)
     assert verdicts["accepted"] > sum(verdicts.values()) / 50
+    assert bound > verdicts["accepted"] / 50
+    sys.stderr.write(f"{bound:,} of them with parameters\n")
 
 
 # -- DuckDB: the logical plan before optimization
@@ -143,15 +178,41 @@ def names_in_plan(item: Any) -> Iterator[tuple[str, list[str]]]:
             yield from names_in_plan(value)
 
 
+def with_constants(connection: Any, sql: str, values: list[Any]) -> str:
+    """Return the query that DuckDB parses, with constants instead of parameters: it serializes no plan with these."""
+
+    def put(item: Any) -> Any:
+        if isinstance(item, list):
+            return [put(each) for each in item]
+        if not isinstance(item, dict):
+            return item
+        if item.get("class") != "PARAMETER":
+            return {name: put(value) for name, value in item.items()}
+        value = values[int(item["identifier"]) - 1]
+        kind = "INTEGER" if type(value) is int else "NULL" if value is None else "STRING"
+        return item | {"class": "CONSTANT", "type": "VALUE_CONSTANT", "literal": {"kind": kind, "text": str(value)}}
+
+    ((tree,),) = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()
+    statements = put(json.loads(tree))
+    for statement in statements["statements"]:
+        statement["named_param_map"] = []
+    ((text,),) = connection.execute("SELECT json_deserialize_sql($1)", [json.dumps(statements)]).fetchall()
+    return str(text)
+
+
 def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDriver) -> None:
     driver, hidden = duckdb_driver, duckdb_driver._hidden["shop"]
     functions = allowed_functions("duckdb") | DUCKDB_OWN
     tables = allowed_functions("duckdb_tables") | DUCKDB_OWN
 
-    def plan(checked: CheckedQuery) -> list[tuple[str, list[str]]]:
-        sql = re.sub(r"^EXPLAIN (?:ANALYZE )?", "", checked.sql)
-        query = "SELECT json_serialize_plan($1, optimize := false)"
+    def plan(checked: CheckedQuery) -> list[tuple[str, list[str]]] | None:
+        checked_sql = sql = re.sub(r"^EXPLAIN (?:ANALYZE )?", "", checked.sql)
+        values = list(checked.params) or None
         with driver._enumerations(checked):
+            if values:
+                driver._connection.execute(f"EXPLAIN {sql}", values)
+                sql = with_constants(driver._connection, sql, values)
+            query = "SELECT json_serialize_plan($1, optimize := false)"
             ((text,),) = driver._connection.execute(query, [sql]).fetchall()
         # DuckDB serializes a plan with a BIT constant as NULL.
         tree = json.loads(text or '{"error": true}')
@@ -159,18 +220,18 @@ def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDr
             return list(names_in_plan(tree))
         try:  # SHOW and the like have no such plan: check the tables in the plan of EXPLAIN
             with driver._enumerations(checked):
-                ((_, text),) = driver._connection.execute(f"EXPLAIN (FORMAT JSON) {sql}").fetchall()
+                ((_, text),) = driver._connection.execute(f"EXPLAIN (FORMAT JSON) {checked_sql}", values).fetchall()
         except duckdb.Error:
-            return []
+            return None
         return [("table", t.split(".")) for t in re.findall(r'"Table": "([^"]*)"', text)]
 
-    def compare(checked: CheckedQuery) -> None:
+    def compare(checked: CheckedQuery) -> bool:
         assert set(checked.tables) <= {"ok"}
         try:
             found = plan(checked)
         except duckdb.Error:
-            return  # DuckDB cannot bind it, so it cannot run
-        for kind, path in found:
+            return False  # DuckDB cannot bind it, so it cannot run
+        for kind, path in found or ():
             if kind == "table":
                 assert path == [hidden, "main", "ok"], path
                 assert checked.tables == ("ok",)
@@ -182,11 +243,12 @@ def test_duckdb_plans_nothing_that_the_guard_did_not_see(duckdb_driver: DuckdbDr
                 assert path[-1].lower() in (functions if kind == "function" else tables) | own, (kind, path)
         for _, values in checked.enums:
             compare(driver.check(values))
+        return found is not None
 
     fuzz_guard("duckdb", DUCKDB_PIECES, driver.check, compare)
 
 
-# -- Postgres: the parse tree of a view over the query
+# -- Postgres: the parse tree of the prepared query
 
 
 POSTGRES_PIECES = [
@@ -280,21 +342,28 @@ def test_postgres_parses_nothing_that_the_guard_did_not_see(postgres_shop: Shop,
     functions = allowed_functions("postgres") | allowed_functions("postgres_tables") | POSTGRES_OWN
     ours = {oid for oid, (schema, _) in names.items() if schema == "pg_catalog"}
 
-    def tree(sql: str) -> str:
-        admin.execute("SET LOCAL lock_timeout = '5s'")
-        admin.execute(f"CREATE TEMP VIEW fuzz AS SELECT 1 AS one FROM ({sql}\n) q".encode())
-        return str(
-            admin.execute("SELECT ev_action::text FROM pg_rewrite WHERE ev_class = 'fuzz'::regclass").fetchone()[0]
-        )
+    # The server prints the tree of every statement that it parses.
+    printed: list[str] = []
+    admin.add_notice_handler(lambda notice: printed.append(notice.message_detail or ""))
+    admin.execute("SET debug_print_parse = on; SET debug_pretty_print = off; SET client_min_messages = log")
+    admin.commit()
+    types = Transformer(admin)
 
-    def compare(checked: CheckedQuery) -> None:
+    def tree(checked: CheckedQuery) -> str | None:
+        """Return the tree of a statement, None if the server cannot parse it; it does not run."""
+        printed.clear()
+        types.dump_sequence(checked.params, [PyFormat.AUTO] * len(checked.params))
+        sql = checked.sql.removeprefix("EXPLAIN ").encode()
+        if admin.pgconn.prepare(b"", sql, types.types).status != ExecStatus.COMMAND_OK:
+            return None
+        (text,) = printed
+        return text
+
+    def compare(checked: CheckedQuery) -> bool:
         assert set(checked.tables) <= {*GRANTED, "sales.regions"}
-        try:
-            text = tree(checked.sql.removeprefix("EXPLAIN "))
-        except psycopg.Error:
-            return
-        finally:
-            admin.rollback()
+        text = tree(checked)
+        if text is None:
+            return False
         relations = {int(n) for n in re.findall(r":relid (\d+)", text)} - {0}
         assert {shown.get(n, n) for n in relations} <= set(checked.tables), relations
         for called, form in re.findall(r"\{FUNCEXPR :funcid (\d+) .*?:funcformat (\d)", text):
@@ -308,6 +377,7 @@ def test_postgres_parses_nothing_that_the_guard_did_not_see(postgres_shop: Shop,
         assert not {int(n) for n in re.findall(r":(?:consttype|resulttype) (\d+)", text)} & {24, 2202, 2203, 2204, 2205}
         assert ":commandType 1" in text and not re.search(r":commandType [2-6]", text)
         assert "{ROWMARKCLAUSE" not in text
+        return True
 
     fuzz_guard("postgres", POSTGRES_PIECES, driver.check, compare)
 
@@ -368,12 +438,16 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
                 return bool(error.args[0] != 1305)
         return True
 
-    def compare(checked: CheckedQuery) -> None:
+    def compare(checked: CheckedQuery) -> bool:
         assert set(checked.tables) <= set(GRANTED)
         sql = re.sub(r"^EXPLAIN (?:FORMAT ?= ?JSON )?", "", checked.sql)
         with connection.cursor() as cursor:
             try:
-                cursor.execute(f"EXPLAIN EXTENDED {sql}".encode())
+                if checked.params:
+                    values = ", ".join(map(_variable, checked.params))
+                    cursor.execute(f"EXECUTE IMMEDIATE {_variable(f'EXPLAIN EXTENDED {sql}')} USING {values}")
+                else:
+                    cursor.execute(f"EXPLAIN EXTENDED {sql}".encode())
                 cursor.execute("SHOW WARNINGS")
             except pymysql.Error as error:
                 # The server also reports a missing privilege for a function that does not exist.
@@ -381,7 +455,7 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
                     r"\.(?:peek|wipe\w*|bin_to_uuid|var_samp)'", str(error)
                 )
                 assert missing or error.args[0] not in denied, error
-                return
+                return False
             printed = " ".join(str(row[2]) for row in cursor.fetchall() if row[1] == 1003)
         # Remove string literals and unusual names, which may contain anything.
         quoted = r"'(?:[^'\\]|\\.|'')*'|`(?:[^`]|``)*`"
@@ -394,6 +468,7 @@ def test_mysql_plans_nothing_that_the_guard_did_not_see(mysql_shop: Shop) -> Non
         plain = re.sub(r"(?<![`\w.])\w+\((?:`[^`]*`,?)+\) as \(", "as (", plain)
         for name in re.findall(r"(?<![`\w.])(\w+)\(", plain):
             assert name.lower() in functions | MYSQL_OWN or not may_call(name), (name, plain)
+        return True
 
     try:
         fuzz_guard("mysql", MYSQL_PIECES, mysql_shop.driver.check, compare)
@@ -572,14 +647,14 @@ def test_sqlite_authorizes_nothing_that_the_guard_did_not_see(sqlite_shop: Shop)
         reads.append((action, (first or "").lower(), (second or "").lower(), (context or "").lower()))
         return sqlite3.SQLITE_OK
 
-    def compare(checked: CheckedQuery) -> None:
+    def compare(checked: CheckedQuery) -> bool:
         reads.clear()
         plain.set_authorizer(record)
         try:
             sql = re.sub(r"^EXPLAIN (?:QUERY PLAN )?", "", checked.sql)
-            plain.execute(f"EXPLAIN {sql}").close()
+            plain.execute(f"EXPLAIN {sql}", [_bindable(value) for value in checked.params]).close()
         except sqlite3.Error:
-            return
+            return False
         finally:
             plain.set_authorizer(None)
         tables = {t.lower() for t in checked.tables} | allowed_functions("sqlite_tables")
@@ -595,8 +670,9 @@ def test_sqlite_authorizes_nothing_that_the_guard_did_not_see(sqlite_shop: Shop)
                 assert (first, second) == ("data_version", ""), (first, second)
             else:
                 assert action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE), action
+        return True
 
     try:
-        fuzz_guard("sqlite", SQLITE_PIECES, lambda sql: check_sql(sql, "sqlite", granted), compare)
+        fuzz_guard("sqlite", SQLITE_PIECES, lambda sql, params: check_sql(sql, "sqlite", granted, params), compare)
     finally:
         plain.close()

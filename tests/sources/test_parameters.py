@@ -56,6 +56,11 @@ def test_values_are_bound_in_every_style_and_engine(shop: App) -> None:
     assert ask("SELECT 1 AS n WHERE CAST(? AS CHAR(1)) IS NULL", [None]) == [(1,)]
 
 
+def test_a_result_without_rows_has_its_columns(shop: App) -> None:
+    result = shop.sql("shop", "SELECT ? + ? AS n FROM customers WHERE 1 = 0", [1, 2])
+    assert (result.rows(), [column.name for column in result.columns]) == ([], ["n"])
+
+
 @pytest.mark.parametrize("value", [EVIL, "", "ü €", "a'b\"c`d\\", "1; SELECT 2"])
 def test_a_text_comes_back_as_it_is(shop: App, value: str) -> None:
     for row in shop.sql("shop", "SELECT ? AS v, 'z' AS z", [value]).rows():
@@ -87,6 +92,17 @@ def test_a_budget_holds_with_parameters_too(shop: App) -> None:
     table = max(shop.catalog("shop").tables, key=lambda t: t.row_count or 0).name
     with pytest.raises(LimitExceeded):
         shop.sql("shop", f"SELECT * FROM {table} WHERE 1 = ?", [1], limits=Limits(scan_rows=1))
+
+
+@pytest.mark.parametrize(
+    "value", [b"x" * (9 << 20), "x" * (9 << 20), ["x" * (5 << 20)] * 2, memoryview(b"x" * (9 << 20))]
+)
+def test_values_that_no_message_holds_are_refused(shop: App, value: Any) -> None:
+    for params in ([value], {"v": value}):
+        with pytest.raises(Invalid, match=r"have [\d,]+ bytes; 8,388,608 is the most") as caught:
+            shop.sql("shop", "SELECT ? AS v" if isinstance(params, list) else "SELECT :v AS v", params)
+        assert "Register a table" in caught.value.hint
+    assert shop.sql("shop", "SELECT length(?) AS n", ["x" * 1_000_000]).rows() == [(1_000_000,)]
 
 
 def test_duckdb_takes_every_type(tmp_path: Path, duckdb_url: str) -> None:

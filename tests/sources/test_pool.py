@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from tests.patience import wait_until
+from tests.sources.conftest import Shop
 
 from etude.entities import Limits
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable
@@ -49,6 +50,15 @@ def test_an_engine_is_used_again(pool: Pool, mounts: tuple[Mount, ...]) -> None:
     again, _ = ask(pool, mounts, "SELECT 1")
     assert values == [100_000]
     assert first == again
+
+
+def test_an_engine_of_a_server_does_not_load_pandas_in_its_first_query(pool: Pool, postgres_shop: Shop) -> None:
+    """Loading it can take longer than a query may: an engine cannot keep what Python compiled."""
+    mounts = (Mount("shop", "postgres", postgres_shop.url),)
+    with pool.lease(("shop",), mounts, True, wait_s=60) as engine:
+        (batch,) = engine.query("SELECT 'a' AS a", Limits(), describe=False).batches
+        assert batch.to_pydict() == {"a": ["a"]}
+        assert "pandas" not in Path(f"/proc/{engine.pid}/maps").read_text()
 
 
 INVALIDATES = "SELECT reservoir_quantile(i, 0.5, 2000000000) FROM t"
@@ -191,7 +201,7 @@ def test_a_source_that_changed_gets_a_new_engine(pool: Pool, mounts: tuple[Mount
 def test_scratch_folders_go_with_their_engine(mounts: tuple[Mount, ...], tmp_path: Path) -> None:
     own = Pool(LIMITS, size=1)
     with own.lease(("shop",), mounts, False, wait_s=10) as engine:
-        scratch = Path(engine._scratch.name)
+        scratch = engine._scratch.path
         assert scratch.exists()
     own.close()
     assert not scratch.exists()

@@ -26,10 +26,8 @@ AccessStore = Callable[..., Awaitable[T]]
 COOKIE = "etude_session"
 KEY_CACHE_S = 5.0
 """Seconds that a looked-up key stays cached; a key that another process revokes stops working within this time."""
-REFUSALS_PER_S = 50.0
-"""Refusals that a sender gets at once, per second; further ones are sent `REFUSAL_DELAY_S` later."""
-REFUSALS_BURST = 1000.0
-REFUSAL_DELAY_S = 1.0
+REMEMBERED = 10_000
+"""Keys and senders to remember; beyond that, all are forgotten."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LINKED = frozenset({"/", "/healthz", "/favicon.ico"})
 """Paths that other sites may link to: they cost next to nothing."""
@@ -72,6 +70,7 @@ class AccessControl:
         self.keys = keys
         self._local = not keys and not anyone
         self._key_cache: dict[str, tuple[float, ApiKey]] = {}
+        self._key_ids: dict[str, str] = {}
         self._buckets: dict[str, tuple[float, float]] = {}
         self._refusals: dict[str, tuple[float, float]] = {}
         self._in_flight: dict[tuple[str, str], int] = {}
@@ -81,37 +80,43 @@ class AccessControl:
 
     async def identify(self, access_store: AccessStore[ApiKey], headers: Mapping[str, str]) -> Caller:
         """Return the caller by its key or its cookie; `OWNER` if keys are off."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if token and scheme.lower() == "bearer":
-            if not self.keys:
-                # Many clients cannot leave out the key, so it is ignored if keys are off.
-                return OWNER
-            key = await self._look_up(access_store, self._identity.authenticate, token.strip())
-            return Caller(key.tenant, key.role, key)
         if not self.keys:
+            # Many clients cannot leave out the key, so it is ignored if keys are off.
             return OWNER
-        cookie = read_cookie(headers.get("cookie", ""))
+        token, cookie = _read_secrets(headers)
+        if token is not None:
+            key = await self._look_up(access_store, self._identity.authenticate, token)
+            return Caller(key.tenant, key.role, key)
         if cookie is None:
             return ANONYMOUS
         key = await self._look_up(access_store, self._identity.logged_in, cookie)
         return Caller(key.tenant, key.role, key, cookie)
 
     async def _look_up(self, access_store: AccessStore[ApiKey], find: Callable[[str], ApiKey], secret: str) -> ApiKey:
-        name = hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+        name = _hash(secret)
         known = self._key_cache.get(name)
         if known is not None and known[0] > time.monotonic():
             return known[1]
-        key = await access_store(find, secret)
+        try:
+            key = await access_store(find, secret)
+        except Unauthorized:
+            with self._lock:
+                self._key_ids.pop(name, None)
+            raise
         with self._lock:
-            if len(self._key_cache) > 10_000:
+            if len(self._key_cache) > REMEMBERED:
                 self._key_cache.clear()
             self._key_cache[name] = (time.monotonic() + KEY_CACHE_S, key)
+            if len(self._key_ids) > REMEMBERED:
+                self._key_ids.clear()
+            self._key_ids[name] = key.id
         return key
 
     def forget(self) -> None:
         """Clear the cache of keys, because one was revoked."""
         with self._lock:
             self._key_cache.clear()
+            self._key_ids.clear()
 
     # Origin.
 
@@ -167,18 +172,39 @@ class AccessControl:
                 )
             self._buckets[caller.name] = (left - 1, now)
 
-    def delay_refusal(self, sender: str) -> float:
-        """Return the seconds to wait before a refusal is sent: a flood of bad requests then costs others little."""
-        if not self.keys:
-            return 0.0  # only local users get this far
+    def check_refusals(self, headers: Mapping[str, str], address: str) -> None:
+        """Raise if the sender had too many refusals: a flood of bad requests must cost others little.
+
+        This comes before the store is asked for the key. So the sender is the key if it was valid in an earlier
+        request, or else the address: others behind the same address are not affected.
+        """
+        limit = self._settings.refused_per_minute
+        if not self.keys or not limit:
+            return  # without keys, only local users get this far
+        secret = next(filter(None, _read_secrets(headers)), None)
+        sender = self._key_ids.get(_hash(secret), address) if secret is not None else address
+        left = self._refusals_left(sender, limit)
+        if left < 1:
+            who = "address" if sender == address else "key"
+            raise LimitExceeded(
+                f"More than {limit} requests of this {who} in a minute were refused.",
+                hint="Wait, and correct the requests: see the errors of the earlier ones.",
+                limit="refused_per_minute",
+                value=limit,
+                retry_after_s=(1 - left) * 60 / limit,
+            )
+
+    def count_refusal(self, sender: str) -> None:
+        """Count a refused request of a key or an address."""
+        limit = self._settings.refused_per_minute
         with self._lock:
-            if len(self._refusals) > 10_000:
+            if len(self._refusals) > REMEMBERED:
                 self._refusals.clear()
-            now = time.monotonic()
-            left, at = self._refusals.get(sender, (REFUSALS_BURST, now))
-            left = min(REFUSALS_BURST, left + (now - at) * REFUSALS_PER_S)
-            self._refusals[sender] = (max(left - 1, 0.0), now)
-        return 0.0 if left >= 1 else REFUSAL_DELAY_S
+            self._refusals[sender] = (max(self._refusals_left(sender, limit) - 1, 0.0), time.monotonic())
+
+    def _refusals_left(self, sender: str, limit: int) -> float:
+        left, at = self._refusals.get(sender, (float(limit), 0.0))
+        return min(float(limit), left + (time.monotonic() - at) * limit / 60)
 
     @contextmanager
     def limit_concurrency(self, caller: Caller, what: str = "request") -> Iterator[None]:
@@ -236,6 +262,18 @@ def _other_site() -> Forbidden:
 def csrf_token(cookie: str) -> str:
     """Return the CSRF token of a session. Another site can make a browser send the cookie, but not the token."""
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+
+def _read_secrets(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the key and the session that a request shows; the key counts if it has both."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if token and scheme.lower() == "bearer":
+        return token.strip(), None
+    return None, read_cookie(headers.get("cookie", ""))
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_cookie(header: str) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 64 << 10
 """The largest request head."""
+PIPELINED = 16
+"""Requests that a client may send ahead on a connection; it is closed after their responses if there are more."""
 LINGER_S = 0.5
 """How long a refused connection stays open so that the client can read the refusal."""
 SPARE_FILES = 256
@@ -105,12 +108,22 @@ def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
                     self._refuse(431, "Request header fields too large")
                     return
                 self._head += len(data)
-            super().data_received(data)
-
-        def send_400_response(self, msg: str) -> None:
-            self._refuse(400, "Bad request")
+            # As in uvicorn, but it would log each malformed request, and anyone can send these.
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade:
+                pass  # the request is answered as if it asked for no other protocol
+            except httptools.HttpParserError:
+                if len(self.pipeline) < PIPELINED:
+                    self._refuse(400, "Bad request")
+                else:
+                    self.parser = None  # type: ignore[assignment]
+                    self.cycle.keep_alive = False
 
         def on_message_begin(self) -> None:
+            if len(self.pipeline) >= PIPELINED:
+                raise _TooManyAhead
             self._expect_head()
             super().on_message_begin()
 
@@ -142,6 +155,10 @@ def make_protocol(connections: int, head_s: float) -> type[HttpToolsProtocol]:
                 _close_gently(self.transport, self.loop)
 
     return Bounded
+
+
+class _TooManyAhead(Exception):
+    """Ends the parsing of what a connection sends."""
 
 
 def _close_gently(transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:

@@ -27,6 +27,8 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico", "/favicon.svg"})
 """Paths that need no key, as do the files of the page: they reveal nothing secret, or they are used to log in."""
+PROBES = frozenset({"/healthz", "/readyz"})
+"""Paths that are answered even if their sender had too many refusals: a proxy asks for them too."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
 ) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
@@ -46,6 +48,8 @@ HEADERS = [
         b"form-action 'self'; frame-ancestors 'none'",
     ),
 ]
+_KEY_OF_ROW = re.compile(r"(/api/rows/[^/]*/[^/]*/).+", re.DOTALL)
+"""The key of a row in a path is a value of the data, such as an address or an account: no log shows it."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("etude.http")
 
@@ -97,9 +101,18 @@ class Exchange:
         self._client_gone = asyncio.Event()
         self._captured: list[bytes] | None = None
         self._media = ""
+        self._shed = False
 
     async def serve(self, inner: Asgi) -> None:
         """Admit the request, answer it, and record the outcome."""
+        try:
+            if self._scope["path"] not in PROBES:
+                self._server.access_control.check_refusals(self._headers, self._address)
+        except EtudeError as error:
+            self._shed = True
+            await self._refuse(error)
+            self._server.metrics.request(self._scope["method"], "shed", self._status, 0.0)
+            return
         try:
             with ExitStack() as held:
                 await self._admit(held)
@@ -206,11 +219,14 @@ class Exchange:
     async def _send_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            if 400 <= self._status < 500:
-                await asyncio.sleep(self._server.access_control.delay_refusal(self._sender))
+            if 400 <= self._status < 500 and not self._shed:
+                self._server.access_control.count_refusal(self._sender)
             present = {name.lower() for name, _ in message.get("headers", [])}
             headers = [*message.get("headers", []), *(h for h in HEADERS if h[0] not in present)]
             headers.append((b"x-request-id", self._id.encode()))
+            if self._shed:
+                # Requests that the client has sent ahead on this connection are not read.
+                headers.append((b"connection", b"close"))
             if b"cache-control" not in present:
                 headers.append((b"cache-control", b"no-store"))
             message["headers"] = headers
@@ -230,20 +246,23 @@ class Exchange:
     @property
     def _sender(self) -> str:
         """The key of the request, or its address if it has none."""
-        return self._caller.key.id if self._caller.key else (self._scope.get("client") or ("",))[0]
+        return self._caller.key.id if self._caller.key else self._address
+
+    @property
+    def _address(self) -> str:
+        return str((self._scope.get("client") or ("",))[0])
 
     def _record(self) -> None:
         seconds = time.perf_counter() - self._started
         route = getattr(self._scope.get("route"), "path", "other")
-        method, path = self._scope["method"], self._scope["path"]
+        method, path = self._scope["method"], _KEY_OF_ROW.sub(r"\1***", self._scope["path"])
         self._server.metrics.request(method, route, self._status or 499, seconds)
         if self._server.access is not None:
             self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
-            address = (self._scope.get("client") or ("",))[0]
             key = self._caller.key.id if self._caller.key else None
             action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-            self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, address)
+            self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address)
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}

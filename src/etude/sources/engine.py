@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from etude import confine, wire
 from etude.errors import Cancelled, EtudeError, InvalidQuery, LimitExceeded, Refused, SourceError, problem
-from etude.lean_imports import leave_out_numpy
+from etude.lean_imports import leave_out_numpy, leave_out_pandas
 from etude.sources.base import CheckedQuery, Driver, Json, Mount, schema_mark
 
 CHUNK = 4 << 20
@@ -35,6 +35,8 @@ NICE = 10
 """Between the host and the sessions, which have a higher one."""
 PRELOADED = {"duckdb": ("duckdb",), "sqlite": ("etude.sources.drivers.sqlite", "sqlglot")}
 """The modules that an engine loads while it waits for its first source, by the kind that is expected."""
+SERVERS = {"postgres": "sqlglot.dialects.postgres", "mysql": "sqlglot.dialects.mysql"}
+"""The kinds of the built-in drivers for servers, and the module by which their queries are checked."""
 AGAIN_S = 0.02
 """How often the cancel of a query is repeated until it ends."""
 
@@ -167,6 +169,11 @@ class Engine:
         self._confine(head)
         threading.Thread(target=self._listen, name="control", daemon=True).start()
         mounts = [Mount(**m | _tuples(m)) for m in head["mounts"]]
+        if module := SERVERS.get(mounts[0].kind):
+            # Here, and not in the first query, whose time is limited: if Python has not compiled these libraries yet,
+            # loading them takes seconds. The built-in drivers do not use pandas; drivers of packages may.
+            leave_out_pandas()
+            import_module(module)
         self._driver = load_driver(mounts, head)
         warnings = self._driver.excess_rights()
         if warnings and mounts[0].strict:

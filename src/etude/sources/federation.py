@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -15,6 +13,7 @@ from typing import Any
 
 from etude.entities import Limits, Table
 from etude.errors import InvalidQuery, LimitExceeded
+from etude.scratch_folder import ScratchFolder
 from etude.sources.base import MORE_TIME, Json, LoadWait, Mount
 from etude.sources.parameters import Encoded
 from etude.sources.pool import Pool, ResultStream
@@ -62,7 +61,7 @@ def query_together(
 ) -> ResultStream:
     """Run a statement over several sources; unqualified names belong to the first. The limits hold for all of it."""
     scratch.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="etude-join-", dir=scratch))
+    folder = ScratchFolder("etude-join-", scratch)
     answer = ResultStream()
 
     def batches() -> Iterator[Any]:
@@ -73,7 +72,7 @@ def query_together(
                 if source.native:
                     key, mount = source.mount(on_progress, left.wait(answer))
                 else:
-                    key, mount = _copy(source, sources, sql, folder, left, answer, on_progress)
+                    key, mount = _copy(source, sources, sql, folder.path, left, answer, on_progress)
                 mounts.append(mount)
                 keys.append(key)
             key = ("join", tuple(k[:-1] for k in keys), tuple(k[-1] for k in keys))
@@ -85,7 +84,7 @@ def query_together(
                 raise _too_slow(limits) from None  # with the whole time, not what copying left of it
             raise
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
 
     answer.batches = batches()
     return answer

@@ -18,6 +18,8 @@ Params = Sequence[Any] | Mapping[str, Any]
 Encoded = list[Any] | dict[str, Any]
 """The same as JSON."""
 MOST = 10_000
+MOST_BYTES = 8 << 20
+"""The largest size of all values together: they travel to the engine in one message."""
 _NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -25,6 +27,8 @@ def encode_params(params: Params | None) -> Encoded | None:
     """Return the values as JSON, which messages and records carry; None if there are none."""
     if params is None or (isinstance(params, list | tuple | Mapping) and not params):
         return None
+    if isinstance(params, list | tuple | Mapping):
+        _check_size(params)
     if isinstance(params, Mapping):
         for name in params:
             if not isinstance(name, str) or not _NAMES.fullmatch(name):
@@ -38,6 +42,22 @@ def encode_params(params: Params | None) -> Encoded | None:
     if len(params) > MOST:
         raise Invalid(f"A query takes {MOST:,} parameters at most, not {len(params):,}.", hint="Register a table.")
     return [_encode(value, f"{i}") for i, value in enumerate(params, 1)]
+
+
+def _check_size(params: Params) -> None:
+    values = params.values() if isinstance(params, Mapping) else params
+    flat = (v for value in values for v in (value if isinstance(value, list | tuple) else (value,)))
+    size = sum(
+        len(v) if isinstance(v, str | bytes | bytearray) else memoryview(v).nbytes if isinstance(v, memoryview) else 8
+        for v in flat
+    )
+    if size > MOST_BYTES:
+        raise Invalid(
+            f"The parameters of the query have {size:,} bytes; {MOST_BYTES:,} is the most.",
+            hint="Register a table with the values, and join it.",
+            bytes=size,
+            most=MOST_BYTES,
+        )
 
 
 def _encode(value: Any, where: str, nested: bool = False) -> Any:

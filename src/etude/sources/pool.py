@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
-import shutil
 import signal
 import tempfile
 import threading
@@ -20,6 +18,7 @@ from etude import wire
 from etude.arrow_limits import check_batch
 from etude.errors import Cancelled, EtudeError, LimitExceeded, SourceError, Unavailable, from_problem
 from etude.fair_share import FairShare
+from etude.scratch_folder import ScratchFolder, remove_orphans
 from etude.sources import engine_process
 from etude.sources.base import MORE_TIME, Json, LoadProgress, LoadWait, Mount, empty_batch
 
@@ -95,7 +94,7 @@ class EngineClient:
         self.network = network
         self.limits = limits
         """They apply from the moment the process opens its sources."""
-        self._scratch, self._scratch_lock = _new_scratch()
+        self._scratch = ScratchFolder(SCRATCH)
         self._data, data = wire.pair()
         self._control, control = wire.pair()
         self._control_lock = threading.Lock()
@@ -107,9 +106,9 @@ class EngineClient:
         self.info: Json = {}
         with data, control:
             if fork:
-                self._process = engine_process.fork(data, control, preload, self._scratch.name)
+                self._process = engine_process.fork(data, control, preload, str(self._scratch.path))
             else:
-                self._process = engine_process.spawn(data, control, network, preload, self._scratch.name)
+                self._process = engine_process.spawn(data, control, network, preload, str(self._scratch.path))
 
     @property
     def pid(self) -> int:
@@ -172,10 +171,10 @@ class EngineClient:
             "threads": self.limits.threads,
             "file_bytes": self.limits.scratch_bytes,
             "network": self.network,
-            "scratch": self._scratch.name,
+            "scratch": str(self._scratch.path),
             "readable": readable,
             "unlinked": files,
-            "writable": [self._scratch.name, *writable],
+            "writable": [str(self._scratch.path), *writable],
         }
 
     def fileno(self) -> int:
@@ -357,10 +356,7 @@ class EngineClient:
         self._process.wait()
         self._data.close()
         self._control.close()
-        if self._scratch_lock is not None:
-            self._scratch.cleanup()
-            os.close(self._scratch_lock)
-            self._scratch_lock = None
+        self._scratch.remove()
 
 
 def _tell_loading(on_progress: OnProgress, at: int, jobs: int, path: str) -> OnProgress:
@@ -372,32 +368,6 @@ def _tell_loading(on_progress: OnProgress, at: int, jobs: int, path: str) -> OnP
 
     tell(0.0)
     return tell
-
-
-def _new_scratch() -> tuple[tempfile.TemporaryDirectory[str], int | None]:
-    """Return a folder for one engine, and a lock on it that this process holds; see `remove_orphans`."""
-    while True:
-        folder = tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True)
-        # Another process may have removed the new folder as an orphan before it was locked.
-        with contextlib.suppress(FileNotFoundError):
-            lock = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.path.isdir(folder.name):
-                return folder, lock
-            os.close(lock)
-
-
-def remove_orphans() -> None:
-    """Remove the scratch folders of hosts that were killed: those without a lock."""
-    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        # Folders of other users stay; another process may be removing the same folder now.
-        with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
 
 
 def _decode(blob: Any) -> list[Any]:
@@ -513,7 +483,7 @@ class Pool:
         if not self._tidied:
             # Only once, and while the process loads its libraries, so that the caller does not wait for it.
             self._tidied = True
-            remove_orphans()
+            remove_orphans(SCRATCH, Path(tempfile.gettempdir()))
         return engine
 
     def _take(self, key: Key | None, wait_s: float, tenant: str) -> EngineClient | None:

@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from etude.entities import Artifact
 from etude.errors import Damaged, Invalid, NotFound, Unavailable
 from etude.ids import new_id
+from etude.scratch_folder import ScratchFolder
 from etude.store.artifact_folder import (
     CHUNK,
     chunks_of,
@@ -217,10 +217,13 @@ class Objects:
         """
         if self.folder is None:
             scratch.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="etude-result-", dir=scratch) as folder:
-                path = Path(folder) / "artifact"
+            folder = ScratchFolder("etude-result-", scratch)
+            try:
+                path = folder.path / "artifact"
                 self.download(hash, path)
                 return LentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC), None, self._damaged(hash, run_id))
+            finally:
+                folder.remove()
         path = self._file(self.folder, hash)
         with self._translated(missing=hash):
             if path.stat().st_size <= LARGE:

@@ -336,7 +336,7 @@ class PostgresDriver(ServerDriver["_Schema"]):
                 rows = cursor.stream(checked.sql, checked.params or None, size=size)
                 try:
                     first = list(islice(rows, CHUNK_ROWS))
-                    result = cursor.pgresult if first else self._describe(checked.sql)
+                    result = cursor.pgresult if first else self._describe(checked)
                     columns = self._columns(result)
                     yield from to_batches(_chunks(first, rows), columns)
                 finally:
@@ -355,10 +355,13 @@ class PostgresDriver(ServerDriver["_Schema"]):
             if known.array_oid:
                 cursor.adapters.register_loader(known.array_oid, TextLoader)
 
-    def _describe(self, sql: str) -> Any:
+    def _describe(self, checked: CheckedQuery) -> Any:
         """Return the columns of a query without rows; the stream does not describe them."""
-        raw = self._connection.pgconn
-        prepared = raw.prepare(b"", sql.encode())
+        from psycopg.adapt import PyFormat, Transformer
+
+        raw, values = self._connection.pgconn, Transformer(self._connection)
+        values.dump_sequence(checked.params, [PyFormat.AUTO] * len(checked.params))
+        prepared = raw.prepare(b"", checked.sql.encode(), values.types)
         result = raw.describe_prepared(b"")
         if result.status != self._psycopg.pq.ExecStatus.COMMAND_OK:
             raise self._psycopg.OperationalError(prepared.error_message.decode(errors="replace"))
