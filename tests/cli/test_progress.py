@@ -16,9 +16,7 @@ ETUDE = [sys.executable, "-m", "etude"]
 def big_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
-    duckdb.execute(
-        "COPY (SELECT i AS id, 'customer ' || i AS customer FROM range(1000000) t(i)) TO 'big.csv' (HEADER)"
-    )
+    duckdb.execute("COPY (SELECT i AS id, 'customer ' || i AS customer FROM range(1000000) t(i)) TO 'big.csv' (HEADER)")
     Path("count.py").write_text("import etude\nprint(etude.connect().sql('SELECT count(*) FROM big').rows())")
 
 
