@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from tests.patience import wait_until
 
 from etude.app import App
 from etude.cli.plain_sql import LIMITS
@@ -106,6 +108,30 @@ def test_the_short_way_loads_no_models(shop: str) -> None:
     done = run("home", sys.executable, "-c", code, "sql", shop, "SELECT 1 AS one")
     assert (done.returncode, done.stderr) == (1, "\n"), done
     assert recorded("home")[0]["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, "cancelled"), (signal.SIGKILL, "failed")])
+def test_a_stopped_query_is_recorded_and_its_engine_ends(shop: str, number: int, status: str) -> None:
+    counting = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")} | {"ETUDE_HOME": "home"}
+    command = [sys.executable, "-m", "etude", "sql", shop, counting]
+    with (
+        subprocess.Popen(command, env=kept, stderr=subprocess.PIPE, text=True) as process,
+        App(home="home") as app,
+    ):
+        wait_until(lambda: any(run.status == "running" for run in app.store.runs().items))
+        (engine,) = children(process.pid)
+        process.send_signal(number)
+        _, told = process.communicate()
+    assert (process.returncode, "was cancelled" in told) == ((130, True) if number == signal.SIGINT else (-9, False))
+    wait_until(lambda: not Path(f"/proc/{engine}").exists())
+    with App(home="home") as app:
+        (run,) = app.store.runs().items
+        assert run.status == status
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_query_may_name_a_registered_source(shop: str) -> None:

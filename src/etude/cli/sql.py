@@ -75,10 +75,10 @@ def run(options: argparse.Namespace) -> None:
             result = run_short(options, query, engine, progress) if engine and not options.param else None
             if result is None:
                 result = run_long(options, query, engine, progress)
-        write_result(result, options)
     finally:
         if engine is not None:
-            engine.kill()
+            engine.kill()  # it has the file open, and a pager may show the result for long
+    write_result(result, options)
 
 
 def run_long(

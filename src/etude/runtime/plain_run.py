@@ -53,6 +53,7 @@ class PlainRecord:
 def run_plain(
     sql: str,
     source: str,
+    location: str,
     limits: Json,
     ask: Callable[[bool], ResultStream],
     record: PlainRecord | None,
@@ -67,7 +68,7 @@ def run_plain(
     record.store.append_plain(
         row,
         [
-            {"type": "run.queued", "kind": "sql", "text": sql, "source": source},
+            {"type": "run.queued", "kind": "sql", "text": sql, "source": source, "location": location},
             {"type": "run.started", "worker": worker},
             started_step(step_id, sql, source, limits),
         ],
