@@ -152,7 +152,7 @@ def test_values_for_parameters_are_bound(
 def test_parameters_are_all_named_or_all_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "shop.duckdb", "SELECT $who AS a", "--param", "who=Ann", "--param", "2"]) == 2
     assert "--param NAME=VALUE for all of them" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 2
+    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 3
     assert "--param VALUE" in capsys.readouterr().err
 
 

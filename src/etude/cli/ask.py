@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
-from etude.cli.output import print_table, printable_lines
+from etude.cli.output import is_number, print_table, printable_lines
 from etude.cli.progress import Progress
 from etude.cli.table import printable
 
@@ -154,7 +154,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
-            print_table(names, rows, out)
+            print_table(names, rows, out, [is_number(c.type) for c in result.columns])
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")
