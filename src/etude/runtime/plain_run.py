@@ -57,6 +57,7 @@ def run_plain(
     ask: Callable[[bool], ResultStream],
     record: PlainRecord | None,
     scratch: Path,
+    location: str | None = None,
 ) -> Result:
     """Run a query and return its result, as `query.run_query`. With a record it is a recorded run, also if it fails."""
     if record is None:
@@ -67,7 +68,7 @@ def run_plain(
     record.store.append_plain(
         row,
         [
-            {"type": "run.queued", "kind": "sql", "text": sql, "source": source},
+            {"type": "run.queued", "kind": "sql", "text": sql, "source": source, "location": location},
             {"type": "run.started", "worker": worker},
             started_step(step_id, sql, source, limits),
         ],
