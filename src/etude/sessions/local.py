@@ -21,7 +21,7 @@ from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
-from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec
+from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec, level_hint
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
@@ -401,7 +401,7 @@ class LocalProvider(Provider):
         if level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this machine allows level {level}.",
-                hint=f"Missing: {'; '.join(missing)}.",
+                hint=f"Missing: {'; '.join(missing)}. {level_hint(level)}",
                 level=level,
                 asked=spec.level,
             )
