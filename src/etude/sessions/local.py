@@ -14,7 +14,7 @@ import tempfile
 import threading
 import weakref
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any
 
 from etude import confine
@@ -314,7 +314,8 @@ def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
 @cache
 def installed_packages() -> tuple[str, ...]:
     """Return the libraries for analysis that can be imported; nothing is imported to find out."""
-    return tuple(name for name in (*REQUIRED, *ANALYSIS) if find_spec(name) is not None)
+    # Not `importlib.util.find_spec`: a command leaves pandas out of its own process, but not out of sessions.
+    return tuple(name for name in (*REQUIRED, *ANALYSIS) if PathFinder.find_spec(name) is not None)
 
 
 class LocalProvider(Provider):
