@@ -91,6 +91,12 @@ def test_a_unit_that_nothing_confirms_is_noted(parcels: tuple[Vocabulary, Ask]) 
     assert isinstance(sure, Understanding) and not sure.reasons
 
 
+def test_rows_that_a_join_leaves_out_are_noted(parcels: tuple[Vocabulary, Ask]) -> None:
+    found = understand("How many parcels per sender?", parcels[0], today=TODAY)
+    assert isinstance(found, Understanding), found
+    assert found.reasons == ("Rows of `parcels` without a `sender_id` are left out.",)
+
+
 def test_a_percentage_of_a_rate_below_one_is_noted(parcels: tuple[Vocabulary, Ask]) -> None:
     found = understand("How many parcels have a tax rate over 10%?", parcels[0], today=TODAY)
     assert isinstance(found, Understanding)

@@ -523,6 +523,10 @@ class Conditions:
         aggregates: Sequence[Aggregate], having: Sequence[Filter], order: Sequence[Order], limit: int | None,
     ) -> QueryPlan:  # fmt: skip
         self._check_ways(tree)
+        for hop in tree.hops:
+            missing = [name for name in hop.columns if self.vocabulary.table(hop.table).column(name).nulls]
+            if hop.to_one and missing:
+                self.notes.append(f"Rows of `{hop.table}` without a `{missing[0]}` are left out.")
         return QueryPlan(
             source=tree.base,
             joins=tree.joins(),
