@@ -67,6 +67,8 @@ def answer_question(
 ) -> Answer:
     """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
+        if source and (note := app.source(source).hiding_note):
+            sys.stderr.write(f"note: {printable(note)}\n")
         return app.ask(source, question, model=model, thread_id=thread, fresh=fresh, on_entry=show)
     run_id = app.store.resolve_run(reply)
     app.runs.answer(run_id, question)
