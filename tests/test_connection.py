@@ -259,6 +259,27 @@ def test_the_script_of_a_query_knows_its_source_and_its_values(
                 assert done.returncode == 0 and "Bob" in done.stdout, done.stderr
 
 
+def test_a_registered_name_says_that_it_hides_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, count in (("there", 1), ("here", 2)):
+        (tmp_path / place / "shop").mkdir(parents=True)
+        (tmp_path / place / "shop" / "orders.csv").write_text("id\n" + "1\n" * count)
+    monkeypatch.chdir(tmp_path / "here")
+    with App() as app:
+        app.add_source("shop", SourceSpec(url=str(tmp_path / "there" / "shop")))
+        hidden = app.sql("shop", "SELECT count(*) FROM orders")
+        assert hidden.rows() == [(1,)] and "write `./shop` for the one in this folder" in hidden.notes[-1]
+        near = app.sql("./shop", "SELECT count(*) FROM orders")
+        assert near.rows() == [(2,)] and near.notes == ()
+        monkeypatch.chdir(tmp_path / "there")
+    with App() as app:
+        assert app.sql("shop", "SELECT count(*) FROM orders").notes == (), "they are the same folder"
+
+
+def test_rows_may_have_different_columns(db: etude.Connection) -> None:
+    db.register("ragged", [{"a": 1}, {"a": 2, "c": "x"}])
+    assert db.sql("SELECT a, c FROM ragged ORDER BY a").rows() == [(1, None), (2, "x")]
+
+
 def test_a_traceback_ends_with_the_hint(db: etude.Connection) -> None:
     import traceback
 

@@ -197,7 +197,10 @@ class App:
         if known is None and not _looks_like_path(name_or_url):
             known = self.store.sources().get(name_or_url)
         if known is not None:
-            return self._open(name_or_url, known)
+            opened = self._open(name_or_url, known)
+            if Path(name_or_url).exists() and str(Path(name_or_url).absolute()) != opened.url:
+                opened.hides = name_or_url
+            return opened
         if not _looks_like_path(name_or_url) and not Path(name_or_url).expanduser().exists():
             near = difflib.get_close_matches(name_or_url, self.sources(), n=1)
             hint = "`etude sources list` shows the named ones; a path or URL works as well."
@@ -378,7 +381,10 @@ class App:
         def ask(describe: bool) -> ResultStream:
             return self._ask(source, query.sql, others, query.limits, describe, on_progress, query.params)
 
-        return run_query(query, ask, storage, self.scratch)
+        result = run_query(query, ask, storage, self.scratch)
+        if note := source.hiding_note:
+            result.notes = (*result.notes, note)
+        return result
 
     def _ask(
         self,

@@ -547,6 +547,8 @@ def json_value(value: Any) -> Any:
 
 def text_value(value: Any) -> str:
     """Return a cell as text for CSV and Markdown: empty for null, `true` and `false`, nested values as JSON."""
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
     match value:
         case str():
             return value
@@ -562,21 +564,26 @@ def text_value(value: Any) -> str:
             return str(json_value(value))
 
 
-def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] = str) -> str:
+def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
     """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
-    values = list(row)
-    fields = ["" if v is None else _quote(escape(text_value(v)), delimiter) for v in values]
+    special = _SPECIAL[delimiter]
+    fields = []
+    for value in row:
+        if value is None:
+            fields.append("")
+            continue
+        if type(value) is int:
+            fields.append(str(value))
+            continue
+        text = value if type(value) is str else text_value(value)
+        text = escape(text) if escape is not None else text
+        fields.append('"' + text.replace('"', '""') + '"' if special(text) else text)
     # A line without any character would be skipped by most readers.
-    return '""' if len(fields) == 1 and not fields[0] else delimiter.join(fields)
+    return '""' if fields == [""] else delimiter.join(fields)
 
 
-def _quote(text: str, delimiter: str) -> str:
-    if text and not _SPECIAL.search(text) and delimiter not in text:
-        return text
-    return '"' + text.replace('"', '""') + '"'
-
-
-_SPECIAL = re.compile(r'["\r\n]|^\s|\s$')
+_SPECIAL = {d: re.compile(rf'["\r\n{d}]|^\s|\s$|^$').search for d in (",", "\t")}
+"""Finds what makes quotes necessary, by the delimiter."""
 
 
 def _exact(value: Decimal) -> Any:

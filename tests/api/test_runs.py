@@ -238,8 +238,8 @@ def test_texts_that_a_spreadsheet_would_run_are_escaped_for_browsers(client: Tes
         (-123456789012345678901234567890.5)::DECIMAL(38, 1) AS m, NULL AS o"""
     run_id = client.post("/sql", json={"query": query}).json()["run_id"]
     path, accept = f"/api/runs/{run_id}/result", {"accept": "text/csv"}
-    raw = "=a,b,c,d,e,f,g,n,m,o\r\n=1+1,+x,-x,@x,\tx,plain,,-5,-123456789012345678901234567890.5,\r\n"
-    escaped = "'=a,b,c,d,e,f,g,n,m,o\r\n'=1+1,'+x,'-x,'@x,'\tx,plain,,-5,-123456789012345678901234567890.5,\r\n"
+    raw = '=a,b,c,d,e,f,g,n,m,o\r\n=1+1,+x,-x,@x,"\tx",plain,"",-5,-123456789012345678901234567890.5,\r\n'
+    escaped = "'=a,b,c,d,e,f,g,n,m,o\r\n'=1+1,'+x,'-x,'@x,'\tx,plain,\"\",-5,-123456789012345678901234567890.5,\r\n"
     browser = accept | {"sec-fetch-site": "same-origin"}
     assert client.get(path, headers=accept).text == raw
     assert client.get(path, headers=browser).text == escaped

@@ -152,7 +152,7 @@ def test_values_for_parameters_are_bound(
 def test_parameters_are_all_named_or_all_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sql", "shop.duckdb", "SELECT $who AS a", "--param", "who=Ann", "--param", "2"]) == 2
     assert "--param NAME=VALUE for all of them" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 2
+    assert run(["sql", "shop.duckdb", "SELECT ? AS a"]) == 3
     assert "--param VALUE" in capsys.readouterr().err
 
 
@@ -161,7 +161,8 @@ def test_errors_of_values_have_a_hint_about_values(capsys: pytest.CaptureFixture
     assert "TRY_CAST" in capsys.readouterr().err
     assert run(["sql", "shop.duckdb", "SELECT revnue FROM t"]) == 2
     assert "Did you mean `revenue`?" in capsys.readouterr().err
-    assert run(["sql", "shop.duckdb", "SELECT 1", "--limit-rows", "-3"]) == 2
+    with pytest.raises(SystemExit):
+        run(["sql", "shop.duckdb", "SELECT 1", "--limit-rows", "-3"])
     assert "`-3` is not a whole number from 0 on" in capsys.readouterr().err
     assert run(["sql", "shop.duckdb", ENDLESS, "--timeout", "0.5"]) != 0
     assert "`--timeout 600`" in capsys.readouterr().err

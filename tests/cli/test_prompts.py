@@ -72,9 +72,12 @@ def test_init_proposes_what_it_finds_and_replaces_nothing(place: Path, capsys: p
     (place / "sales").mkdir()
     (place / "sales" / "2024.csv").write_text("a,b\n1,2\n")
     (place / "notes.txt").write_text("no data")
+    (place / "state").mkdir()
+    (place / "state" / "etude.db").write_bytes(b"SQLite format 3\0")
     assert run(["init"]) == 0
     text = Path("etude.toml").read_text()
     assert '[sources.shop]\nurl = "shop.duckdb"' in text and '[sources.sales]\nurl = "sales"' in text
+    assert "[sources.etude]" not in text, "the state of etude is not data"
     assert run(["sql", "sales", "SELECT a FROM t_2024"]) == 0
     assert run(["init"]) != 0
     assert "exists already" in capsys.readouterr().err and Path("etude.toml").read_text() == text

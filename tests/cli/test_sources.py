@@ -58,6 +58,12 @@ def test_strict_accepts_a_role_that_only_reads(stock_url: str, capsys: pytest.Ca
     assert "stock" in out and "warning" not in err
 
 
+def test_names_that_need_quotes_are_shown_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "odd.csv").write_text("a b,select,plain\n1,2,3\n")
+    assert run(["sources", "show", str(tmp_path / "odd.csv")]) == 0
+    assert '"a b" BIGINT, "select" BIGINT, plain BIGINT' in capsys.readouterr().out
+
+
 def test_names_of_files_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "data"
     folder.mkdir()

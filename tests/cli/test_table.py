@@ -29,6 +29,7 @@ from etude.cli.table import CELL, cell_width, draw_table, draw_vertical, show_co
         ("odd", [float("nan"), float("inf")], ["nan", "inf"]),
         ("n", [1234567, 42, 2024], ["1,234,567", "42", "2024"]),
         ("order_id", [1234567], ["1234567"]),
+        ("sum(id)", [1234567], ["1,234,567"]),
         ("CustomerId", [1234567], ["1234567"]),
         ("zip", [10115], ["10115"]),
         ("paid", [Decimal("1234567.50"), Decimal("0.1")], ["1,234,567.50", "0.1"]),

@@ -67,9 +67,10 @@ def parcels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Vocabula
             "CREATE TABLE parcels AS SELECT i AS id, i % 9 AS weight_kg, i % 120 AS duration_minutes, "
             "(i % 7) / 10 AS tax_rate, i % 30 AS discount, (i * 37) % 1000 AS amount, "
             "CASE i % 5 WHEN 0 THEN NULL WHEN 1 THEN 'paid' WHEN 2 THEN 'refunded' ELSE 'open' END AS status, "
-            "CASE WHEN i % 6 > 0 THEN i % 2 = 0 END AS insured, DATE '2023-01-01' + i::INTEGER AS posted "
-            "FROM range(1000) AS t(i)"
+            "CASE WHEN i % 6 > 0 THEN i % 2 = 0 END AS insured, DATE '2023-01-01' + i::INTEGER AS posted, "
+            "CASE WHEN i % 4 > 0 THEN i % 20 END AS sender_id FROM range(1000) AS t(i)"
         )
+        writer.execute("CREATE TABLE senders AS SELECT i AS id, 'S' || i AS name, i % 3 AS zone FROM range(20) AS t(i)")
     with App(home=folder / "home", record=False) as app:
 
         def run(sql: str) -> Rows:

@@ -23,12 +23,20 @@ MEANT = Understanding("?", QueryPlan(source="orders"), "Number of `orders`.", Qu
         (["sum_amount"], [(None,)], "Sum amount: no value."),
         (["name", "price"], [("Moka Pot", 29.0)], "One row: name Moka Pot, price 29."),
         (["city"], [("Paris",), ("Lyon",)], "2 rows: Paris, Lyon."),
-        (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. First: open: 3; paid: 1,000."),
+        (["status", "n"], [("open", 3), ("paid", 1000)], "2 rows of status, n. Highest: paid: 1,000; open: 3."),
+        (["status", "n"], [("open", 3), ("paid", None)], "2 rows of status, n. First: open: 3; paid: no value."),
         ([], [], "No rows match. Read as: Number of `orders`."),
     ],
 )
 def test_a_result_in_words(columns: list[str], rows: list[tuple[Any, ...]], said: str) -> None:
     assert write_sentence(MEANT, columns, rows, len(rows)) == said
+
+
+def test_rows_in_an_order_of_their_own_and_lists_keep_it() -> None:
+    rows = [("b", 1), ("a", 2)]
+    for reading in ("Number of `orders` per `month`, lowest `month` first.", "List of `products.name`, `products.id`."):
+        meant = Understanding("?", QueryPlan(source="orders"), reading, Question())
+        assert write_sentence(meant, ["x", "n"], rows, 2) == "2 rows of x, n. First: b: 1; a: 2."
 
 
 def test_a_long_result_names_the_first_rows_and_how_many_there_are() -> None:

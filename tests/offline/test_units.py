@@ -65,6 +65,8 @@ def test_a_condition_counts_the_rows_that_a_person_would(
         ("parcels from Monday to Friday", "`Monday` and `Friday`"),
         ("How many parcels in 2024 were posted last month?", "`in 2024` and `posted last month`"),
         ("How many unopened parcels are there?", "what `unopened` means"),
+        ("What is the discount rate?", "`discount rate`"),
+        ("Which month had the highest amount in 2024?", "`highest amount` of a month"),
     ],
 )
 def test_words_that_change_the_number_are_refused_by_name(
@@ -87,6 +89,12 @@ def test_a_unit_that_nothing_confirms_is_noted(parcels: tuple[Vocabulary, Ask]) 
     assert found.reasons == ("Nothing in the data says that `amount` is in `dollars`.",)
     sure = understand("total weight in kg", parcels[0], today=TODAY)
     assert isinstance(sure, Understanding) and not sure.reasons
+
+
+def test_rows_that_a_join_leaves_out_are_noted(parcels: tuple[Vocabulary, Ask]) -> None:
+    found = understand("How many parcels per sender?", parcels[0], today=TODAY)
+    assert isinstance(found, Understanding), found
+    assert found.reasons == ("Rows of `parcels` without a `sender_id` are left out.",)
 
 
 def test_a_percentage_of_a_rate_below_one_is_noted(parcels: tuple[Vocabulary, Ask]) -> None:

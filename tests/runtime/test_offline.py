@@ -36,6 +36,11 @@ def test_a_question_is_answered_without_a_model_and_says_how_it_was_read(app: Ap
     assert answer.chart is not None and answer.chart["mark"]["type"] == "bar"
 
 
+def test_numbers_that_rules_write_are_never_in_doubt(app: App):
+    answer = app.ask("shop", "Top 3 customers by total amount")
+    assert not answer.unverified and "[?]" not in answer.text
+
+
 def test_a_follow_up_refers_to_the_question_before(app: App):
     first = app.ask("shop", "What is the average amount by channel?")
     second = app.ask("shop", "only 2025", thread_id=first.thread_id)

@@ -238,8 +238,9 @@ def test_the_interpreters_paths_are_no_more_than_that() -> None:
 
 def test_less_than_was_asked_for_is_refused() -> None:
     provider = LocalProvider(max_level=1)
-    with pytest.raises(SandboxError, match="level 3 was asked for; this machine allows level 1"):
+    with pytest.raises(SandboxError, match="level 3 was asked for; this machine allows level 1") as caught:
         provider.start(SandboxSpec(level=3), SessionLimits())
+    assert "Use the sandbox `container`" in caught.value.hint
     provider.close()
 
 

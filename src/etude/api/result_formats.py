@@ -234,7 +234,7 @@ def as_json(result: Result, view: RowSelection, positions: Any) -> bytes:
 def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes]:
     """Yield a result as CSV, piece by piece."""
     text = io.StringIO()
-    escape: Callable[[str], str] = escape_formula if view.escape_formulas else str
+    escape: Callable[[str], str] | None = escape_formula if view.escape_formulas else None
     text.write(csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
     for piece, _ in iter_pieces(read_batches(result, view, positions)):
         for row in Result(result.info, [piece]).iter_rows(shown=True):

@@ -102,6 +102,8 @@ class CatalogMetrics(Entity):
     model: str
     model_calls: int
     tokens_in: int
+    tokens_cached: int = 0
+    """The part of the input that the provider had read before."""
     tokens_out: int
     cost_usd: float
     cells: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from etude.cli.options import open_app
-from etude.cli.output import print_table, printable_lines
+from etude.cli.output import is_number, print_table, printable_lines
 from etude.cli.progress import Progress
 from etude.cli.table import printable
 
@@ -67,6 +67,8 @@ def answer_question(
 ) -> Answer:
     """Return the answer to a question, or continue a waiting run with a reply."""
     if reply is None:
+        if source and (note := app.source(source).hiding_note):
+            sys.stderr.write(f"note: {printable(note)}\n")
         return app.ask(source, question, model=model, thread_id=thread, fresh=fresh, on_entry=show)
     run_id = app.store.resolve_run(reply)
     app.runs.answer(run_id, question)
@@ -154,7 +156,7 @@ def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: b
             chart = ""  # bars beside the table would say the same again, unless a model chose to show both
         if not drawn and (result.row_count > 1 or len(names) > 1 or chosen or not answer.text):
             out.write("\n")
-            print_table(names, rows, out)
+            print_table(names, rows, out, [is_number(c.type) for c in result.columns])
             if result.row_count > len(rows):
                 out.write(f"{result.row_count:,} rows, {len(rows)} shown\n")
         out.write(f"\n{chart}" if chart else "")

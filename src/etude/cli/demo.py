@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from etude.app import App
 
 NAME = "shop"
-REVENUE = """SELECT year(try_cast(o.ordered AS DATE)) AS year, c.country,
+REVENUE = """SELECT year(o.ordered) AS year, c.country,
   round(sum(l.quantity * l.unit_price), 2) AS revenue
 FROM order_lines l JOIN orders o USING (order_id) JOIN customers c USING (customer_id)
 WHERE o.status = 'completed' GROUP BY ALL ORDER BY revenue DESC LIMIT 6"""

@@ -88,7 +88,7 @@ def _visible_files(folder: Path) -> list[Path]:
             continue
         if path.is_file():
             files.append(path)
-        elif path.is_dir():
+        elif path.is_dir() and not (path / "etude.db").is_file():  # not the state of etude itself
             files += [p for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith(".")]
         if len(files) > MOST:
             break

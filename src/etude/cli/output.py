@@ -146,7 +146,7 @@ def _write_markdown(result: Result, out: IO[str]) -> None:
         return f"| {' | '.join(' '.join(t.splitlines()) for t in texts)} |\n"
 
     out.write(line(c.name for c in result.columns))
-    out.write(line("---:" if _is_number(c.type) else "---" for c in result.columns))
+    out.write(line("---:" if is_number(c.type) else "---" for c in result.columns))
     for row in result.iter_rows(shown=True):
         out.write(line(text_value(v) for v in row))
 
@@ -208,7 +208,7 @@ def draw_result(
     cells = list(zip(*columns)) if columns else []
     if getattr(options, "vertical", False):
         return draw_vertical(names, cells) + _footer(result, len(rows), 0)
-    numeric = [_is_number(c.type) for c in result.columns]
+    numeric = [is_number(c.type) for c in result.columns]
     wide = getattr(options, "wide", False)
     text, hidden = draw_table(names, cells, numeric, width=None if wide else width, elide=True, bold=bold)
     return text + _footer(result, len(rows), hidden)
@@ -223,7 +223,8 @@ def _footer(result: Result, shown: int, hidden: int) -> str:
     return f"{columns}{result.row_count:,} row{s}{more}{cut}  {result.elapsed_ms:,.0f} ms{run}\n"
 
 
-def _is_number(kind: str) -> bool:
+def is_number(kind: str) -> bool:
+    """Return whether a column of the engine's type holds numbers."""
     name = kind.upper()
     return name.removeprefix("U").startswith(_NUMBERS) and not name.startswith("INTERVAL") and not name.endswith("]")
 

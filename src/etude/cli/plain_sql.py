@@ -65,7 +65,7 @@ def run_short(
             return engine.query(query, LIMITS, describe, on_progress)
 
         record = PlainRecord(store, home / OBJECTS) if store is not None and not options.no_record else None
-        return run_plain(query, name, path, LIMITS, ask, record, home / "scratch")
+        return run_plain(query, name, os.path.abspath(path), LIMITS, ask, record, home / "scratch")
     finally:
         if store is not None:
             store.close()

@@ -109,5 +109,7 @@ def print_end(cell: Cell) -> None:
     if cell.error:
         text = cell.error.get("traceback") or f"{cell.error.get('type')}: {cell.error.get('message')}"
         _write(sys.stderr, text.rstrip() + "\n")
+        if cell.error.get("message") == "name 'db' is not defined":
+            sys.stderr.write("  hint: `import etude; db = etude.connect()` connects to the source.\n")
     for note in cell.notes:
         _write(sys.stderr, f"note: {note}\n")

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("source", nargs="*", metavar="SOURCE", help="data to serve in addition to the named sources")
     parser.add_argument("--host", help="the address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="the port (8520); 0 picks a free one")
+    parser.add_argument("--port", type=port_number, help="the port (8520); 0 picks a free one")
     parser.add_argument("--keys", action="store_true", help="require keys on the loopback interface as well")
     parser.add_argument(
         "--no-keys", action="store_true", help="require no keys, even beyond the loopback interface ..."
@@ -29,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open-to-everyone", action="store_true", help="... which must be confirmed with this option")
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.add_argument("--reload", action="store_true", help="restart when code or settings change; for developers")
+
+
+def port_number(text: str) -> int:
+    """Return a port; argparse reports what is not one."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a port from 0 to 65535")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -54,11 +61,15 @@ def run(options: argparse.Namespace) -> None:
         return
     log_as_json()
     settings = load_settings()
-    named = {name_for(url): SourceSpec(url=os.path.expanduser(url)) for url in options.source}
+    paths = [s for s in options.source if "://" in s or set("*?[") & {*s} or os.path.exists(os.path.expanduser(s))]
+    named = {name_for(url): SourceSpec(url=os.path.expanduser(url)) for url in paths}
     settings = settings.model_copy(update={"sources": settings.sources | named})
     host = options.host or settings.server.host
     port = settings.server.port if options.port is None else options.port
     with App(settings) as app:
+        for name in options.source:
+            if name not in paths:
+                app.source(name)  # a name, or an error now and not with the first question
         keys = check_access(app, host, options)
         app.pool.warm()
         # Only a person at a terminal, on this machine, wants a browser.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -111,7 +112,8 @@ def show_catalog(catalog: Catalog, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(catalog.model_dump_json() + "\n")
         return
-    print_table(["table", "rows", "columns"], [_line(t) for t in catalog.tables], sys.stdout, [False, True, False])
+    lines = [_line(table, catalog.dialect) for table in catalog.tables]
+    print_table(["table", "rows", "columns"], lines, sys.stdout, [False, True, False])
     for note in catalog.notes:
         sys.stdout.write(f"note: {printable(note)}\n")
     for table in catalog.tables:
@@ -119,7 +121,19 @@ def show_catalog(catalog: Catalog, as_json: bool) -> None:
             sys.stdout.write(f"note: {printable(f'{table.name}: {note}')}\n")
 
 
-def _line(table: Table) -> tuple[str, str, str]:
+def _line(table: Table, dialect: str) -> tuple[str, str, str]:
     rows = "?" if table.row_count is None else f"{'' if table.row_count_exact else '~'}{table.row_count:,}"
-    columns = ", ".join(f"{c.name} {c.type}" + (" key" if c.name in table.primary_key else "") for c in table.columns)
-    return table.name, rows, columns
+    columns = ", ".join(
+        f"{_as_written(c.name, dialect)} {c.type}" + (" key" if c.name in table.primary_key else "")
+        for c in table.columns
+    )
+    return ".".join(_as_written(part, dialect) for part in table.name.split(".")), rows, columns
+
+
+def _as_written(name: str, dialect: str) -> str:
+    """Return a name as a query writes it: in quotes if it needs them."""
+    from etude.sources.files.discover import RESERVED
+    from etude.sources.quoting import quote_identifier
+
+    plain = re.fullmatch(r"[^\W\d]\w*", name) and name.lower() not in RESERVED
+    return name if plain else quote_identifier(name, dialect)

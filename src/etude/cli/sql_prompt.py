@@ -72,7 +72,7 @@ class Commands:
             for t in chosen
             for c in t.columns
         ]
-        print_table(["table", "column", "type", ""], rows, sys.stdout)
+        print_table(["table", "column", "type", "key"], rows, sys.stdout)
 
 
 def prompt_sql(app: App, source: str) -> None:

@@ -56,6 +56,8 @@ def show_column(name: str, values: Sequence[Any]) -> list[str | None]:
 
 def is_identifier(name: str) -> bool:
     """Return whether a column of this name holds numbers that are not amounts: ids, codes, years."""
+    if re.match(r"(sum|count|avg|mean|median)\s*\(", name, re.IGNORECASE):
+        return False  # an amount, whatever it was computed from
     return bool(_WORD.search(name) or _CAMEL_ID.search(name))
 
 

@@ -32,8 +32,20 @@ def say_rows(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     if len(columns) == 1:
         listed = ", ".join(show_value(row[0]) for row in rows[:SHOWN])
         return f"{row_count:,} rows: {listed}{_more(row_count)}."
+    start = "First"
+    ordered = not reading or " first" in reading or "list of" in reading.lower()
+    if not ordered and len(rows) == row_count and _ranks(columns, rows):
+        # Without an order of its own, a result is in any order; the largest groups say most.
+        start, rows = "Highest", sorted(rows, key=lambda row: -row[1])
     listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
-    return f"{row_count:,} rows of {', '.join(_words(name) for name in columns)}. First: {listed}{_more(row_count, 2)}."
+    names = ", ".join(_words(name) for name in columns)
+    return f"{row_count:,} rows of {names}. {start}: {listed}{_more(row_count, 2)}."
+
+
+def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether the rows are groups with one number each."""
+    numbers = all(isinstance(row[1], int | float | Decimal) and not isinstance(row[1], bool) for row in rows)
+    return len(columns) == 2 and numbers and not any(isinstance(row[1], float) and math.isnan(row[1]) for row in rows)
 
 
 def _row(columns: Sequence[str], row: Sequence[Any]) -> str:

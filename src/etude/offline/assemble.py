@@ -210,6 +210,10 @@ class _Builder(Ratios):
             raise Unresolved(f"It is not clear whether to list `{keys[0].name}` or to add it up.")
         tree = self._tree(base)
         grains = [group for group in question.groups if group.name is None]
+        if grains and not keys and rank is not None and isinstance(rank.by, Name):
+            raise Unresolved(
+                f"It is not clear whether `{rank.text}` of a {grains[0].grain} is one of them or their sum."
+            )
         for column in [*keys, *hidden]:
             tree.add(column.table)
         for measured in [*measures, *(m for m, _, _ in limits)]:

@@ -414,6 +414,13 @@ class Conditions:
         match condition.kind:
             case "value":
                 assert hit is not None  # noqa: S101 - for the type checker
+                table = self.vocabulary.table(column.table)
+                if (
+                    column.name in table.label[:1]
+                    and len(table.label) == 1
+                    and column.distinct < table.rows - column.nulls
+                ):
+                    self.notes.append(f"`{column.name}` is not unique in `{table.name}`: all rows of that name count.")
                 if condition.near and hit.values:
                     self.notes.append(f"`{condition.near[0]}` is read as `{hit.values[0]}`.")
                 made = _one_of(place, hit.values)
@@ -446,10 +453,11 @@ class Conditions:
             case _:
                 made = NullTest(column=place, op="is null")
         described = _describe(condition, hit)
+        opposite = condition.negated
         if condition.kind == "null" and column.flag is not None:
-            described, opposite = "is not set", True
-        else:
-            opposite = condition.negated
+            described, opposite = "is false", True
+        elif condition.kind == "flag" and column.flag is not None:
+            described = "is true"
         if condition.negated:
             described = f"is not {described[3:]}" if described.startswith("is ") else f"is not {described}"
             made = Not(filter=made)
@@ -523,6 +531,10 @@ class Conditions:
         aggregates: Sequence[Aggregate], having: Sequence[Filter], order: Sequence[Order], limit: int | None,
     ) -> QueryPlan:  # fmt: skip
         self._check_ways(tree)
+        for hop in tree.hops:
+            missing = [name for name in hop.columns if self.vocabulary.table(hop.table).column(name).nulls]
+            if hop.to_one and missing:
+                self.notes.append(f"Rows of `{hop.table}` without a `{missing[0]}` are left out.")
         return QueryPlan(
             source=tree.base,
             joins=tree.joins(),
@@ -580,7 +592,7 @@ def _describe(condition: Condition, hit: Hit | None) -> str:
     if condition.kind == "weekday":
         return f"is {condition.text}"
     if condition.kind == "flag":
-        return "is set"
+        return "> 0"
     if condition.kind == "null":
         return "is missing"
     return f"{condition.op} " + " and ".join(str(value) for value in condition.values)

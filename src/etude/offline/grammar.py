@@ -29,7 +29,7 @@ from etude.offline.question_parts import (
 )
 from etude.offline.tags import TaggedItem
 from etude.offline.units import is_money, unit_of
-from etude.offline.words import base_form
+from etude.offline.words import base_form, split_identifier
 
 _OWNED = frozenset(("name", "title", "id", "number", "date", "type", "code", "description", "status"))
 """Nouns that nearly every table has a column for: they need the noun they belong to."""
@@ -471,8 +471,21 @@ def _compound(items: list[TaggedItem]) -> list[TaggedItem] | None:
     }:
         # "insurance type", if only visits have a type: neither noun describes the other.
         return [TaggedItem("u", _text(items), joined=first.joined)]
+    if first.tag == second.tag == "C" and not _describes(first, second):
+        # "discount rate", if only taxes have a rate: one of the two is not what is asked for.
+        return [TaggedItem("u", _text(items), joined=first.joined)]
     owned = replace(second.data, text=_text(items), owner=first.data)
     return [replace(second, text=_text(items), data=owned, joined=first.joined)]
+
+
+def _describes(first: TaggedItem, second: TaggedItem) -> bool:
+    """Return whether the first noun may belong to the second: `population` to `density`, `tax` to `tax_rate`."""
+    if base_form(second.text.lower().split()[-1]) in _OWNED or any(m.label for m in first.data.meanings):
+        return True
+    if any(m.cost == 0 for m in second.data.columns):
+        return True  # a column has just that name
+    words = {base_form(word) for word in first.text.lower().split()}
+    return any(words & {*split_identifier(m.column or "")} for m in second.data.columns)
 
 
 def _move_value(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -586,7 +599,7 @@ RULES: tuple[tuple[str, Action], ...] = (
 def _extremes(items: list[TaggedItem]) -> list[TaggedItem]:
     """`the highest price of ...` before any other noun asks for the price itself."""
     for at, item in enumerate(items):
-        if item.tag in "TCEK":
+        if item.tag in "TCEKt":
             break
         if item.tag == "Z" and isinstance(item.data.by, Name):
             fn: Fn = "max" if item.data.direction == "desc" else "min"

@@ -19,7 +19,7 @@ from etude.offline.phrase_index import (
     values_one_typo_away,
 )
 from etude.offline.question_parts import Condition, Name
-from etude.offline.words import Token, stem
+from etude.offline.words import Token, spell_out, stem
 
 _PAST = frozenset(
     [
@@ -283,6 +283,9 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         if tokens[at + size - 1].text in ("-", "the"):
             continue
         meanings = _lookup(index, [t.base for t in span]) or _lookup(index, [t.low for t in span])
+        if not meanings and size > 1:
+            # A column by its own name, `temp_c`, whose words are spelled out.
+            meanings = _lookup(index, spell_out(t.low for t in span))
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
         if size > 1 and _two_nouns(span, index):

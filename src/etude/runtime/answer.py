@@ -116,7 +116,7 @@ class Conclusion:
     objects: Objects
     read: Read
     corrects: bool
-    """True if the model can be asked to correct its answer."""
+    """True if a model wrote the answer and can be asked to correct it; False if rules did."""
     thread: Sequence[str] = ()
     """The earlier messages of the conversation, whose numbers an answer may repeat."""
 
@@ -131,7 +131,8 @@ class Conclusion:
             _given(run),
             schema=self._shown_schema(run),
             thread=self.thread,
-            computed=[(f.start, f.end) for f in rendered.figures],
+            # Rules write their sentence from the result, so all of it is computed.
+            computed=[(f.start, f.end) for f in rendered.figures] if self.corrects else [(0, len(text))],
         )
         if self.corrects and not ended_by_budget(run):
             tries = sum(g.by == "gate" for g in run.guidance)

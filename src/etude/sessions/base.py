@@ -51,6 +51,13 @@ class SandboxSpec:
         return (self.level, tuple(sorted(self.mounts.items())), self.allow_exec, places)
 
 
+def level_hint(level: int) -> str:
+    """Return what to do if only this isolation level is possible."""
+    if level >= 2:
+        return f"Accept level {level} with `--isolation {level}`, or `isolation={level}` in Python."
+    return "Use the sandbox `container`, or a system that allows more: docs/sandboxes.md lists the levels."
+
+
 class Channel:
     """The host's end of one interpreter: a socket for frames, and a handle of its process."""
 

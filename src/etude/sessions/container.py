@@ -30,7 +30,7 @@ from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import Invalid, SandboxError
 from etude.sessions import local
-from etude.sessions.base import Channel, Provider, SandboxSpec
+from etude.sessions.base import Channel, Provider, SandboxSpec, level_hint
 
 ENGINES = ("docker", "podman")
 LABEL = "etude.owner"
@@ -302,7 +302,7 @@ class Container(local.ForkServerClient):
         if self.level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this container allows level {self.level}.",
-                hint=f"Missing: {'; '.join(missing)}.",
+                hint=f"Missing: {'; '.join(missing)}. {level_hint(self.level)}",
                 level=self.level,
                 asked=spec.level,
             )

@@ -14,14 +14,14 @@ import tempfile
 import threading
 import weakref
 from functools import cache
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any
 
 from etude import confine
 from etude.entities import SessionLimits
 from etude.errors import SandboxError
 from etude.sessions import cgroups, isolation, kernel
-from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec
+from etude.sessions.base import REQUIRED, Channel, Provider, SandboxSpec, level_hint
 from etude.sessions.cgroups import Cgroup, Cgroups
 from etude.sessions.proxy import Proxy
 
@@ -314,7 +314,8 @@ def require_network(spec: SandboxSpec, level: int, missing: list[str]) -> None:
 @cache
 def installed_packages() -> tuple[str, ...]:
     """Return the libraries for analysis that can be imported; nothing is imported to find out."""
-    return tuple(name for name in (*REQUIRED, *ANALYSIS) if find_spec(name) is not None)
+    # Not `importlib.util.find_spec`: a command leaves pandas out of its own process, but not out of sessions.
+    return tuple(name for name in (*REQUIRED, *ANALYSIS) if PathFinder.find_spec(name) is not None)
 
 
 class LocalProvider(Provider):
@@ -401,7 +402,7 @@ class LocalProvider(Provider):
         if level < spec.level:
             raise SandboxError(
                 f"Isolation level {spec.level} was asked for; this machine allows level {level}.",
-                hint=f"Missing: {'; '.join(missing)}.",
+                hint=f"Missing: {'; '.join(missing)}. {level_hint(level)}",
                 level=level,
                 asked=spec.level,
             )

@@ -48,7 +48,9 @@ def _to_table(data: Any) -> Any:
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data).read_all()
     if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
-        return pa.Table.from_pylist(data)
+        # Not all rows need to have all columns; Arrow alone would take those of the first row.
+        names = dict.fromkeys(name for row in data for name in row)
+        return pa.table({str(name): [row.get(name) for row in data] for name in names})
     if isinstance(data, Mapping):
         return pa.table(dict(data))
     raise TypeError(f"it is a {type(data).__name__}")

@@ -62,6 +62,8 @@ class Source:
             self.url = local_path(self.url)
         self.named = True
         """False if it was opened by its path or URL, which then is the only way to find it again."""
+        self.hides = ""
+        """A file or folder in the working folder that has the same name as this registered source."""
         self.tenant = tenant
         """The tenant whose share of the engines its queries use."""
         self._pool = pool
@@ -86,6 +88,14 @@ class Source:
         """The URL or path as runs may store it; None if it may contain a secret."""
         secret = self.network or ("://" in self.url and redact(self.url) != self.url)
         return None if secret else self.url
+
+    @property
+    def hiding_note(self) -> str:
+        """A note for people who may mean the file or folder beside them; empty if there is none."""
+        if not self.hides:
+            return ""
+        place = f" at `{self.location}`" if self.location else ""
+        return f"`{self.hides}` is the registered source{place}; write `./{self.hides}` for the one in this folder."
 
     @property
     def only_location(self) -> str | None:
