@@ -102,6 +102,7 @@ class CatalogMetrics(Entity):
     model: str
     model_calls: int
     tokens_in: int
+    tokens_cached: int = 0
     tokens_out: int
     cost_usd: float
     cells: int

@@ -136,10 +136,15 @@ def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
     whole = "\n".join([head, *(show_table(t) for t in tables)])
     if len(whole) <= chars:
         return whole, True
-    columns = "\n".join([head, *(f"{t.name}({', '.join(c.name for c in t.columns)})" for t in tables)])
-    if len(columns) <= chars:
-        return columns, False
-    return f"{head}\ntables: {cut(', '.join(t.name for t in tables), chars)}", False
+    lines, room = [head], chars - sum(len(t.name) + 2 for t in tables)
+    for number, table in enumerate(tables):
+        columns = f"{table.name}({', '.join(c.name for c in table.columns)})"
+        room -= len(columns) - len(table.name)
+        if room < 0:
+            rest = ", ".join(t.name for t in tables[number:])
+            return "\n".join([*lines, f"further tables: {cut(rest, chars)}"]), False
+        lines.append(columns)
+    return "\n".join(lines), False
 
 
 def describe_chosen(catalog: Catalog, question: str, chars: int) -> str:
