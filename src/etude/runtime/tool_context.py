@@ -46,7 +46,10 @@ VEGA = "application/vnd.vegalite+json"
 
 SUGGESTION_S = 2.0
 """Seconds to find out whether a suggested query runs."""
-_SETTINGS = re.compile(r"(?:,? or raise|Raise) `[\w.]+`(?: \(0: no limit\))?(?:, or )?|\s*To export all of it:.*")
+_SETTINGS = re.compile(
+    r"(?:,? or raise|Raise) (?:the setting )?`[\w.]+`(?: \(0: no limit\))?(?:, or )?"
+    r"| \(`--[^)]*\)|\s*To export all of it:.*"
+)
 
 
 def without_settings(text: str) -> str:
