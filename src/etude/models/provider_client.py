@@ -28,7 +28,7 @@ PROVIDERS = frozenset({
 _EXTRA = "pip install 'etude[models]'"
 _OLLAMA = "http://localhost:11434/v1"
 _COMPATIBLE = {"xai": ("https://api.x.ai/v1", "XAI_API_KEY")}
-"""Providers that speak OpenAI's protocol too, which needs no package of their own: base URL, variable of the API key."""
+"""Providers that speak OpenAI's protocol too, which needs no package of their own: base URL, variable of the key."""
 
 
 def find_settings(name: str, settings: Settings) -> ModelSettings | None:
