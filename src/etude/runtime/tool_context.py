@@ -242,6 +242,8 @@ class RecordedToolContext:
             return names[0]
         if source in names:
             return source
+        if not source:
+            raise Invalid("The dataset is not given.", hint=f"Datasets: {', '.join(names) or 'none'}.")
         near = difflib.get_close_matches(source, names, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Datasets: {', '.join(names) or 'none'}."
         raise NotFound(f"There is no dataset `{source}` here.", hint=hint)
