@@ -29,6 +29,7 @@ NAMES = (
     "agents",
     "store",
     "replay",
+    "scripts",
     "learning",
 )
 

@@ -127,7 +127,7 @@ JOURNEYS = {
             "empty turn",
             (
                 Ask(
-                    "How many products are there?",
+                    "How many products do we have?",
                     (say(""), sql("SELECT count(*) AS n FROM products"), say("{{ r1.n[0] }} products.")),
                 ),
             ),

@@ -125,6 +125,7 @@ def _look(folder: Path, wide: Path) -> tuple[float, float]:
         from etude.catalog.storage.profiles import profile_at_once
     except ImportError:
         return 0.0, 0.0
+    from etude import run_setup
     from etude.app import App
     from etude.models.scripted import Line, Scripted
 
@@ -132,7 +133,7 @@ def _look(folder: Path, wide: Path) -> tuple[float, float]:
         source = app.source(str(wide))
         app.catalog(source)
         started = time.perf_counter()
-        profile_at_once(app, source, 2.5, [])
+        profile_at_once(app, source, run_setup.LOOK_S, [])
         looked = time.perf_counter() - started
     seconds = []
     with App(home=folder / "ask") as app:

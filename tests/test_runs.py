@@ -17,7 +17,7 @@ from etude.app import App
 from etude.entities import Budget, Catalog, Column, Run, RunKind, SourceSpec, Table
 from etude.errors import Conflict, Invalid, LimitExceeded, NotFound, SourceUnavailable
 from etude.events import Entry, RunPaused, RunRequested, RunResumed, RunStarted, TextDelta
-from etude.models.base import ModelRequest, ToolResult, UserMessage
+from etude.models.base import AssistantMessage, ModelRequest, ToolResult, UserMessage
 from etude.models.scripted import Line, Scene, Scripted, ScriptedCall
 from etude.runs import parse_direct
 from etude.runtime import live_runs
@@ -133,7 +133,7 @@ def test_the_model_sees_why_a_call_failed_and_mends_it(app: App, shop: Path):
         (ScriptedCall(name="execute_sql", arguments={"dataset": "shop", "query": "DROP TABLE orders"}), "failed"),
         (
             ScriptedCall(name="get_dataset_schema", arguments={"dataset": "shop", "tables": ["nope"]}),
-            "Not in this dataset: `nope`",
+            "There is no table `nope`.",
         ),
         (ScriptedCall(name="execute_python", arguments={"code": "1/0"}), "ZeroDivisionError"),
     ],
@@ -508,8 +508,8 @@ def test_a_model_sees_the_last_messages_only(app: App, shop: Path):
 
     model = Scripted([look], name="history")
     app.ask(str(shop), "And now?", model=model, thread_id=thread.id)
-    told = seen[0].conversation[-1]
-    assert isinstance(told, UserMessage) and "message 28" in told.text and "message 16" not in told.text
+    told = [m.turn.text if isinstance(m, AssistantMessage) else m.text for m in seen[0].conversation]
+    assert "message 29" in told and "message 18" in told and "message 17" not in told
 
 
 def test_a_fork_goes_its_own_way_with_the_variables_of_the_first(app: App, shop: Path):

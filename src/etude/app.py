@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
-from etude.errors import Conflict, EtudeError, Invalid, NotFound
+from etude.errors import Conflict, Invalid, NotFound
 from etude.fair_share import ThreadShare
 from etude.redaction import redact
 from etude.result import Result
@@ -503,20 +503,16 @@ class App:
         return compare_runs(one, other, read)
 
     def script(self, run_id: str) -> str:
-        """Return the script of a run as a Python file; it is compiled now if that was not done yet."""
-        from etude.replays.cells import NoSlice
-        from etude.replays.compile import NotCompiled
-        from etude.replays.script_file import write_file
-        from etude.runtime.script import script_of
+        """Return the script of a run as a Python file that was executed alone; it says so, or why it was not."""
+        from etude.offered_script import offer_script
 
-        run = self.store.run(self.store.resolve_run(run_id))
-        stored = self.scripts.find_of_run(run.id)
-        try:
-            if stored is None:
-                stored = self.scripts.draft(run, self.source(run.location or run.source or "")).script
-        except (NotCompiled, NoSlice, EtudeError):
-            return script_of(run)  # without guards: the tables that it read are gone or unknown
-        return write_file(stored)
+        return offer_script(self, self.store.run(self.store.resolve_run(run_id)))
+
+    def thread_script(self, thread_id: str) -> str:
+        """Return all cells and queries of a thread as a Python file that runs alone, if it does, or says why not."""
+        from etude.offered_script import offer_thread_script
+
+        return offer_thread_script(self, thread_id)
 
     def resources_for(self, run: Run, source: Source | None) -> RunResources:
         """Return what a run on a source can reach."""

@@ -43,7 +43,7 @@ LESSONS = 2
 LESSON_WORDS = 2
 """How many words a playbook must share with the question."""
 LESSON_CHARS = 2000
-LOOK_S = 2.0
+LOOK_S = 2.4
 """Seconds that a quick profile may take before the first question on a source."""
 LATE_S = 0.5
 """Seconds that a question waits for a quick profile that does not stop in time."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etude.errors import ModelError
-from etude.models.base import Model
+from etude.models.base import Model, SystemMessage, UserMessage
 from etude.models.open import open_model
 from etude.settings import load_settings
 
@@ -156,3 +156,16 @@ def test_signed_reasoning_goes_back_to_its_provider() -> None:
         turn = respond(model, asked()).turn
         respond(model, [*asked(), *after(turn, "1")])
     assert {"type": "thinking", "thinking": "hm", "signature": "SIG"} in requests[1]["messages"][1]["content"]
+
+
+def test_anthropic_is_asked_to_cache_what_questions_share() -> None:
+    name = "anthropic:claude-sonnet-4-5"
+    shared = UserMessage(text="The schema.", shared=True)
+    with serving(name, EVENTS[name]()) as (model, requests):
+        respond(model, [SystemMessage(text="The rules."), shared, UserMessage(text="The question.")])
+    system, messages = requests[0]["system"], requests[0]["messages"]
+    assert system[-1]["cache_control"]["type"] == "ephemeral"
+    blocks = messages[0]["content"]
+    assert [("cache_control" in block) for block in blocks[:2]] == [True, False] or "cache_control" in requests[0]
+    assert blocks[0]["cache_control"]["type"] == "ephemeral"
+    assert sum(json.dumps(requests[0]).count(word) for word in ('"cache_control"',)) <= 4

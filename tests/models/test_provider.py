@@ -360,12 +360,12 @@ def test_a_missing_key_names_its_setting_and_its_variable(
 
 def test_ollama_and_unnamed_servers_speak_the_protocol_of_openai() -> None:
     with OpenAIServer([say("Hello.")]) as server:
-        for provider in ("ollama", "vllm", "my-gateway", "deepseek"):
+        for provider in ("ollama", "vllm", "my-gateway", "deepseek", "xai"):
             settings = load_settings({}, models={provider: {"base_url": server.base_url, "api_key": "k"}})
             model = open_model(f"{provider}:some-model", settings)
             assert respond(model, asked()).turn.text == "Hello."
             model.close()
-    assert [r["model"] for r in server.requests] == ["some-model"] * 4
+    assert [r["model"] for r in server.requests] == ["some-model"] * 5
 
 
 def test_an_unknown_provider_names_the_nearest() -> None:
@@ -423,3 +423,24 @@ def _request() -> Any:
     from etude.models.base import ModelRequest
 
     return ModelRequest([SystemMessage(text="s"), UserMessage(text="q")])
+
+
+def test_xai_needs_no_package_of_its_own() -> None:
+    model = open_model("xai:grok-4", load_settings({}, models={"xai": {"api_key": "k"}}))
+    model.close()
+    with pytest.raises(Invalid) as caught:
+        open_model("xai:grok-4", load_settings({}))
+    assert "XAI_API_KEY" in caught.value.hint
+
+
+def test_tokens_read_from_a_cache_are_counted() -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+    usage |= {"prompt_tokens_details": {"cached_tokens": 80}}
+    message = {"role": "assistant", "content": "Hello."}
+    choice = {"index": 0, "delta": message, "finish_reason": "stop"}
+    frame = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks = [frame | {"choices": [choice]}, frame | {"choices": [], "usage": usage}]
+    body = "".join(f"data: {json.dumps(c)}\n\n" for c in chunks) + "data: [DONE]\n\n"
+    with OpenAIServer([Answer(body=body.encode(), content_type="text/event-stream")]) as server:
+        reply = respond(server.model(), asked())
+    assert (reply.usage.tokens_in, reply.usage.tokens_cached, reply.usage.tokens_out) == (100, 80, 5)

@@ -63,7 +63,7 @@ def test_sqlite_names_what_it_has_instead(app: App, sql: str, told: str):
         ("SELECT sum(start_dt) FROM trips", "`start_dt` is VARCHAR: write CAST(start_dt AS DOUBLE)."),
         ("SELECT * FROM trips WHERE start_dt > day", "Cast the VARCHAR side: CAST(x AS DATE)."),
         ("SELECT CAST(start_dt AS INTEGER) FROM trips", "TRY_CAST(x AS type)"),
-        ("SELECT fares FROM trips", 'Did you mean "fare"'),
+        ("SELECT fares FROM trips", "Did you mean `fare`?"),
     ],
 )
 def test_duckdb_names_types_without_its_overloads(app: App, sql: str, told: str):

@@ -101,12 +101,19 @@ class CompletionChoice(_LenientModel):
     finish_reason: Finish = "stop"
 
 
+class PromptDetails(_LenientModel):
+    """The part of the prompt that the provider of the model read from its cache."""
+
+    cached_tokens: int
+
+
 class CompletionUsage(_LenientModel):
     """Tokens used."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptDetails
 
 
 class Completion(_LenientModel):
@@ -287,7 +294,10 @@ def _text(run: Run) -> str:
 
 def _usage(run: Run) -> CompletionUsage:
     read, written = run.usage.tokens_in, run.usage.tokens_out
-    return CompletionUsage(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
+    cached = PromptDetails(cached_tokens=run.usage.tokens_cached)
+    return CompletionUsage(
+        prompt_tokens=read, completion_tokens=written, total_tokens=read + written, prompt_tokens_details=cached
+    )
 
 
 def _finish(run: Run) -> Finish:

@@ -13,7 +13,6 @@ from etude.api.schemas import AnswerRequest, Listing, RunGuidance, RunRequest, R
 from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale
 from etude.limits import lower_limits
-from etude.runtime.script import script_of
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -146,9 +145,9 @@ def state_of(run: Run) -> RunState:
 
 @router.get("/runs/{run_id}/script", response_class=PlainTextResponse)
 async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
-    """Return the run's code as a Python script that runs on its own; `ETUDE_SOURCE` names the data."""
-    run = await call.access_store(call.app.store.run, run_id)
-    return PlainTextResponse(script_of(run), media_type="text/x-python")
+    """Return the run's code as a Python script that was executed alone, or says why not."""
+    await call.access_store(call.app.store.run, run_id)
+    return PlainTextResponse(await call.run_in_thread(call.app.script, run_id), media_type="text/x-python")
 
 
 # Control.

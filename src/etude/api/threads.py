@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
 
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.schemas import ForkRequest, Listing, ThreadRequest
@@ -53,6 +54,13 @@ async def export_thread(call: ReaderCall, thread_id: str) -> dict[str, Any]:
     from etude.runtime.thread import export_thread as export
 
     return await call.run_in_thread(export, call.app.store, thread_id)
+
+
+@router.get("/threads/{thread_id}/script", response_class=PlainTextResponse)
+async def thread_script(call: ReaderCall, thread_id: str) -> PlainTextResponse:
+    """Return the cells and queries of a thread as a Python script that was executed alone, or says why not."""
+    await call.access_store(call.app.store.thread, thread_id)
+    return PlainTextResponse(await call.run_in_thread(call.app.thread_script, thread_id), media_type="text/x-python")
 
 
 @router.post("/threads/{thread_id}/fork", status_code=201, response_model=Thread)

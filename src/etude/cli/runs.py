@@ -191,6 +191,9 @@ def _facts(found: Run) -> list[tuple[str, Any]]:
         facts += [("replay", f"{found.replay.level}: {found.replay.reason}")]
     if found.script:
         facts += [("script", found.script)]
+    if (used := found.usage).tokens_in:
+        cached = f" ({used.tokens_cached:,} from a cache)" if used.tokens_cached else ""
+        facts += [("tokens", f"{used.tokens_in:,} read{cached}, {used.tokens_out:,} written")]
     return facts + [("note", n) for n in found.notes]
 
 

@@ -18,6 +18,7 @@ EXAMPLES = (
     "etude threads show thread_...",
     "etude threads fork thread_... --at 2",
     "etude threads export thread_... --output talk.json",
+    "etude threads script thread_... --output talk.py",
     "etude threads delete thread_...",
 )
 
@@ -35,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = commands.add_parser("export", help="print messages and runs as JSON")
     export.add_argument("thread")
     export.add_argument("--output", metavar="FILE", help="write here instead of standard output")
+    script = commands.add_parser("script", help="print the cells and queries as a Python file that runs alone")
+    script.add_argument("thread")
+    script.add_argument("--output", metavar="FILE", help="write here instead of standard output")
     delete = commands.add_parser("delete", help="delete a conversation; its runs stay")
     delete.add_argument("thread")
 
@@ -44,9 +48,8 @@ def run(options: argparse.Namespace) -> None:
     from etude.app import App
 
     with App() as app:
-        {"list": _list, "show": _show, "fork": _fork, "export": _export, "delete": _delete}[options.command](
-            app, options
-        )
+        commands = {"list": _list, "show": _show, "fork": _fork, "export": _export, "script": _script}
+        (commands | {"delete": _delete})[options.command](app, options)
 
 
 def _list(app: App, options: argparse.Namespace) -> None:
@@ -76,6 +79,15 @@ def _export(app: App, options: argparse.Namespace) -> None:
             file.write(body.encode())
     else:
         sys.stdout.write(body)
+
+
+def _script(app: App, options: argparse.Namespace) -> None:
+    text = app.thread_script(options.thread)
+    if options.output:
+        with replacing(Path(options.output)) as file:
+            file.write(text.encode())
+    else:
+        sys.stdout.write(text)
 
 
 def _delete(app: App, options: argparse.Namespace) -> None:

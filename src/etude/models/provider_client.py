@@ -27,6 +27,8 @@ PROVIDERS = frozenset({
 
 _EXTRA = "pip install 'etude[models]'"
 _OLLAMA = "http://localhost:11434/v1"
+_COMPATIBLE = {"xai": ("https://api.x.ai/v1", "XAI_API_KEY")}
+"""Providers that speak OpenAI's protocol too, which needs no package of their own: base URL, variable of the key."""
 
 
 def find_settings(name: str, settings: Settings) -> ModelSettings | None:
@@ -49,7 +51,9 @@ def open_client(name: str, settings: ModelSettings, key: str) -> Client:
     except ImportError:
         raise Unavailable("Models need a package that is not installed.", hint=_EXTRA) from None
     # OpenAI-compatible services speak OpenAI's older protocol, chat completions.
-    kind = "openai-chat" if settings.base_url and _speaks_openai(provider) else provider
+    kind = "openai-chat" if provider in _COMPATIBLE or (settings.base_url and _speaks_openai(provider)) else provider
+    if provider in _COMPATIBLE and not settings.base_url and not (key or os.environ.get(_COMPATIBLE[provider][1])):
+        raise _incomplete(name, f"`{_COMPATIBLE[provider][1]}`")
     try:
         return models.infer_model(f"{kind}:{model}", provider_factory=lambda _: _provider(provider, settings, key))
     except ImportError:
@@ -82,7 +86,7 @@ def key_hint(provider: str, variable: str = "") -> str:
 
 
 def _speaks_openai(provider: str) -> bool:
-    return provider in ("openai", "openai-chat") or provider not in PROVIDERS
+    return provider in ("openai", "openai-chat", *_COMPATIBLE) or provider not in PROVIDERS
 
 
 def _provider(name: str, settings: ModelSettings, key: str) -> Provider[Any]:
@@ -90,6 +94,9 @@ def _provider(name: str, settings: ModelSettings, key: str) -> Provider[Any]:
 
     given = {"api_key": key} if key else {}
     base_url = settings.base_url or (_OLLAMA if name == "ollama" and not os.environ.get("OLLAMA_BASE_URL") else "")
+    if not base_url and name in _COMPATIBLE:
+        base_url, variable = _COMPATIBLE[name]
+        key = key or os.environ.get(variable, "")
     if base_url:
         if _speaks_openai(name) or "base_url" not in inspect.signature(infer_provider_class(name)).parameters:
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider

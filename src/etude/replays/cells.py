@@ -110,14 +110,20 @@ def _recorded(
     if step.code == PREAMBLE or step.artifact is None or step.artifact.media != CELL:
         return None
     cell = json.loads(objects.get(step.artifact.hash, run.id))
-    code = step.code
-    if step.outcome != "ok":
-        code = _before_error(code, (cell.get("error") or {}).get("line"))
-        if not code:
-            return None
+    code = recorded_code(run, step, objects)
+    if not code:
+        return None
     table = tables.get(step.id)
     output = recorded_output(cell, table)
     return _Recorded(code, queries_of(run, step), step.id in shown, output, table.info if table is not None else None)
+
+
+def recorded_code(run: Run, step: Step, objects: Objects) -> str:
+    """Return the code of a recorded cell; of one that failed, the statements that ran before its error."""
+    if step.outcome == "ok" or step.artifact is None or step.artifact.media != CELL:
+        return step.code if step.outcome == "ok" else ""
+    cell = json.loads(objects.get(step.artifact.hash, run.id))
+    return _before_error(step.code, (cell.get("error") or {}).get("line"))
 
 
 def recorded_output(cell: dict[str, Any], table: Result | None) -> str:

@@ -23,15 +23,23 @@ def write_script(cells: Iterable[Cell], failed: Literal["omit", "comment"]) -> s
     """Return the cells that succeeded, after the connection. Failed cells are left out or become comments."""
     if failed not in ("omit", "comment"):
         raise Invalid(f"`failed={failed!r}` is not valid.", hint="Give 'omit' or 'comment'.")
-    parts, futures = [PREAMBLE], set[str]()
+    codes = []
     for cell in cells:
         if cell.ok:
-            code, found = _without_futures(cell.code.strip("\n"))
-            futures |= found
-            parts.append(_as_statements(code, cell.id) + "\n")
+            codes.append(cell.code)
         elif failed == "comment":
             lines = [f"# cell {cell.id} did not run to its end ({cell.outcome})", *cell.code.splitlines()]
-            parts.append("\n".join([lines[0], *(f"# {line}".rstrip() for line in lines[1:])]) + "\n")
+            codes.append("\n".join([lines[0], *(f"# {line}".rstrip() for line in lines[1:])]))
+    return join_cells(PREAMBLE, codes)
+
+
+def join_cells(opening: str, codes: Iterable[str]) -> str:
+    """Return the code of cells as one file that begins with the opening."""
+    parts, futures = [opening], set[str]()
+    for number, each in enumerate(codes, 1):
+        code, found = _without_futures(each.strip("\n"))
+        futures |= found
+        parts.append(_as_statements(code, number) + "\n")
     if futures:
         parts.insert(0, f"from __future__ import {', '.join(sorted(futures))}\n")
     return "\n".join(parts)
@@ -44,7 +52,7 @@ def script_of(run: Run) -> str:
         code = next((s.code for s in run.steps if s.kind == "sql"), "")
     if not code:
         raise NotFound(f"Run `{run.id}` is {run.status} and computed nothing.", hint="Look at its events.")
-    opening = _opening(run)
+    opening = opening_of(run)
     if code.startswith("import etude"):
         return code.replace(PREAMBLE, opening, 1)
     if run.kind == "python":
@@ -59,7 +67,7 @@ def script_of(run: Run) -> str:
     return f"{opening}\nprint(db.sql({code!r}{bound}))\n"
 
 
-def _opening(run: Run) -> str:
+def opening_of(run: Run) -> str:
     """Return the first lines: they connect to the source of the run, unless `ETUDE_SOURCE` names another."""
     if run.location is None and run.source is None:
         return PREAMBLE

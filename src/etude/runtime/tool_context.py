@@ -46,7 +46,10 @@ VEGA = "application/vnd.vegalite+json"
 
 SUGGESTION_S = 2.0
 """Seconds to find out whether a suggested query runs."""
-_SETTINGS = re.compile(r"(?:,? or raise|Raise) `[\w.]+`(?: \(0: no limit\))?(?:, or )?|\s*To export all of it:.*")
+_SETTINGS = re.compile(
+    r"(?:,? or raise|Raise) (?:the setting )?`[\w.]+`(?: \(0: no limit\))?(?:, or )?"
+    r"| \(`--[^)]*\)|\s*To export all of it:.*"
+)
 
 
 def without_settings(text: str) -> str:
@@ -239,6 +242,8 @@ class RecordedToolContext:
             return names[0]
         if source in names:
             return source
+        if not source:
+            raise Invalid("The dataset is not given.", hint=f"Datasets: {', '.join(names) or 'none'}.")
         near = difflib.get_close_matches(source, names, n=1)
         hint = f"Did you mean `{near[0]}`?" if near else f"Datasets: {', '.join(names) or 'none'}."
         raise NotFound(f"There is no dataset `{source}` here.", hint=hint)

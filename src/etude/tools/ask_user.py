@@ -14,7 +14,7 @@ class Arguments(Entity):
     """The question to ask."""
 
     question: str = Field(min_length=1)
-    choices: tuple[str, ...] = Field(default=(), description="a few answers to choose from")
+    choices: tuple[str, ...] = Field(default=())
 
 
 class AskUser(Tool):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from etude.sessions.base import Cell
 
 
-ONLY = "may be left out if there is one"
+ONLY = "not needed if there is one"
 _NEEDLESS = frozenset({"title", "default", "anyOf", "additionalProperties", "maxItems", "minLength"})
 
 

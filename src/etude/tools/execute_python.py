@@ -23,7 +23,7 @@ class ExecutePython(Tool):
     name = "execute_python"
     description = (
         "Run Python in a sandbox without network or files; variables are kept. `db.sql('SELECT ...').df()` returns a "
-        "DataFrame. A DataFrame as the last value becomes a result, a Vega-Lite dict or a figure the chart."
+        "DataFrame. A DataFrame as the last value becomes a result, a Vega-Lite dict the chart, a figure an image."
     )
     arguments = Arguments
 

@@ -75,8 +75,8 @@ def show_table(table: Table) -> str:
         if column.name in to:
             other, key = to[column.name]
             marks += f" -> {other}" if key == column.name else f" -> {other}.{key}"
-        # The type of a key does not matter for a query.
-        shown = column.name if marks else _typed(column.name, column.type)
+        # Whether a key is a whole number or a text does not matter for a query.
+        shown = column.name if marks and "int" in column.type.lower() else _typed(column.name, column.type)
         columns.append(f" {shown}{marks}" + (f" -- {column.comment}" if column.comment else ""))
     rows = f" ({table.row_count:,} rows)" if table.row_count is not None else ""
     comment = f" -- {table.comment}" if table.comment else ""

@@ -40,7 +40,7 @@ ROWS = 100_000
 """Tables with more rows are looked at only as far as this."""
 COLUMNS = 40
 """How many columns of a table are looked at."""
-TOGETHER = 30
+TOGETHER = 20
 """Questions in one statement."""
 LEAST_S = 0.05
 _TEXT = {"mysql": "CHAR"}
