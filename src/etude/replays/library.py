@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Run, RunFilter
-from etude.errors import Cancelled, Conflict, EtudeError, NotFound
+from etude.errors import Cancelled, Conflict, EtudeError, Invalid, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.limits import lower_limits
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
@@ -27,11 +27,12 @@ from etude.replays.mutants import MutantReport, mine_guards
 from etude.replays.question import Asked, likeness, read_units
 from etude.replays.script import Script
 from etude.replays.script_file import write_file
-from etude.runtime.thread import earlier_messages, thread_runs
+from etude.runtime.thread import earlier_messages, fork_thread, thread_runs
 from etude.store.scripts import ScriptUse, StoredScript, StoredScripts
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.replays.differences import Difference
     from etude.result import Result
     from etude.runtime.query import RunLog
     from etude.runtime.tool_context import RunResources
@@ -109,7 +110,7 @@ class Library:
             return None
         repaired: dict[str, Any] = {}
         try:
-            end, guards = execution.answer(run, values)
+            end, guards = self._try(execution, run, values)
         except Stopped as stopped:
             log.add(self._stopped(script, run, stopped))
             try:
@@ -147,6 +148,14 @@ class Library:
             self.mine(self.script(script_id), source)
         except Exception:
             _log.exception("the mutants of %s could not be tried", script_id)
+
+    def _try(self, execution: Execution, run: Run, values: dict[str, str]) -> tuple[RunFinished, int]:
+        try:
+            return execution.answer(run, values)
+        except Stopped as stopped:
+            if not stopped.again:
+                raise
+        return execution.answer(run, values)
 
     def _stopped(self, script: Script, run: Run, stopped: Stopped) -> ReplayDecided:
         self.stored.use(script.id, run.id, "example")
@@ -265,10 +274,27 @@ class Library:
         answered = [use for use in self.stored.uses(stored.id) if use.level in ANSWERED]
         return self.stored.get(stored.id), answered
 
+    def recheck(self, run_id: str) -> Difference:
+        """Ask the question of a run afresh, after the same earlier questions, and say whether the answer differs."""
+        store = self._app.store
+        run = store.run(run_id)
+        source = run.location or run.source
+        if run.kind != "ask" or source is None:
+            raise Invalid(f"Run `{run_id}` is not a question on a source.", hint="Only such answers can be checked.")
+        thread_id = None
+        with contextlib.suppress(NotFound):
+            before = earlier_messages(store, run.thread_id or "", run.id)
+            if before:
+                thread_id = fork_thread(store, run.thread_id or "", before[-1].seq).id
+        fresh = self._app.ask(source, run.text, model=run.model, thread_id=thread_id, fresh=True)
+        return self._app.compare_runs(run_id, fresh.require().run_id)
+
     # -- learning
 
     def learn(self, run: Run, source: Source | None) -> None:
-        """Compile the script of a run that succeeded, in the background."""
+        """Compile the script of a run that succeeded, in the background; note the descriptions it may have used."""
+        if source is not None and run.kind == "ask" and (notes := fingerprint_notes(self._app.annotations(source))):
+            self.stored.use(f"description:{source.name}", run.id, notes)
         if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
             return
         if run.replay is not None and run.replay.level in ("replay", "repair"):
