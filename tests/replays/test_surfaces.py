@@ -34,7 +34,7 @@ def test_http_says_that_an_answer_was_replayed_and_counts_it(app: App) -> None:
         first = client.post("/chat", json={"message": ASKED, "dataset": "shop"}).json()
         app.scripts.settle()
         second = client.post("/chat", json={"message": ASKED, "dataset": "shop"}).json()
-        body = {"model": "shop", "messages": [{"role": "user", "content": ASKED}]}
+        body = {"model": "etude/shop", "messages": [{"role": "user", "content": ASKED}]}
         third = client.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
         client.post("/chat", json={"message": "how many orders, once more?", "dataset": "shop"})
         metrics = client.get("/metrics").text
