@@ -110,7 +110,8 @@ def _column_mutants(table: str, column: str, key: str, some: str) -> Iterator[tu
     for share in (1, 2, 10, 50):
         yield "null burst", f"UPDATE {table} SET {column} = NULL WHERE {some} < {share}"
     if column in NUMBERS:
-        for factor in ("100", "1000", "0.01", "1.609", "0.4536", "1.08"):
+        # Small whole numbers stay as they are if they are 8% larger, and dates if they are hours later.
+        for factor in ("100", "1000", "0.01", "1.609", "0.4536", *(("1.08",) if column != "quantity" else ("2.205",))):
             yield "unit change", f"UPDATE {table} SET {column} = {column} * {factor}"
         for share in (5, 20, 50):
             yield "unit change", f"UPDATE {table} SET {column} = {column} * 100 WHERE {some} < {share}"
@@ -123,7 +124,9 @@ def _column_mutants(table: str, column: str, key: str, some: str) -> Iterator[tu
         yield "new value", f"UPDATE {table} SET {column} = upper({column}) || ' ' WHERE {some} < 30"
         yield "new value", f"UPDATE {table} SET {column} = lower({column}) || 'x' WHERE {some} < 3"
     if column in TIMES:
-        for shift in ("INTERVAL 1 HOUR", "INTERVAL 5 HOUR", "INTERVAL 13 HOUR", "INTERVAL 1 DAY"):
+        hours = ("INTERVAL 1 HOUR", "INTERVAL 5 HOUR", "INTERVAL 13 HOUR", "INTERVAL 1 DAY")
+        days = ("INTERVAL 1 DAY", "INTERVAL 2 DAY", "INTERVAL 7 DAY", "INTERVAL 30 DAY")
+        for shift in days if column == "paid_on" else hours:
             for sign in "+-":
                 yield "time zone", f"UPDATE {table} SET {column} = {column} {sign} {shift}"
         yield "time zone", f"UPDATE {table} SET {column} = {column} + INTERVAL 30 HOUR WHERE {some} < 40"
