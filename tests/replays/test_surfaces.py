@@ -30,7 +30,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 def test_http_says_that_an_answer_was_replayed_and_counts_it(app: App) -> None:
-    with TestClient(create_app(app)) as client:
+    with TestClient(create_app(app), base_url="http://localhost") as client:
         first = client.post("/chat", json={"message": ASKED, "dataset": "shop"}).json()
         app.scripts.settle()
         second = client.post("/chat", json={"message": ASKED, "dataset": "shop"}).json()

@@ -106,6 +106,8 @@ class CatalogMetrics(Entity):
     model: str
     model_calls: int
     tokens_in: int
+    tokens_cached: int = 0
+    """Of those, tokens that the provider had in its cache."""
     tokens_out: int
     cost_usd: float
     cells: int
@@ -413,18 +415,16 @@ class Cataloger:
 
     def _make(self, job: _Job, notebook: Notebook, before: _Before, part: _Part[T]) -> _Made[T]:
         """Run the scripts until one succeeds; if there is a model, let it improve the first one."""
-        failure, reasons = "", list[str]()
+        failure = ""
         for number, (script, lineage) in enumerate(self._scripts(job, before, part.script)):
             try:
                 value = self._play(job, notebook, part, script)
                 task = part.task(value, script) if job.model and not number else None
                 better = self._improve(job, notebook, part, task, lineage) if task else None
-                why = {"why": reasons[-1][:WHY_CHARS]} if reasons else {}
-                return better or _Made(script, value, lineage.model_copy(update=why))
+                return better or _Made(script, value, lineage.model_copy(update={"why": failure[:WHY_CHARS]}))
             except Invalid as error:
                 failure = f"`{part.script}` ({lineage.origin}): {error.message}"
                 job.errors.append(failure)
-                reasons.append(failure)
             if job.model is not None and not number:
                 better = self._improve(job, notebook, part, ScriptTask(part.script, script, failure), lineage)
                 if better is not None:
