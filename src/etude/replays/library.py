@@ -50,6 +50,8 @@ COMPILE_S = 20.0
 CLOSE_S = 60.0
 MINE_S = 5.0
 """How long the mutants of one script may take."""
+LEAVE_S = 0.5
+"""How long they may still take when the app closes, as after one question on the command line."""
 LEAST_SHADOWED = 0.02
 """The least share of questions that are also answered afresh in shadow mode."""
 
@@ -67,6 +69,7 @@ class Library:
         """By the exact key of the question: done once its script can be found."""
         self._jobs: set[Future[None]] = set()
         self._closing = threading.Event()
+        self._closed_at = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._shadows: dict[str, tuple[Script, str]] = {}
         """By the run that answers afresh: the script that ran beside it, and the fingerprint of its result."""
@@ -138,7 +141,8 @@ class Library:
             )
         )
         self.stored.use(script.id, run.id, decided["level"])
-        if execution.unchanged and script.mutants.tried < script.mutants.of:
+        tried = script.mutants
+        if execution.unchanged and not tried.reason and (not tried.of or tried.tried < tried.of):
             self._submit(lambda: self._mine_more(script.id, source))
         return end
 
@@ -299,14 +303,18 @@ class Library:
             return
         if run.replay is not None and run.replay.level in ("replay", "repair"):
             return  # what a model corrected is compiled, so that it need not correct it again
+        if self._closing.is_set():
+            return
         key, stored = self.asked(run, source).key(), Future[None]()
         with self._lock:
             self._compiling[key] = stored
         self._submit(lambda: self._learn(run.id, source, key, stored))
 
     def _submit(self, work: Callable[[], None]) -> None:
-        """Do something in the background, after everything that was begun before it."""
+        """Do something in the background, after everything that was begun before it; nothing if the app is closing."""
         with self._lock:
+            if self._closing.is_set():
+                return
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="etude-compile")
             job = self._pool.submit(work)
@@ -379,9 +387,13 @@ class Library:
 
     def mine(self, script: Script, source: Source) -> Script:
         """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""
-        if self._closing.is_set():
-            return script
         until = time.monotonic() + MINE_S
+
+        def more_time() -> bool:
+            return time.monotonic() < (min(until, self._closed_at + LEAVE_S) if self._closing.is_set() else until)
+
+        if not more_time():
+            return script
         resources = self._app.resources_for(self._app.store.run(script.run_id), source)
         limits = lower_limits(resources.limits, {"timeout_s": MINE_S})
 
@@ -398,7 +410,7 @@ class Library:
                 script.shapes,
                 script.guards,
                 query,
-                lambda: time.monotonic() < until and not self._closing.is_set(),
+                more_time,
                 script.mutants,
             )
         except EtudeError as error:
@@ -463,7 +475,9 @@ class Library:
 
     def close(self) -> None:
         """Finish the scripts that were begun. Mutants that were not tried yet are left for the next use."""
-        self._closing.set()
+        with self._lock:
+            self._closed_at = time.monotonic()
+            self._closing.set()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
