@@ -110,12 +110,16 @@ def _guards() -> list[Figure]:
     judged = judge_guards(mutants, changes)
     for mutant in judged.silent:
         print(f"silent: {mutant.question}: {mutant.statements}", file=sys.stderr)
+    tried = sum(report.tried for report in judged.mined)
+    survivors = sum(len(report.survivors) for report in judged.mined)
     missed = 100 * (1 - judged.stopped / judged.mutants)
     false_stops = 100 * len(judged.false_stops) / judged.changes
     return [
         Figure("guards: mutants not stopped", missed, None, f"% of {judged.mutants}", most=5),
         Figure("guards: silent wrong answers", len(judged.silent), None, f"of {judged.mutants}", most=0),
         Figure("guards: false stops", false_stops, None, f"% of {judged.changes}", most=2),
+        Figure("guards: lost columns found again, with the right answer", judged.repaired, None, ""),
+        Figure("guards: own mutants that pass unseen after mining", survivors, None, f"of {tried}", most=0),
     ]
 
 

@@ -6,12 +6,18 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from etude.replays.guards import DataGuard, TableShape, check_guards, derive_guards, shapes_of
+from etude.errors import Invalid
+from etude.ids import new_id
+from etude.replays.guards import check_guards, derive_guards, shapes_of
+from etude.replays.mutants import MutantReport, mine_guards
 from etude.replays.query_facts import read_query
+from etude.replays.repair import find_repair, profile_tables, repair_query
+from etude.replays.script import Script, ScriptStep
 from etude.sources.source import make_catalog
 
 if TYPE_CHECKING:
@@ -104,7 +110,8 @@ def _column_mutants(table: str, column: str, key: str, some: str) -> Iterator[tu
     for share in (1, 2, 10, 50):
         yield "null burst", f"UPDATE {table} SET {column} = NULL WHERE {some} < {share}"
     if column in NUMBERS:
-        for factor in ("100", "1000", "0.01", "1.609", "0.4536", "1.08"):
+        # Small whole numbers stay as they are if they are 8% larger, and dates if they are hours later.
+        for factor in ("100", "1000", "0.01", "1.609", "0.4536", *(("1.08",) if column != "quantity" else ("2.205",))):
             yield "unit change", f"UPDATE {table} SET {column} = {column} * {factor}"
         for share in (5, 20, 50):
             yield "unit change", f"UPDATE {table} SET {column} = {column} * 100 WHERE {some} < {share}"
@@ -117,7 +124,9 @@ def _column_mutants(table: str, column: str, key: str, some: str) -> Iterator[tu
         yield "new value", f"UPDATE {table} SET {column} = upper({column}) || ' ' WHERE {some} < 30"
         yield "new value", f"UPDATE {table} SET {column} = lower({column}) || 'x' WHERE {some} < 3"
     if column in TIMES:
-        for shift in ("INTERVAL 1 HOUR", "INTERVAL 5 HOUR", "INTERVAL 13 HOUR", "INTERVAL 1 DAY"):
+        hours = ("INTERVAL 1 HOUR", "INTERVAL 5 HOUR", "INTERVAL 13 HOUR", "INTERVAL 1 DAY")
+        days = ("INTERVAL 1 DAY", "INTERVAL 2 DAY", "INTERVAL 7 DAY", "INTERVAL 30 DAY")
+        for shift in days if column == "paid_on" else hours:
             for sign in "+-":
                 yield "time zone", f"UPDATE {table} SET {column} = {column} {sign} {shift}"
         yield "time zone", f"UPDATE {table} SET {column} = {column} + INTERVAL 30 HOUR WHERE {some} < 40"
@@ -169,7 +178,10 @@ class Shop:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        return self.db.execute(sql).fetchall()
+        try:
+            return self.db.execute(sql).fetchall()
+        except duckdb.Error as error:
+            raise Invalid(str(error)[:200]) from None
 
     def catalog(self) -> Catalog:
         """Return the tables and columns."""
@@ -179,21 +191,37 @@ class Shop:
             tables.append({"name": name, "columns": [{"name": c[0], "type": c[1]} for c in described]})
         return make_catalog("shop", "duckdb", "duckdb", tables)
 
-    def answer(self, question: str) -> object:
-        """Return the rows of a question, rounded; None if the query fails."""
+    def answer(self, sql: str) -> object:
+        """Return the rows of a query, rounded; None if it fails."""
         try:
-            rows = self.query(QUESTIONS[question])
-        except duckdb.Error:
+            rows = self.query(sql)
+        except Invalid:
             return None
         return [tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows]
 
-    def guards(self, question: str) -> tuple[tuple[TableShape, ...], tuple[DataGuard, ...]]:
-        """Return the guards of a question."""
-        catalog = self.catalog()
-        tables = {t.name: t for t in catalog.tables if t.name in USED[question]}
-        facts = read_query(QUESTIONS[question], "duckdb", tables)
+    def script(self, question: str) -> Script:
+        """Return the script of a question, with the guards that follow from its data and from mutants of them."""
+        catalog, query = self.catalog(), QUESTIONS[question]
+        facts = read_query(query, "duckdb", {t.name: t for t in catalog.tables if t.name in USED[question]})
         shapes = shapes_of(catalog, [facts])
-        return shapes, derive_guards(catalog, shapes, facts.joined, self.query)
+        guards = derive_guards(catalog, shapes, facts.joined, self.query)
+        added, report = mine_guards([query], catalog, shapes, guards, self.query)
+        return Script(
+            id=new_id("script"),
+            question=question,
+            source="shop",
+            dialect="duckdb",
+            model="offline",
+            run_id="run",
+            asked_at=datetime.now(UTC),
+            key="",
+            steps=(ScriptStep(kind="sql", code=query),),
+            shapes=shapes,
+            guards=(*guards, *added),
+            mutants=report,
+            profiles=profile_tables(catalog, shapes, self.query),
+            tables=tuple(t.name for t in catalog.tables),
+        )
 
 
 @dataclass
@@ -208,37 +236,51 @@ class MutantsJudged:
     changes: int = 0
     false_stops: list[tuple[Mutant, str]] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
+    repaired: int = 0
+    """Found again under another name or type, with the right answer; counted as stopped, too, as the schema changed."""
+    mined: list[MutantReport] = field(default_factory=list)
+    """What the mutants that etude makes itself showed, by script."""
 
 
 def judge_guards(mutants: Sequence[Mutant], changes: Sequence[Mutant]) -> MutantsJudged:
     """Derive the guards of each question from clean data, then check them on every mutant and harmless change."""
     judged = MutantsJudged()
     clean = Shop()
-    names = {m.question for m in (*mutants, *changes)}
-    guards = {name: clean.guards(name) for name in names}
-    gold = {name: clean.answer(name) for name in names}
+    scripts = {name: clean.script(name) for name in {m.question for m in (*mutants, *changes)}}
+    judged.mined = [script.mutants for script in scripts.values()]
+    gold = {name: clean.answer(QUESTIONS[name]) for name in scripts}
     for mutant in mutants:
         shop = Shop(mutant)
         judged.mutants += 1
-        if _stopped(shop, *guards[mutant.question]):
+        reason, sql, repaired = _replay(shop, scripts[mutant.question])
+        if reason:
             judged.stopped += 1
             judged.kinds[mutant.kind] += 1
-        elif shop.answer(mutant.question) in (gold[mutant.question], None):
-            judged.harmless_mutants += 1
-        else:
+        elif shop.answer(sql) not in (gold[mutant.question], None):
             judged.silent.append(mutant)
+        elif repaired:
+            judged.stopped += 1
+            judged.repaired += 1
+        else:
+            judged.harmless_mutants += 1
     for change in changes:
         judged.changes += 1
-        reason = _stopped(Shop(change), *guards[change.question])
+        reason, _, _ = _replay(Shop(change), scripts[change.question])
         if reason:
             judged.false_stops.append((change, reason))
     return judged
 
 
-def _stopped(shop: Shop, shapes: Sequence[TableShape], guards: Sequence[DataGuard]) -> str:
-    """Return why a script does not run on these data; empty if it does."""
-    catalog = shop.catalog()
-    for shape in shapes:
-        if (failure := shape.check(catalog)) is not None:
-            return failure
-    return check_guards(guards, "duckdb", shop.query) or ""
+def _replay(shop: Shop, script: Script) -> tuple[str, str, bool]:
+    """Return why a script does not run on these data, or its query, and whether that had to be repaired."""
+    catalog, sql = shop.catalog(), script.steps[0].code
+    failure = next((failure for shape in script.shapes if (failure := shape.check(catalog)) is not None), None)
+    repair = find_repair(script, catalog, shop.query) if failure else None
+    if failure and repair is None:
+        return failure, sql, False
+    relations = repair.relations if repair else {}
+    try:
+        stopped = check_guards(script.guards, "duckdb", shop.query, relations) or ""
+    except Invalid as error:
+        stopped = error.message
+    return stopped, repair_query(sql, "duckdb", relations), bool(relations)

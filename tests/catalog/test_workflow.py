@@ -283,6 +283,9 @@ def test_a_model_improves_the_script_and_is_not_asked_again(app: App, shop: Path
     assert DESCRIBE in script and script.count("etude.connect()") == 1
     lineage = first.metrics.lineage["catalog_script.py"]
     assert (lineage.origin, lineage.improved_by) == ("generator", "scripted")
+    changed = read(first, "catalog_script.diff").decode()
+    assert "`orders` is new" in changed.splitlines()[0] and changed.splitlines()[0].startswith("# ")
+    assert "+profile = annotate(profile" in changed and "+db = etude.connect()" not in changed
     child = app.store.run(lineage.agent_run or "")
     assert (child.kind, child.parent, child.status) == ("catalog", first.run_id, "succeeded")
 
@@ -291,6 +294,7 @@ def test_a_model_improves_the_script_and_is_not_asked_again(app: App, shop: Path
     assert not asked.seen and second.metrics.model_calls == 0
     assert same(read(first, "catalog.json"), read(second, "catalog.json"))
     assert read(second, "catalog_script.py").decode() == script
+    assert "catalog_script.diff" not in second.files
     assert second.metrics.lineage["catalog_script.py"].previous == Path(first.url).name
 
 

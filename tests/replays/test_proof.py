@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.replays.test_cells import CELLS, QUESTION, python
-from tests.replays.test_library import app, ask, change, decision, scripted, shop
+from tests.replays.test_library import app, ask, change, decision, scripted, shop, sql
 
 import etude
 from etude.app import App
 from etude.capsule import write_capsule
+from etude.catalog.storage.annotations import Annotations, TableNote
 from etude.cli.main import run as command
 from etude.errors import Invalid, NotFound
 
@@ -68,6 +69,40 @@ def test_a_withdrawn_script_answers_nothing_and_its_answers_are_listed(app: App,
     script, uses = app.scripts.withdraw(first.run_id, "The definition changed.")
     assert script.state == "withdrawn" and [use.run_id for use in uses] == [second.run_id]
     assert decision(app, ask(app, shop, TOTAL)).cause == "no script"
+
+
+def test_answers_of_a_withdrawn_script_are_checked_afresh(app: App, shop: Path, tmp_path: Path) -> None:
+    wrong = scripted(tmp_path, sql("SELECT count(DISTINCT country) AS n FROM customers"), {"text": "There are 4."})
+    first = ask(app, shop, "How many customers are there?", model=wrong)
+    used = ask(app, shop, "How many customers are there?", model=wrong)
+    _, uses = app.scripts.withdraw(first.run_id)
+    scripted(tmp_path, sql("SELECT count(*) AS n FROM customers"), {"text": "There are 40."})
+    with App(home=tmp_path / "home", replay="on") as later:  # a model is read once for each app
+        found = later.scripts.recheck(uses[0].run_id)
+    assert found.first == used.run_id and not found.same_result and found.cause == "code"
+
+
+def test_a_follow_up_is_checked_after_the_same_questions(app: App, shop: Path) -> None:
+    first = ask(app, shop, "How many orders are there per channel?")
+    follow = ask(app, shop, "only in 2025", thread_id=first.thread_id)
+    found = app.scripts.recheck(follow.run_id)
+    assert found.same_result and app.store.run(found.second).thread_id != first.thread_id
+
+
+def test_answers_that_used_descriptions_or_a_playbook_are_listed(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ETUDE_REPLAY", "on")
+    with App() as app:
+        app.annotate(str(shop), Annotations(tables={"orders": TableNote(description="One row for each order.")}))
+        first = ask(app, shop, TOTAL)
+        app.scripts.stored.use("playbook:totals", first.run_id, "shown")
+    assert command(["runs", "uses", "playbook:totals"]) == 0
+    assert first.run_id in capsys.readouterr().out
+    assert command(["runs", "uses", "description:shop", "--check"]) == 0
+    shown = capsys.readouterr().out
+    assert first.run_id in shown and "the same afresh" in shown
 
 
 def test_the_commands_show_all_of_it(

@@ -6,6 +6,7 @@ A script consists of cells, each starting with a line `# %%`. It runs in a sessi
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,15 @@ from etude.catalog.storage.history import save_summary
 
 save_summary(profile, changes, history)
 '''
+
+
+def diff_script(name: str, before: str, after: str, why: str) -> str:
+    """Return what a run changed in a script, below the reason in comments; empty if nothing."""
+    if before == after:
+        return ""
+    reasons = [f"# {line}\n" for line in (why or "The options or etude's own script changed.").splitlines()]
+    lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), f"{name} before", f"{name} now")
+    return "".join([*reasons, *lines])
 
 
 def make_script(name: str, dialect: str) -> str:

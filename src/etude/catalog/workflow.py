@@ -29,6 +29,7 @@ from etude.catalog.scripts import (
     CATALOG_SCRIPT,
     SUMMARY_SCRIPT,
     TablePattern,
+    diff_script,
     find_patterns,
     generalize_script,
     make_script,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from etude.sessions.base import Cell, Output
     from etude.sources.source import Source
 
+WHY_CHARS = 2_000
 T = TypeVar("T")
 Tell = Callable[[str], None]
 AT_ONCE = 4
@@ -91,6 +93,8 @@ class Lineage(Entity):
     improved_by: str | None = None
     """The model that changed the script."""
     agent_run: str | None = None
+    why: str = ""
+    """Why the script is another one than before; empty if it is the same."""
 
 
 class CatalogMetrics(Entity):
@@ -417,7 +421,7 @@ class Cataloger:
                 value = self._play(job, notebook, part, script)
                 task = part.task(value, script) if job.model and not number else None
                 better = self._improve(job, notebook, part, task, lineage) if task else None
-                return better or _Made(script, value, lineage)
+                return better or _Made(script, value, lineage.model_copy(update={"why": failure[:WHY_CHARS]}))
             except Invalid as error:
                 failure = f"`{part.script}` ({lineage.origin}): {error.message}"
                 job.errors.append(failure)
@@ -499,7 +503,7 @@ class Cataloger:
         except Invalid as error:
             job.errors.append(f"{part.script}: the model's script fails in a new session: {error.message}")
             return None
-        by = {"improved_by": job.model.name, "agent_run": run.id}
+        by = {"improved_by": job.model.name, "agent_run": run.id, "why": (task.failure or task.wanted)[:WHY_CHARS]}
         return _Made(script, value, lineage.model_copy(update=by))
 
     # The two scripts.
@@ -583,6 +587,12 @@ class Cataloger:
             CATALOG_SCRIPT: catalog.script.encode(),
             SUMMARY_SCRIPT: summary.script.encode(),
         }
+        for script, made_script in ((CATALOG_SCRIPT, catalog), (SUMMARY_SCRIPT, summary)):
+            found = self._previous_script(job, before, script)
+            own = set_tables(make_script(script, profile.dialect), job.tables)
+            difference = diff_script(script, found[0] if found else own, made_script.script, made_script.lineage.why)
+            if difference:
+                files[f"{script.removesuffix('.py')}.diff"] = difference.encode()
         same = before.latest is not None and before.latest.tables == job.tables
         earlier = (before.latest.name, *before.latest.history)[:HISTORY] if before.latest and same else ()
         stored = StoredCatalog(

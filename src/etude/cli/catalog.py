@@ -188,6 +188,12 @@ def print_catalog(made: CatalogResult, out: IO[str], page: Path | None = None) -
         out.write(f"  and {len(pending) - SHOWN} more\n")
     for error in metrics.errors:
         out.write(f"  failed  {printable(error)}\n")
+    for name in (n for n in made.files if n.endswith(".diff")):
+        lineage = metrics.lineage[f"{name.removesuffix('.diff')}.py"]
+        by = f" by {lineage.improved_by}" if lineage.improved_by else ""
+        lines = [line for line in made.files[name].decode().splitlines() if not line.startswith(("+++", "---", "#"))]
+        counts = [sum(line.startswith(sign) for line in lines) for sign in "+-"]
+        out.write(f"  {name}: {counts[0]} lines added, {counts[1]} removed{printable(by)}\n")
     if any(c.status == "open" for c in pending):
         out.write('  An open change is repeated until it recovers, or until --acknowledge CHANGE --why "...".\n')
     out.write(f"\n{printable(str(page) if page else made.url + '/' + PAGE)}\n{made.run_id}\n")

@@ -1,4 +1,4 @@
-"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|withdraw`."""
+"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|uses|withdraw`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from etude.entities import Run, RunSummary, Step
     from etude.replays.differences import Moved
     from etude.store.base import Page
+    from etude.store.scripts import ScriptUse
 
 EXAMPLES = (
     "etude runs list --kind sql --limit 5",
@@ -69,8 +70,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     withdraw = verbs.add_parser("withdraw", help="let a script answer nothing any more, and list what it answered")
     withdraw.add_argument("script", help="its id, or that of the run it was compiled from")
     withdraw.add_argument("--reason", default="", help="why, for the record")
-    withdraw.add_argument("--check", action="store_true", help="also run every answer that used it again")
-    for each in (listing, show, export, repair, again, diff, scripts, withdraw):
+    withdraw.add_argument(
+        "--check", action="store_true", help="ask every question that it answered afresh, and compare"
+    )
+    uses = verbs.add_parser(
+        "uses", help="list the answers that used a script, a playbook or the descriptions of a source"
+    )
+    uses.add_argument("thing", help="the id of a script or of its run, playbook:NAME or description:SOURCE")
+    uses.add_argument("--check", action="store_true", help="ask every question afresh, and compare")
+    for each in (listing, show, export, repair, again, diff, scripts, withdraw, uses):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -88,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
         "replay": _replay,
         "diff": _diff,
         "scripts": _scripts,
+        "uses": _uses,
         "withdraw": _withdraw,
     }
     with App() as app:
@@ -313,14 +322,41 @@ def _scripts(app: App, options: argparse.Namespace) -> None:
     print_table(["script", "source", "state", "uses", "question", "reason"], rows, sys.stdout)
 
 
-def _withdraw(app: App, options: argparse.Namespace) -> None:
+def _withdraw(app: App, options: argparse.Namespace) -> int:
     script, uses = app.scripts.withdraw(options.script, options.reason)
-    checked = {use.run_id: app.replay(use.run_id) for use in uses} if options.check else {}
+    count = f"{len(uses)} run{'' if len(uses) == 1 else 's'}"
+    title = f"{script.id} is withdrawn. It answered {count}."
+    return _print_uses(app, options, {"script": script.id, "state": script.state}, title, uses)
+
+
+def _uses(app: App, options: argparse.Namespace) -> int:
+    thing = options.thing
+    if ":" not in thing:
+        thing = app.scripts.stored.get(thing).id
+    uses = app.scripts.stored.uses(thing)
+    title = f"{len(uses)} run{'' if len(uses) == 1 else 's'} used {thing}."
+    return _print_uses(app, options, {"thing": thing}, title, uses)
+
+
+def _print_uses(
+    app: App, options: argparse.Namespace, about: dict[str, str], title: str, uses: Sequence[ScriptUse]
+) -> int:
+    """Print the answers that used something; with `--check`, exit with 1 if one of them is another one afresh."""
+    checked = {use.run_id: app.scripts.recheck(use.run_id) for use in uses} if options.check else {}
     if options.json:
-        runs = [{"run_id": u.run_id} | ({"same": checked[u.run_id].same} if options.check else {}) for u in uses]
-        sys.stdout.write(json.dumps({"script": script.id, "state": script.state, "answered": runs}) + "\n")
-        return
-    sys.stdout.write(f"{script.id} is withdrawn. It answered {len(uses)} run{'' if len(uses) == 1 else 's'}.\n")
-    for use in uses:
-        told = f"  {printable(checked[use.run_id].sentence)}" if options.check else ""
-        sys.stdout.write(f"  {use.run_id}  {use.at.astimezone():%Y-%m-%d %H:%M}{told}\n")
+        runs = [
+            {"run_id": u.run_id, "level": u.level}
+            | ({"same": checked[u.run_id].same_result, "fresh_run_id": checked[u.run_id].second} if checked else {})
+            for u in uses
+        ]
+        sys.stdout.write(json.dumps(about | {"answered": runs}) + "\n")
+    else:
+        sys.stdout.write(f"{printable(title)}\n")
+        for use in uses:
+            found = checked.get(use.run_id)
+            told = ""
+            if found is not None:
+                told = "  the same afresh" if found.same_result else f"  differs from {found.second}: {found.detail}"
+            line = f"  {use.run_id}  {use.at.astimezone():%Y-%m-%d %H:%M}  {use.level:<8}{told}"
+            sys.stdout.write(f"{printable(line)}\n")
+    return 0 if all(found.same_result for found in checked.values()) else 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Run
-from etude.errors import Cancelled, EtudeError, Stale
+from etude.errors import Cancelled, EtudeError, Stale, is_outage
 from etude.events import RunFinished, StepFinished, StepStarted
 from etude.ids import new_id
 from etude.replays.cells import fingerprint_cell
@@ -44,11 +44,13 @@ TOOL = "replay"
 class Stopped(Exception):
     """The script does not fit any more."""
 
-    def __init__(self, cause: str, reason: str, guards: int = 0) -> None:
+    def __init__(self, cause: str, reason: str, guards: int = 0, *, again: bool = False) -> None:
         super().__init__(reason)
         self.cause = cause
         self.reason = reason
         self.guards = guards
+        self.again = again
+        """Whether it may succeed if it is tried again: the engine, not the script, has failed."""
 
 
 class Execution:
@@ -85,7 +87,8 @@ class Execution:
         except Cancelled:
             raise
         except EtudeError as error:
-            raise Stopped("failed", f"The guards could not be checked: {error.message}") from None
+            reason = f"The guards could not be checked: {error.message}"
+            raise Stopped("failed", reason, again=_is_engine(error)) from None
         return self._run(passed, values)
 
     def patch(self, model: Model, values: Mapping[str, str], stopped: Stopped) -> tuple[RunFinished, int]:
@@ -150,7 +153,7 @@ class Execution:
             self._log.add(failed_step(step_id, error, ms_since(started)))
             raise
         except (EtudeError, Stopped) as error:
-            stopped = error if isinstance(error, Stopped) else Stopped("failed", f"The script failed: {error.message}")
+            stopped = error if isinstance(error, Stopped) else _failed(error)
             stopped.guards = passed
             self._log.add(failed_step(step_id, Stale(stopped.reason), ms_since(started)))
             self._log.commit()
@@ -307,3 +310,12 @@ class Execution:
         if script.pieces and not check_numbers(text, results, question, codes).ok:
             return write_text(script.model_copy(update={"pieces": ()}), shown, False, values)
         return text
+
+
+def _failed(error: EtudeError) -> Stopped:
+    return Stopped("failed", f"The script failed: {error.message}", again=_is_engine(error))
+
+
+def _is_engine(error: EtudeError) -> bool:
+    """Return whether an engine failed that is replaced by another one: it may have been short of memory or time."""
+    return is_outage(error) or error.details.get("limit") == "memory" or "engine ended" in error.message

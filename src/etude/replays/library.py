@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Run, RunFilter
-from etude.errors import Cancelled, Conflict, EtudeError, NotFound
+from etude.errors import Cancelled, Conflict, EtudeError, Invalid, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
 from etude.limits import lower_limits
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
@@ -27,11 +27,12 @@ from etude.replays.mutants import MutantReport, mine_guards
 from etude.replays.question import Asked, likeness, read_units
 from etude.replays.script import Script
 from etude.replays.script_file import write_file
-from etude.runtime.thread import earlier_messages, thread_runs
+from etude.runtime.thread import earlier_messages, fork_thread, thread_runs
 from etude.store.scripts import ScriptUse, StoredScript, StoredScripts
 
 if TYPE_CHECKING:
     from etude.app import App
+    from etude.replays.differences import Difference
     from etude.result import Result
     from etude.runtime.query import RunLog
     from etude.runtime.tool_context import RunResources
@@ -49,6 +50,8 @@ COMPILE_S = 20.0
 CLOSE_S = 60.0
 MINE_S = 5.0
 """How long the mutants of one script may take."""
+LEAVE_S = 0.5
+"""How long they may still take when the app closes, as after one question on the command line."""
 LEAST_SHADOWED = 0.02
 """The least share of questions that are also answered afresh in shadow mode."""
 
@@ -66,6 +69,7 @@ class Library:
         """By the exact key of the question: done once its script can be found."""
         self._jobs: set[Future[None]] = set()
         self._closing = threading.Event()
+        self._closed_at = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._shadows: dict[str, tuple[Script, str]] = {}
         """By the run that answers afresh: the script that ran beside it, and the fingerprint of its result."""
@@ -109,7 +113,7 @@ class Library:
             return None
         repaired: dict[str, Any] = {}
         try:
-            end, guards = execution.answer(run, values)
+            end, guards = self._try(execution, run, values)
         except Stopped as stopped:
             log.add(self._stopped(script, run, stopped))
             try:
@@ -137,7 +141,8 @@ class Library:
             )
         )
         self.stored.use(script.id, run.id, decided["level"])
-        if execution.unchanged and script.mutants.tried < script.mutants.of:
+        tried = script.mutants
+        if execution.unchanged and not tried.reason and (not tried.of or tried.tried < tried.of):
             self._submit(lambda: self._mine_more(script.id, source))
         return end
 
@@ -147,6 +152,14 @@ class Library:
             self.mine(self.script(script_id), source)
         except Exception:
             _log.exception("the mutants of %s could not be tried", script_id)
+
+    def _try(self, execution: Execution, run: Run, values: dict[str, str]) -> tuple[RunFinished, int]:
+        try:
+            return execution.answer(run, values)
+        except Stopped as stopped:
+            if not stopped.again:
+                raise
+        return execution.answer(run, values)
 
     def _stopped(self, script: Script, run: Run, stopped: Stopped) -> ReplayDecided:
         self.stored.use(script.id, run.id, "example")
@@ -265,22 +278,43 @@ class Library:
         answered = [use for use in self.stored.uses(stored.id) if use.level in ANSWERED]
         return self.stored.get(stored.id), answered
 
+    def recheck(self, run_id: str) -> Difference:
+        """Ask the question of a run afresh, after the same earlier questions, and say whether the answer differs."""
+        store = self._app.store
+        run = store.run(run_id)
+        source = run.location or run.source
+        if run.kind != "ask" or source is None:
+            raise Invalid(f"Run `{run_id}` is not a question on a source.", hint="Only such answers can be checked.")
+        thread_id = None
+        with contextlib.suppress(NotFound):
+            before = earlier_messages(store, run.thread_id or "", run.id)
+            if before:
+                thread_id = fork_thread(store, run.thread_id or "", before[-1].seq).id
+        fresh = self._app.ask(source, run.text, model=run.model, thread_id=thread_id, fresh=True)
+        return self._app.compare_runs(run_id, fresh.require().run_id)
+
     # -- learning
 
     def learn(self, run: Run, source: Source | None) -> None:
-        """Compile the script of a run that succeeded, in the background."""
+        """Compile the script of a run that succeeded, in the background; note the descriptions it may have used."""
+        if source is not None and run.kind == "ask" and (notes := fingerprint_notes(self._app.annotations(source))):
+            self.stored.use(f"description:{source.name}", run.id, notes)
         if source is None or self._app.settings.replay == "off" or run.kind != "ask" or run.status != "succeeded":
             return
         if run.replay is not None and run.replay.level in ("replay", "repair"):
             return  # what a model corrected is compiled, so that it need not correct it again
+        if self._closing.is_set():
+            return
         key, stored = self.asked(run, source).key(), Future[None]()
         with self._lock:
             self._compiling[key] = stored
         self._submit(lambda: self._learn(run.id, source, key, stored))
 
     def _submit(self, work: Callable[[], None]) -> None:
-        """Do something in the background, after everything that was begun before it."""
+        """Do something in the background, after everything that was begun before it; nothing if the app is closing."""
         with self._lock:
+            if self._closing.is_set():
+                return
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="etude-compile")
             job = self._pool.submit(work)
@@ -353,9 +387,13 @@ class Library:
 
     def mine(self, script: Script, source: Source) -> Script:
         """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""
-        if self._closing.is_set():
-            return script
         until = time.monotonic() + MINE_S
+
+        def more_time() -> bool:
+            return time.monotonic() < (min(until, self._closed_at + LEAVE_S) if self._closing.is_set() else until)
+
+        if not more_time():
+            return script
         resources = self._app.resources_for(self._app.store.run(script.run_id), source)
         limits = lower_limits(resources.limits, {"timeout_s": MINE_S})
 
@@ -372,7 +410,7 @@ class Library:
                 script.shapes,
                 script.guards,
                 query,
-                lambda: time.monotonic() < until and not self._closing.is_set(),
+                more_time,
                 script.mutants,
             )
         except EtudeError as error:
@@ -437,7 +475,9 @@ class Library:
 
     def close(self) -> None:
         """Finish the scripts that were begun. Mutants that were not tried yet are left for the next use."""
-        self._closing.set()
+        with self._lock:
+            self._closed_at = time.monotonic()
+            self._closing.set()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 

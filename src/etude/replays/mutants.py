@@ -385,6 +385,9 @@ class _Damage:
                     yield seconds, "time in seconds"
             case "text" if not column.type.upper().startswith("BOOL"):
                 yield f"1.0 * length({name})", "length"
+                if self._dialect == "mysql":
+                    # Its comparisons ignore case, so that only a code shows that values are in capitals now.
+                    yield f"1.0 * ascii({name})", "code of the first letter"
                 for known in self._values.get(column.name, ()):
                     is_known = f"{name} = {quote_literal(known, self._dialect)}"
                     yield f"CASE WHEN {is_known} THEN 1.0 ELSE 0.0 END", f"share of `{known}`"

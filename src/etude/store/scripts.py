@@ -50,7 +50,7 @@ class StoredScript:
 
 @dataclass(frozen=True)
 class ScriptUse:
-    """A run that a script was tried for."""
+    """A run that a script, or another learned thing, was used or tried for."""
 
     run_id: str
     level: str
@@ -109,14 +109,18 @@ class StoredScripts:
         with self._store._transaction() as execute:
             execute(REWRITE, body, script_id, self._store.tenant)
 
-    def use(self, script_id: str, run_id: str, level: str) -> None:
-        """Note that a script was tried for a run."""
+    def use(self, thing: str, run_id: str, level: str) -> None:
+        """Note that a run used a learned thing: a script by its id, `playbook:NAME`, or `description:SOURCE`."""
         with self._store._transaction() as execute:
-            execute(USE, script_id, run_id, level, datetime.now(UTC))
+            execute(USE, self._own(thing), run_id, level, datetime.now(UTC))
 
-    def uses(self, script_id: str) -> Sequence[ScriptUse]:
-        """Return the runs that a script was tried for, oldest first."""
-        return [ScriptUse(str(r[0]), str(r[1]), _time(r[2])) for r in self._store._read(USES, script_id)]
+    def uses(self, thing: str) -> Sequence[ScriptUse]:
+        """Return the runs that used a learned thing, oldest first."""
+        return [ScriptUse(str(r[0]), str(r[1]), _time(r[2])) for r in self._store._read(USES, self._own(thing))]
+
+    def _own(self, thing: str) -> str:
+        """Return the name of a thing among those of all tenants; ids of scripts are unique already."""
+        return thing if thing.startswith("script_") else f"{self._store.tenant}/{thing}"
 
 
 def _script(row: tuple[Any, ...]) -> StoredScript:

@@ -147,7 +147,7 @@ class AnalystAgent(Kind[AnalystConfig]):
         memory["asked"] += 1
         memory["found"] += answer.ok
         memory["document"] += f"\n## {' '.join(asked.split())}\n\n{text.strip()}\n{_table_of(answer)}"
-        output |= {"answer": text, "ok": answer.ok}
+        output |= {"answer": text, "ok": answer.ok} | ({"replayed": answer.replayed} if answer.replayed else {})
         return StepResult(state=memory, output=output, next=NOW, events=(("analyst.finding", output),), **cost)
 
     def _propose(self, ctx: StepContext, memory: dict[str, Any]) -> StepResult:

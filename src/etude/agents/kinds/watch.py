@@ -47,10 +47,11 @@ class WatchAgent(Kind[WatchConfig]):
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Ask once."""
-        answer = self._ask(ctx)
+        answer, replayed = self._ask(ctx)
         reported = state.get("told")
         changed = reported is not None and self._differs(reported, answer)
         output = {"answer": answer, "changed": changed} | ({"was": reported} if changed else {})
+        output |= {"replayed": replayed} if replayed else {}
         return StepResult(
             state={"told": answer if reported is None or changed else reported, "looks": state.get("looks", 0) + 1},
             output=output,
@@ -58,15 +59,17 @@ class WatchAgent(Kind[WatchConfig]):
             events=(("watch.changed", {"was": reported, "now": answer}),) if changed else (),
         )
 
-    def _ask(self, ctx: StepContext) -> Any:
+    def _ask(self, ctx: StepContext) -> tuple[Any, str]:
+        """Return the answer, and how it came about if an earlier run was replayed."""
+        replayed = ""
         limits = lower_limits(ctx.app.settings.limits, {"limit": MAX_ROWS})
         how: dict[str, Any] = {"limits": limits, "on_progress": lambda _: ctx.check()}
         result: Result | None
         if self.config.question:
             answer = require(ask_in_new_thread(ctx, self.config.source, self.config.question, self.config.model))
-            result = answer.result
+            result, replayed = answer.result, answer.replayed
             if result is None:
-                return answer.text
+                return answer.text, replayed
         elif self.config.sql:
             result = ctx.app.sql(self.config.source, self.config.sql, **how)
         else:
@@ -76,7 +79,7 @@ class WatchAgent(Kind[WatchConfig]):
             raise LimitExceeded(
                 f"The answer has more than {MAX_ROWS:,} rows, too many to compare.", hint="Ask for a summary."
             )
-        return to_json(result)["rows"]
+        return to_json(result)["rows"], replayed
 
     def _differs(self, was: Any, now: Any) -> bool:
         if isinstance(was, list) and isinstance(now, list):
