@@ -187,9 +187,16 @@ class App:
         self.store.remove_source(name)
 
     def source(self, name_or_url: str | Source) -> Source:
-        """Return a named source, or the source at a path or URL. A `Source` is returned unchanged."""
+        """Return a named source, or the source at a path or URL. A `Source` is returned unchanged.
+
+        `@ops` are etude's own operations: the tables `operations` and `findings`, as they are now.
+        """
         if isinstance(name_or_url, Source):
             return name_or_url
+        if name_or_url == "@ops":
+            from etude.learning.observer.facts import write_facts
+
+            return self._open("ops", SourceSpec(url=str(write_facts(self.store, self.settings.home))))
         known = self.settings.sources.get(name_or_url)
         if known is None and not _looks_like_path(name_or_url):
             known = self.store.sources().get(name_or_url)

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from etude.entities import Entity, ResultInfo, RunStatus
 from etude.store.identity import KeyLimits, Role
@@ -177,14 +177,48 @@ class ThreadRequest(Body):
     dataset: str | None = Field(default=None, max_length=200)
 
 
+_WORKED = re.compile(r"\s*(ok|success|succeeded|worked|passed|pass|true|done)", re.IGNORECASE)
+_FAILED = re.compile(r"\s*(fail|error|broke|false|wrong|timeout)", re.IGNORECASE)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read_outcome(result: Any) -> str:
+    """Return the outcome of a report from its result: a truth value, or a text that begins with the outcome."""
+    if isinstance(result, bool):
+        return "worked" if result else "failed"
+    text = result if isinstance(result, str) else ""
+    return "worked" if _WORKED.match(text) else "failed" if _FAILED.match(text) else "note"
+
+
 class ReportRequest(Body):
-    """An agent's report of its work: what it was asked, what it did, whether that worked."""
+    """An agent's report of its work: what it was asked, what it did, whether that worked.
+
+    It may also have the shape `{operation, approach, result, context}`, of which only `operation` is needed.
+    """
 
     text: str = Field(min_length=1, max_length=TEXT)
     dataset: str | None = Field(default=None, max_length=200)
     code: str | None = Field(default=None, max_length=TEXT)
     outcome: Literal["worked", "failed", "note"] = "note"
     run_id: str | None = Field(default=None, max_length=100)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_operation(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "operation" not in value or "text" in value:
+            return value
+        left = dict(value)
+        operation, approach, result = (left.pop(key, None) for key in ("operation", "approach", "result"))
+        context = left.pop("context", None)
+        if isinstance(context, dict):
+            left = {key: context[key] for key in ("dataset", "run_id") if context.get(key)} | left
+        named = (("result", result), ("context", context))
+        text = "\n".join([_as_text(operation), *(f"{name}: {_as_text(part)}" for name, part in named if part)])
+        code = None if approach is None else _as_text(approach)
+        return {"text": text, "code": code, "outcome": _read_outcome(result)} | left
 
 
 class KeyRequest(Body):

@@ -26,6 +26,8 @@ COMMANDS = {
     "sources": "add, list, show and remove named sources",
     "runs": "list, show, export, replay and compare recorded runs, their results and their scripts",
     "agents": "create, watch, steer, pause and end durable agents",
+    "log": "report what worked or failed, for others to learn from",
+    "observe": "watch operations: failures grouped, diagnosed and explained",
     "learn": "improve code by edits that its tests prove, and take back what turns bad",
     "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",
