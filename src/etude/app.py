@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from etude.catalog.workflow import Cataloger
     from etude.entities import Budget, Run, Step
     from etude.events import Entry
+    from etude.learning.playbooks.library import PlaybookLibrary
     from etude.models.base import Model
     from etude.replays.differences import Difference
     from etude.replays.library import Library
@@ -538,6 +539,13 @@ class App:
             return self._models[name]
 
     # -- agents
+
+    @made_once
+    def playbooks(self) -> PlaybookLibrary:
+        """The playbooks of this tenant, with their measured effects."""
+        from etude.learning.playbooks.library import PlaybookLibrary
+
+        return PlaybookLibrary(self.store, self.settings.home)
 
     @made_once
     def agents(self) -> Agents:

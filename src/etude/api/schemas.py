@@ -297,8 +297,37 @@ class Vram(Entity):
 
 
 class PlaybookSummary(Entity):
-    """A playbook: when to use it, and what it says."""
+    """A playbook: when to use it, what it says, and what it does to the success of runs."""
 
     name: str
     description: str
     text: str
+    version: str
+    """A hash of its file: an edit is a new version."""
+    state: Literal["pinned", "active", "quarantined", "retired"]
+    reason: str
+    """Why it is in this state."""
+    eligible: int
+    """Runs that it matched."""
+    shown: int
+    """Runs that it was shown to; a coin withholds it from the others."""
+    effect: float
+    """The difference that showing it makes to the share of runs that succeed ..."""
+    interval: tuple[float, float]
+    """... and its 95% interval."""
+
+
+class PlaybookChange(Entity):
+    """A change of a playbook."""
+
+    version: str
+    change: Literal["added", "edited", "pinned", "retired", "quarantined"]
+    reason: str
+    at: datetime
+
+
+class PlaybookRequest(Body):
+    """A playbook to add, as the text of a SKILL.md."""
+
+    text: str = Field(min_length=1, max_length=TEXT)
+    pin: bool = False

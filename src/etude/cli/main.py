@@ -28,6 +28,7 @@ COMMANDS = {
     "agents": "create, watch, steer, pause and end durable agents",
     "log": "report what worked or failed, for others to learn from",
     "observe": "watch operations: failures grouped, diagnosed and explained",
+    "playbooks": "list, add, pin and retire lessons, each with its measured effect",
     "learn": "improve code by edits that its tests prove, and take back what turns bad",
     "worker": "run the agents of the store, next to other workers",
     "serve": "serve the HTTP API, for people, programs and agents",

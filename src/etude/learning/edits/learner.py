@@ -201,11 +201,18 @@ class Learner:
         proposals = self._propose(diagnosis)
         while batch := list(islice(proposals, SCREENED)):
             screened = self._screen(batch, runs, result)
-            for proposal, gain in screened[:TRIED]:
-                kept = self._judge(proposal, gain, noisy, result)
+            for number, (proposal, gain) in enumerate(screened):
+                kept = self._judge(proposal, gain, noisy, result) if number < TRIED else None
                 if kept is not None:
+                    self._drop_others(screened[number + 1 :], gain, result)
                     return kept
         return None
+
+    def _drop_others(self, others: Sequence[tuple[Proposal, float]], best: float, result: Learned) -> None:
+        """Record the proposals that also fixed failures, but were not better than the one that was kept."""
+        for proposal, gain in others:
+            reason = f"it fixed {gain:.1f} failures of a run, the edit that was kept {best:.1f}"
+            self._record(proposal, "dropped", {"stage": 1, "reason": reason}, result)
 
     def _find_noise(self, runs: list[SuiteRun]) -> set[str]:
         """Return the tests whose outcome differs between two runs with the same seed."""
