@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     """Observe, and print findings as they come."""
     from etude.app import App
     from etude.errors import EtudeError
-    from etude.learning.observer.observer import Observer, observe
+    from etude.learning.observer.observer import OperationObserver, observe
     from etude.settings import read_reference
 
     with App() as app:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
             from etude.learning.observer.remote import read_remote
 
             key = read_reference(options.key, "The key") if options.key else ""
-            observer = Observer(lambda: read_remote(options.url, key), app.settings.home)
+            observer = OperationObserver(lambda: read_remote(options.url, key), app.settings.home)
         number = 0
         while True:
             number += 1

@@ -14,7 +14,7 @@ from etude.app import App
 from etude.errors import EtudeError, Unavailable
 from etude.learning.observer.drafts import find_drafts
 from etude.learning.observer.findings import explain, find_failures
-from etude.learning.observer.observer import Observer, observe, observing
+from etude.learning.observer.observer import OperationObserver, observe, observing
 from etude.learning.observer.operations import Operation, read_operations
 from etude.playbook import parse_playbook, read_playbooks
 from etude.sample import write_shop
@@ -74,7 +74,7 @@ def test_rules_explain_errors(error: str, says: str) -> None:
 
 def test_a_finding_is_told_once_and_again_only_when_it_doubles(tmp_path: Path) -> None:
     operations = [failed("locked", n) for n in range(3)]
-    observer = Observer(lambda: operations, tmp_path)
+    observer = OperationObserver(lambda: operations, tmp_path)
     assert [len(observer.cycle()), len(observer.cycle())] == [1, 0]
     operations += [failed("locked", n) for n in range(3, 6)]
     assert len(observer.cycle()) == 1

@@ -23,7 +23,7 @@ DRAFT_EVERY = 5
 _TENANTS = "SELECT DISTINCT tenant FROM runs"
 
 
-class Observer:
+class OperationObserver:
     """Watches the operations of one tenant."""
 
     def __init__(self, read: Callable[[], list[Operation]], home: Path, tenant: str = "main") -> None:
@@ -52,9 +52,9 @@ class Observer:
         return new
 
 
-def observe(store: Store, home: Path) -> Observer:
+def observe(store: Store, home: Path) -> OperationObserver:
     """Return the observer of a store's tenant."""
-    return Observer(lambda: read_operations(store), home, store.tenant)
+    return OperationObserver(lambda: read_operations(store), home, store.tenant)
 
 
 @contextlib.contextmanager
@@ -64,7 +64,7 @@ def observing(store: Store, home: Path, every_s: float = EVERY_S) -> Iterator[No
     Nothing that fails here reaches those that are watched: it is logged, and the next cycle tries again.
     """
     stop = threading.Event()
-    observers: dict[str, Observer] = {}
+    observers: dict[str, OperationObserver] = {}
     log = logging.getLogger("etude")
 
     def cycle() -> None:
