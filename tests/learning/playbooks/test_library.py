@@ -8,14 +8,24 @@ import pytest
 
 from etude.errors import Conflict, Invalid, NotFound
 from etude.events import RunFailed, RunFinished, RunQueued, RunStarted
+from etude.learning.observer.operations import read_operations
 from etude.learning.playbooks.library import PlaybookLibrary
+from etude.store.base import Store
 from etude.store.identity import Identity
+from etude.store.postgres import PostgresStore
 from etude.store.sqlite import SqliteStore
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> SqliteStore:
     return SqliteStore(tmp_path / "etude.db")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "sqlite":
+        return SqliteStore(tmp_path / "etude.db")
+    return PostgresStore(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture
@@ -28,15 +38,6 @@ def write(tmp_path: Path, name: str, description: str = "How revenue of orders i
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"---\nname: {name}\ndescription: {description}\n{more}---\nLeave out returns.\n")
     return file
-
-
-def ask(store: SqliteStore, library: PlaybookLibrary, run_id: str, succeeds: bool, **report: str) -> list[str]:
-    """Ask a question; the run ends as told. Return what was shown."""
-    store.append(run_id, RunQueued(kind="ask", text="What is the revenue of orders?", source="shop"), expect=0)
-    shown = library.choose("What is the revenue of orders?", "shop", run_id)
-    end = RunFinished(answer="It is 3.") if succeeds else RunFailed(error={"code": "invalid_query", "detail": "no"})
-    store.append(run_id, RunStarted(worker=store.worker), end, expect=1)
-    return shown
 
 
 def test_a_playbook_that_matches_is_shown_most_of_the_time_and_the_coin_is_noted(
@@ -77,7 +78,7 @@ def test_a_harmful_playbook_is_shown_less_then_retired_and_a_new_version_starts_
         store.append(run_id, RunQueued(kind="ask", text="x", source="shop"), expect=0)
         shown = library.choose("What is the revenue of orders?", "shop", run_id)
         end = RunFailed(error={"code": "invalid_query", "detail": "no"}) if shown else RunFinished(answer="It is 3.")
-        store.append(run_id, RunStarted(worker=store.worker), end, expect=1)
+        store.append(run_id, RunStarted(worker=store.worker_id), end, expect=1)
         if library.entry("revenue").state == "retired":
             break
     entry = library.entry("revenue")
@@ -91,9 +92,8 @@ def test_a_harmful_playbook_is_shown_less_then_retired_and_a_new_version_starts_
     assert library.entry("revenue").eligible == 0
 
 
-def test_unverified_numbers_fail_outages_say_nothing_and_reports_overrule(
-    store: SqliteStore, library: PlaybookLibrary, tmp_path: Path
-) -> None:
+def test_unverified_numbers_fail_outages_say_nothing_and_reports_overrule(any_store: Store, tmp_path: Path) -> None:
+    store, library = any_store, PlaybookLibrary(any_store, tmp_path)
     write(tmp_path, "revenue")
     ends = {
         "run_fine": RunFinished(answer="3"),
@@ -104,12 +104,16 @@ def test_unverified_numbers_fail_outages_say_nothing_and_reports_overrule(
     for run_id, end in ends.items():
         store.append(run_id, RunQueued(kind="ask", text="x", source="shop"), expect=0)
         library.choose("revenue of orders", "shop", run_id)
-        store.append(run_id, RunStarted(worker=store.worker), end, expect=1)
+        store.append(run_id, RunStarted(worker=store.worker_id), end, expect=1)
     Identity(store).add_report("main", {"text": "it was 5", "outcome": "failed", "run_id": "run_wrong"})
     standing = library.entry("revenue").standing
     arms = (standing.shown, standing.withheld)
     assert sum(arm.runs for arm in arms) == 3
     assert sum(arm.successes for arm in arms) == 1
+    kinds = {(o.kind, o.outcome) for o in read_operations(store)}
+    assert {("ask", "ok"), ("ask", "failed"), ("report", "failed")} <= kinds
+    assert [c.change for c in library.history("revenue")] == ["added"]
+    store.close()
 
 
 def test_people_add_pin_and_retire(library: PlaybookLibrary, tmp_path: Path) -> None:
