@@ -32,6 +32,8 @@ LOOKS = 5
 """Runs of the code as it is, before anything is proposed."""
 SCREENED = 12
 """Proposals that are screened before the best of them is judged."""
+COMPARED = 3
+"""Proposals that are compared at least, even if the first one fixes everything."""
 TRIED = 3
 """Screened proposals of each batch that are judged in full."""
 GATE_SEED, HOLDOUT_SEED, WATCH_SEED = 1_000, 1_000_000, 2_000_000
@@ -251,7 +253,8 @@ class Learner:
         """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped."""
         failing = sorted(runs, key=lambda run: run.passed)[:3]
         found = []
-        for proposal in batch:
+        best = False
+        for number_tried, proposal in enumerate(batch, 1):
             workspace = self._apply(proposal, result)
             if workspace is None:
                 continue
@@ -266,10 +269,11 @@ class Learner:
                     break
             if wins:
                 found.append((proposal, wins / len(failing)))
-                if wins == sum(len(run.failures) for run in failing):
-                    break  # none of the others can do better on these
+                best = best or wins == sum(len(run.failures) for run in failing)
             else:
                 self._record(proposal, "dropped", {"stage": 1, "reason": "it fixes none of the failures"}, result)
+            if best and number_tried >= COMPARED:
+                break  # none of the others can do better on these
         size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}
         return sorted(found, key=lambda item: (-item[1], size[id(item[0])]))
 
