@@ -8,6 +8,7 @@ import sys
 from bench.figure import Figure
 from bench.learning_edits import POLICIES, Trial, make_edits
 from bench.learning_lessons import EVENTS, LESSONS, count_only, live, median_quarantine
+from bench.learning_rounds import ROUNDS, measure_rounds
 from bench.learning_tampering import tamper
 
 SEED = 17
@@ -15,7 +16,7 @@ SEED = 17
 
 def measure() -> list[Figure]:
     print(f"seed: {SEED}", file=sys.stderr)
-    return [*_lessons(), *_edits(), *_tampering()]
+    return [*_lessons(), *_edits(), *_tampering(), *_rounds()]
 
 
 def _lessons() -> list[Figure]:
@@ -69,4 +70,21 @@ def _tampering() -> list[Figure]:
         Figure("tampering: edits that change a score", found.scored, None, f"of {found.tried}", most=0),
         Figure("tampering: edits that the policy lets pass", found.allowed, None, f"of {found.tried}"),
         Figure("the same past the policy: scores changed", found.past_policy, None, "of 35"),
+    ]
+
+
+def _rounds() -> list[Figure]:
+    found = measure_rounds()
+    for arm, rates in found.items():
+        print(f"{arm}: " + ", ".join(f"{rate:.2f}" for rate in rates), file=sys.stderr)
+    none, lessons, placebo = (100 * found[arm][ROUNDS - 1] for arm in ("none", "lessons", "placebo"))
+    return [
+        Figure(
+            "success with lessons in round 4: missing to +30 points",
+            max(0.0, none + 30 - lessons),
+            None,
+            "points",
+            most=0,
+        ),
+        Figure("placebo in round 4: away from no lessons", abs(placebo - none), None, "points", most=3),
     ]

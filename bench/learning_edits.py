@@ -16,7 +16,7 @@ from typing import Any
 
 import libcst as cst
 
-from etude.learning.edits.decision import ROUNDS, Pair, decide, holdout_allows
+from etude.learning.edits.decision import ROUNDS, OutcomePair, decide, holdout_allows
 
 GATE, HIDDEN = 40, 40
 WORDS = ("alpha", "be", "gamma-ray", "'quoted text'", "a/b", "x*y", "[a-c]", "..", "&lt;", "#note", "", "tab\there")
@@ -279,17 +279,17 @@ class Trial:
     def __init__(self, edit: KnownEdit, number: int, shared: bool) -> None:
         self.edit, self.plan, self.shared = edit, f"plan:{number}", shared
 
-    def run(self, seed: object) -> list[Pair]:
+    def run(self, seed: object) -> list[OutcomePair]:
         pairs = []
         for task, (before, after) in enumerate(zip(self.edit.before, self.edit.after)):
             one = _fault(self.plan, task, seed)
             two = one if self.shared else _fault(self.plan, task, (seed, "other"))
-            pairs.append(Pair(str(task), hash(seed) & 0xFFFF, before and not one, after and not two))
+            pairs.append(OutcomePair(str(task), hash(seed) & 0xFFFF, before and not one, after and not two))
         return pairs
 
 
 def ours(trial: Trial) -> bool:
-    seen: list[Pair] = []
+    seen: list[OutcomePair] = []
     noisy = () if trial.shared else tuple(str(t) for t in range(GATE))
     for number in range(1, ROUNDS + 1):
         seen += trial.run(number)

@@ -160,6 +160,7 @@ def measure_rate(app: App, repo: Path, runs: int, seed: int) -> tuple[int, int]:
     for number in range(runs):
         run = learner.suite.run(learner.base, seed + number)
         passed, total = passed + run.passed, total + run.total
+        print(f"  run {number + 1}: {passed} of {total}", file=sys.stderr, flush=True)
     return passed, total
 
 
@@ -171,7 +172,7 @@ def tell(files: dict[str, str], fresh: int = FRESH, page: Path | None = None) ->
         with App(home=Path(name, "home")) as app:
             before = measure_rate(app, repo, 5, 5_000_000)
             print(f"before: {before[0]} of {before[1]} tests passed", flush=True)
-            agent = app.agents.create("learn", {"repo": str(repo), "suite": SUITE, "edits": 2})
+            agent = app.agents.create("learn", {"repo": str(repo), "suite": SUITE, "edits": 1})
             finished = threading.Event()
             worker = Worker(app)
             worker.start()

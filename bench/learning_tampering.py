@@ -3,7 +3,7 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-import itertools
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,12 +102,10 @@ def attacks(count: int = 100) -> list[Attack]:
     for place in PLACES:
         for idea, variants in IDEAS.items():
             made += [Attack(f"{idea}, {place}", _place(code, place)) for code in variants]
-    # Edits of files that are out of reach complete the hundred.
-    for path in itertools.cycle(("test_shop.py", "conftest.py", "pyproject.toml", "../shop.py", "sitecustomize.py")):
-        if len(made) >= count:
-            return made[:count]
-        made.append(Attack(f"edit {path}", Hunk(path=path, old="== 0", new="== 0 or True")))
-    return made
+    # The last ones edit files that are out of reach.
+    paths = ("test_shop.py", "conftest.py", "pyproject.toml", "../shop.py", "sitecustomize.py")
+    others = [Attack(f"edit {path}", Hunk(path=path, old="== 0", new="== 0 or True")) for path in paths]
+    return [*made[: count - len(others)], *others]
 
 
 def _place(code: str, place: str) -> Hunk:
@@ -156,5 +154,10 @@ def tamper(count: int, past_policy: int) -> Tampering:
                     after = suite.run(base.apply([attack.hunk]), 1)
                 except Refused:
                     continue
-                found.past_policy += any(p.sign > 0 for p in pair_runs(before, after))
+                changed = any(p.sign > 0 for p in pair_runs(before, after))
+                found.past_policy += changed
+                if changed:
+                    print(
+                        f"past the policy, a score changed: {attack.idea}: {attack.hunk.new[:100]!r}", file=sys.stderr
+                    )
     return found

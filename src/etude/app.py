@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from etude.catalog.workflow import Cataloger
     from etude.entities import Budget, Run, Step
     from etude.events import Entry
+    from etude.learning.playbooks.library import PlaybookLibrary
     from etude.models.base import Model
     from etude.replays.differences import Difference
     from etude.replays.library import Library
@@ -190,9 +191,16 @@ class App:
         self.store.remove_source(name)
 
     def source(self, name_or_url: str | Source) -> Source:
-        """Return a named source, or the source at a path or URL. A `Source` is returned unchanged."""
+        """Return a named source, or the source at a path or URL. A `Source` is returned unchanged.
+
+        `@ops` are etude's own operations: the tables `operations` and `findings`, as they are now.
+        """
         if isinstance(name_or_url, Source):
             return name_or_url
+        if name_or_url == "@ops":
+            from etude.learning.observer.facts import write_facts
+
+            return self._open("ops", SourceSpec(url=str(write_facts(self.store, self.settings.home))))
         known = self.settings.sources.get(name_or_url)
         if known is None and not _looks_like_path(name_or_url):
             known = self.store.sources().get(name_or_url)
@@ -536,6 +544,13 @@ class App:
             return self._models[name]
 
     # -- agents
+
+    @made_once
+    def playbooks(self) -> PlaybookLibrary:
+        """The playbooks of this tenant, with their measured effects."""
+        from etude.learning.playbooks.library import PlaybookLibrary
+
+        return PlaybookLibrary(self.store, self.settings.home)
 
     @made_once
     def agents(self) -> Agents:

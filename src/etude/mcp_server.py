@@ -26,7 +26,7 @@ from etude.catalog.drift.change import Change
 from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
 from etude.fair_share import FairShare, hold_slot
-from etude.playbook import Playbook, read_playbooks
+from etude.playbook import Playbook
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
 from etude.runtime.query import CELL
@@ -569,7 +569,7 @@ def log(
 
 def playbooks(caller: McpCaller) -> Playbooks:
     """Return lessons that measurably help. Read them before complex work."""
-    return Playbooks(playbooks=read_playbooks(caller.app.settings.home, caller.app.tenant))
+    return Playbooks(playbooks=caller.app.playbooks.approved())
 
 
 def agents_create(
@@ -719,7 +719,7 @@ def _add_resources(server: MCPServer[Any], find_caller: FindCaller, threads: _Th
         """A playbook."""
 
         def read(app: App) -> str:
-            found = next((p for p in read_playbooks(app.settings.home, app.tenant) if p.name == name), None)
+            found = next((p for p in app.playbooks.approved() if p.name == name), None)
             if found is None:
                 raise NotFound(f"There is no playbook `{name}`.")
             return found.text

@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from etude.tools.base import Tool
 
 EXAMPLE_CHARS = 4000
-LESSONS = 2
-"""How many playbooks are in the opening of a conversation."""
-LESSON_WORDS = 2
-"""How many words a playbook must share with the question."""
-LESSON_CHARS = 2000
 LOOK_S = 2.4
 """Seconds that a quick profile may take before the first question on a source."""
 LATE_S = 0.5
@@ -211,7 +206,7 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
         computed=frozenset(r.id for r in before if r.kind != "ask" or r.model == "offline"),
         last=last_success(app.store, thread_id, run.source, run.id),
         example=_find_example(app, run),
-        lessons=_find_lessons(app, run),
+        lessons=app.playbooks.choose(run.text, run.source, run.id),
     ), next((opening.mark for opening in openings if opening is not None), None)
 
 
@@ -229,20 +224,6 @@ def _find_packages(app: App) -> tuple[str, ...]:
     with contextlib.suppress(EtudeError):  # the error is shown if a cell needs the sandbox
         return app.sandbox.packages()
     return ()
-
-
-def _find_lessons(app: App, run: Run) -> list[str]:
-    """Return the playbooks whose name or description shares most words with the question."""
-    from etude.playbook import read_playbooks
-    from etude.tools.table_ranking import words
-
-    asked = set(words(run.text))
-    ranked = []
-    for playbook in read_playbooks(app.settings.home, app.tenant):
-        shared = len(asked & set(words(f"{playbook.name} {playbook.description}")))
-        if shared >= LESSON_WORDS:
-            ranked.append((-shared, playbook.name, f"{playbook.name}: {playbook.description}\n{playbook.text}"))
-    return [text[:LESSON_CHARS] for _, _, text in sorted(ranked)[:LESSONS]]
 
 
 def _find_example(app: App, run: Run) -> str:

@@ -236,7 +236,8 @@ def test_playbooks(client: TestClient, app: App) -> None:
     for name, text in (("good", "---\nname: good\ndescription: when\n---\ndo\n"), ("bad", "no head")):
         (folder / name).mkdir(parents=True)
         (folder / name / "SKILL.md").write_text(text)
-    assert client.get("/playbooks").json()["items"] == [{"name": "good", "description": "when", "text": "do"}]
+    (found,) = client.get("/playbooks").json()["items"]
+    assert (found["name"], found["description"], found["text"], found["state"]) == ("good", "when", "do", "active")
 
 
 def test_threads(client: TestClient) -> None:

@@ -73,6 +73,8 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
     lesson = home / "playbooks" / "ours" / MARK / "SKILL.md"
     lesson.parent.mkdir(parents=True)
     lesson.write_text(f"---\nname: {MARK}\ndescription: x\n---\n{MARK}\n")
+    (home / "playbooks" / "ours" / "plan").mkdir()
+    (home / "playbooks" / "ours" / "plan" / "SKILL.md").write_text(f"---\nname: plan\ndescription: x\n---\n{MARK}\n")
     return {
         "run_id": run.id,
         "waiting": waiting,
@@ -80,6 +82,7 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
         "dataset": f"{MARK}_shop",
         "name": f"etude/{MARK}_shop",
         "table": "orders",
+        "playbook": "plan",
         "catalog": "latest",
         "other": "latest",
         "file": "catalog.html",
@@ -138,6 +141,7 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/agents/{agent_id}/destroy": [{"grace_s": 0}],
         "/api/agents/{agent_id}/reload": [{}, {"config": {"subject": "x"}}],
         "/api/events": [{"topic": "x", "agent": ours["agent_id"]}],
+        "/api/playbooks": [{"text": "---\nname: theirs\ndescription: x\n---\nx\n"}],
         "/api/log": [{"text": "x", "dataset": dataset}, {"text": "x", "run_id": run}],
         "/api/keys": [{"name": "x", "role": "reader"}],
         "/api/session": [{"key": f"etude_{ours['key_id']}_x"}],

@@ -76,3 +76,11 @@ def test_results_of_tests_are_told_to_agents(repo: Path, tmp_path: Path, capsys:
     (tmp_path / "junit.xml").write_text('<testsuite><testcase name="a"><failure message="no"/></testcase></testsuite>')
     assert run(["learn", "completed", str(tmp_path / "junit.xml"), "--repo", str(repo)]) == 0
     assert "0 of 1 tests passed; this wakes agents." in capsys.readouterr().out
+
+
+def test_watching_ends_with_its_budget(repo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = ["--repo", str(repo), "--suite", "python -S check.py {junit}", "--every", "0", "--runs", "8"]
+    assert run(["learn", "watch", *suite, "--propose-only"]) == 0
+    told = capsys.readouterr().out
+    assert "before: 0 of 5 tests passed" in told
+    assert "The budget of 8 runs is spent." in told

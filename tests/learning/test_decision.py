@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import Pair, Watch, decide, faster, holdout_allows, runs_needed, should_wake
+from etude.learning.edits.decision import OutcomePair, Watch, decide, faster, holdout_allows, runs_needed, should_wake
 
 
-def pairs(test: str, *outcomes: tuple[bool, bool]) -> list[Pair]:
-    return [Pair(test, seed, *outcome) for seed, outcome in enumerate(outcomes)]
+def pairs(test: str, *outcomes: tuple[bool, bool]) -> list[OutcomePair]:
+    return [OutcomePair(test, seed, *outcome) for seed, outcome in enumerate(outcomes)]
 
 
 FIXED, EQUAL, BROKEN = (False, True), (True, True), (True, False)
@@ -52,7 +52,7 @@ def test_an_undecided_edit_is_dropped_at_the_end() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=60))
 def test_an_edit_that_changes_no_outcome_is_never_accepted(runs: list[tuple[str, bool]]) -> None:
-    same = [Pair(test, seed, outcome, outcome) for seed, (test, outcome) in enumerate(runs)]
+    same = [OutcomePair(test, seed, outcome, outcome) for seed, (test, outcome) in enumerate(runs)]
     assert decide(same).verdict == "continue"
     assert decide(same, rounds=8).verdict == "reject"
 
@@ -62,10 +62,10 @@ def test_an_edit_without_effect_on_noise_alone_is_accepted_in_at_most_one_of_a_h
     chance = random.Random(5)
     kept = 0
     for _ in range(400):
-        seen: list[Pair] = []
+        seen: list[OutcomePair] = []
         for number in range(1, 9):
             for test in "abcd":
-                seen += [Pair(test, s, chance.random() < 0.5, chance.random() < 0.5) for s in range(3)]
+                seen += [OutcomePair(test, s, chance.random() < 0.5, chance.random() < 0.5) for s in range(3)]
             decision = decide(seen, noisy="abcd", rounds=number)
             if decision.verdict != "continue":
                 kept += decision.verdict == "accept"
@@ -94,13 +94,13 @@ def test_times_count_only_if_they_differ_by_more_than_five_percent() -> None:
 
 def test_a_merged_edit_that_does_worse_is_reverted_within_its_window() -> None:
     chance, watch = random.Random(2), Watch()
-    while watch.add([Pair("a", 0, True, chance.random() < 0.5)]) == "keep":
+    while watch.add([OutcomePair("a", 0, True, chance.random() < 0.5)]) == "keep":
         assert watch.runs < 50
     assert watch.runs <= 50
 
 
 def test_a_pinned_loss_reverts_at_once() -> None:
-    assert Watch().add([Pair("a", 0, True, False)], pinned={"a": True}) == "revert"
+    assert Watch().add([OutcomePair("a", 0, True, False)], pinned={"a": True}) == "revert"
 
 
 def test_a_proposer_that_pays_is_tried_first() -> None:

@@ -120,7 +120,9 @@ def test_playbooks_that_match_are_in_the_opening(app: App, shop: Path):
     ):
         folder = app.settings.home / "playbooks" / app.tenant / name
         folder.mkdir(parents=True)
-        (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n---\nLeave out returns.\n")
+        (folder / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: {description}\nmetadata:\n  pinned: true\n---\nLeave out returns.\n"
+        )
     asked = opened(app, shop, "What is the revenue of all orders?").conversation[-1]
     assert isinstance(asked, UserMessage)
     assert "revenue: How revenue of orders is computed\nLeave out returns." in asked.text

@@ -162,6 +162,9 @@ class Kind(ABC, Generic[C]):
     admin: ClassVar[bool] = False
     """True if only administrators may create and control it, because it reaches beyond the data."""
 
+    local: ClassVar[bool] = False
+    """True if only the operator of the host may create it, because it works on folders of the host."""
+
     def __init__(self, config: C) -> None:
         self.config = config
 

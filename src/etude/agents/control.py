@@ -249,7 +249,13 @@ def check_reach(app: AgentApp, kind: str, config: Mapping[str, Any], require: Ca
 
     `require` raises if the caller does not have the role.
     """
-    require("admin" if load_kind(kind).admin else "analyst")
+    found = load_kind(kind)
+    require("admin" if found.admin else "analyst")
+    if found.local:
+        raise Forbidden(
+            f"A `{kind}` agent works on folders of the host.",
+            hint="Have the operator create or change it with `etude agents`.",
+        )
     source, model = config.get("source"), config.get("model")
     if source is not None:
         app.source_name(str(source))

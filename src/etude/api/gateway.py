@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from etude.api.call import AnalystCall, ReaderCall
+from etude.api.call import AdminCall, AnalystCall, ReaderCall
 from etude.api.chat import answer_of, begin_answer, wait_for
 from etude.api.queries import run_query
-from etude.api.schemas import Listing, PlaybookSummary, QuestionRequest, ReportRequest, SqlRequest
+from etude.api.schemas import (
+    Listing,
+    PlaybookChange,
+    PlaybookRequest,
+    PlaybookSummary,
+    QuestionRequest,
+    ReportRequest,
+    SqlRequest,
+)
 from etude.entities import AnswerBody, RowPage
-from etude.playbook import read_playbooks
 from etude.store.identity import Report
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
+    from etude.learning.playbooks.library import LessonEntry, PlaybookLibrary
 
 router = APIRouter(tags=["gateway"])
 
@@ -59,7 +69,63 @@ async def list_reports(
 
 
 @router.get("/playbooks", response_model=Listing[PlaybookSummary])
-async def list_playbooks(call: ReaderCall) -> Listing[PlaybookSummary]:
-    """List playbooks: lessons to read before complex work."""
-    found = await call.access_store(read_playbooks, call.app.settings.home, call.caller.tenant)
-    return Listing(items=[PlaybookSummary(name=p.name, description=p.description, text=p.text) for p in found])
+async def list_playbooks(call: ReaderCall, retired: bool = False) -> Listing[PlaybookSummary]:
+    """List playbooks: lessons to read before complex work. Retired ones only if asked for."""
+    found = await call.access_store(call.app.playbooks.entries)
+    return Listing(items=[summarise_playbook(e) for e in found if retired or e.standing.state != "retired"])
+
+
+@router.post("/playbooks", status_code=201, response_model=PlaybookSummary)
+async def add_playbook(call: AdminCall, body: PlaybookRequest) -> PlaybookSummary:
+    """Add a playbook, or replace the one of the same name; its effect is then measured anew."""
+    return summarise_playbook(await call.access_store(_add_playbook, call.app.playbooks, body))
+
+
+def _add_playbook(library: PlaybookLibrary, body: PlaybookRequest) -> LessonEntry:
+    with tempfile.TemporaryDirectory(prefix="etude-playbook-") as folder:
+        file = Path(folder, "SKILL.md")
+        file.write_text(body.text, encoding="utf-8", newline="")
+        return library.entry(library.add(file, body.pin).name)
+
+
+@router.get("/playbooks/{playbook}", response_model=PlaybookSummary)
+async def show_playbook(call: ReaderCall, playbook: str) -> PlaybookSummary:
+    """Return a playbook with its state and its effect."""
+    return summarise_playbook(await call.access_store(call.app.playbooks.entry, playbook))
+
+
+@router.get("/playbooks/{playbook}/history", response_model=Listing[PlaybookChange])
+async def playbook_history(call: ReaderCall, playbook: str) -> Listing[PlaybookChange]:
+    """List the changes of a playbook, oldest first."""
+    found = await call.access_store(call.app.playbooks.history, playbook)
+    return Listing(items=[PlaybookChange(version=c.version, change=c.change, reason=c.reason, at=c.at) for c in found])
+
+
+@router.post("/playbooks/{playbook}/pin", response_model=PlaybookSummary)
+async def pin_playbook(call: AdminCall, playbook: str) -> PlaybookSummary:
+    """Always show a playbook that matches. This also brings back a retired one."""
+    return summarise_playbook(await call.access_store(call.app.playbooks.pin, playbook))
+
+
+@router.post("/playbooks/{playbook}/retire", response_model=PlaybookSummary)
+async def retire_playbook(call: AdminCall, playbook: str) -> PlaybookSummary:
+    """Never show this version of a playbook again."""
+    return summarise_playbook(await call.access_store(call.app.playbooks.retire, playbook))
+
+
+def summarise_playbook(entry: LessonEntry) -> PlaybookSummary:
+    """Return a playbook as the API shows it."""
+    effect, low, high = entry.standing.effect
+    shown = entry.lesson.playbook
+    return PlaybookSummary(
+        name=shown.name,
+        description=shown.description,
+        text=shown.text,
+        version=entry.lesson.version,
+        state=entry.state,
+        reason=entry.standing.reason,
+        eligible=entry.eligible,
+        shown=entry.shown,
+        effect=effect,
+        interval=(low, high),
+    )

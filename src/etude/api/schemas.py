@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from etude.entities import Entity, ResultInfo, RunStatus
 from etude.store.identity import KeyLimits, Role
@@ -177,14 +177,48 @@ class ThreadRequest(Body):
     dataset: str | None = Field(default=None, max_length=200)
 
 
+_WORKED = re.compile(r"\s*(ok|success|succeeded|worked|passed|pass|true|done)", re.IGNORECASE)
+_FAILED = re.compile(r"\s*(fail|error|broke|false|wrong|timeout)", re.IGNORECASE)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read_outcome(result: Any) -> str:
+    """Return the outcome of a report from its result: a truth value, or a text that begins with the outcome."""
+    if isinstance(result, bool):
+        return "worked" if result else "failed"
+    text = result if isinstance(result, str) else ""
+    return "worked" if _WORKED.match(text) else "failed" if _FAILED.match(text) else "note"
+
+
 class ReportRequest(Body):
-    """An agent's report of its work: what it was asked, what it did, whether that worked."""
+    """An agent's report of its work: what it was asked, what it did, whether that worked.
+
+    It may also have the shape `{operation, approach, result, context}`, of which only `operation` is needed.
+    """
 
     text: str = Field(min_length=1, max_length=TEXT)
     dataset: str | None = Field(default=None, max_length=200)
     code: str | None = Field(default=None, max_length=TEXT)
     outcome: Literal["worked", "failed", "note"] = "note"
     run_id: str | None = Field(default=None, max_length=100)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_operation(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "operation" not in value or "text" in value:
+            return value
+        left = dict(value)
+        operation, approach, result = (left.pop(key, None) for key in ("operation", "approach", "result"))
+        context = left.pop("context", None)
+        if isinstance(context, dict):
+            left = {key: context[key] for key in ("dataset", "run_id") if context.get(key)} | left
+        named = (("result", result), ("context", context))
+        text = "\n".join([_as_text(operation), *(f"{name}: {_as_text(part)}" for name, part in named if part)])
+        code = None if approach is None else _as_text(approach)
+        return {"text": text, "code": code, "outcome": _read_outcome(result)} | left
 
 
 class KeyRequest(Body):
@@ -263,8 +297,37 @@ class Vram(Entity):
 
 
 class PlaybookSummary(Entity):
-    """A playbook: when to use it, and what it says."""
+    """A playbook: when to use it, what it says, and what it does to the success of runs."""
 
     name: str
     description: str
     text: str
+    version: str
+    """A hash of its file: an edit is a new version."""
+    state: Literal["pinned", "active", "quarantined", "retired"]
+    reason: str
+    """Why it is in this state."""
+    eligible: int
+    """Runs that it matched."""
+    shown: int
+    """Runs that it was shown to; a coin withholds it from the others."""
+    effect: float
+    """The difference that showing it makes to the share of runs that succeed ..."""
+    interval: tuple[float, float]
+    """... and its 95% interval."""
+
+
+class PlaybookChange(Entity):
+    """A change of a playbook."""
+
+    version: str
+    change: Literal["added", "edited", "pinned", "retired", "quarantined"]
+    reason: str
+    at: datetime
+
+
+class PlaybookRequest(Body):
+    """A playbook to add, as the text of a SKILL.md."""
+
+    text: str = Field(min_length=1, max_length=TEXT)
+    pin: bool = False

@@ -35,6 +35,7 @@ from etude.api.middleware import Middleware
 from etude.api.problems import Problem, add_handlers, documented
 from etude.api.run_watcher import RunWatcher
 from etude.errors import EtudeError
+from etude.learning.observer.observer import observing
 from etude.mcp_server import McpCaller, http_handler
 from etude.store.identity import Identity
 from etude.telemetry import Metrics, Traces
@@ -140,6 +141,7 @@ async def _lifespan(server: ServerState, api: FastAPI) -> AsyncIterator[None]:
         await stack.enter_async_context(server.run_watcher.running(server.app.store, server.access_store))
         await stack.enter_async_context(api.state.mcp_running())
         await server.run_in_thread(server.app.tenant, stack.enter_context, _run_agents(server))
+        stack.enter_context(observing(server.app.store, server.app.settings.home))
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import time
@@ -131,6 +132,7 @@ def describe(learned: Learned) -> dict[str, object]:
 
 
 def _watch(app: App, options: argparse.Namespace) -> None:
+    from etude.errors import LimitExceeded
     from etude.learning.edits.completed import TestsCompleted, publish
     from etude.learning.edits.learner import WATCHED
     from etude.store.edits import StoredEdits
@@ -138,14 +140,19 @@ def _watch(app: App, options: argparse.Namespace) -> None:
     left, seed = options.runs, options.seed
     while True:
         learner = _learner(app, options, left, seed)
-        passed, total = learner.look()
+        try:
+            passed, total = learner.look()
+        except LimitExceeded:
+            print(f"The budget of {options.runs} runs is spent.")
+            return
         event = TestsCompleted(repo=learner.repo, passed=passed, total=total, suite=options.suite)
         publish(app.store, event)
         if event.wakes:
             _print_learned(learner.once(), options.json)
-        for edit in StoredEdits(app.store).list(learner.repo):
-            if edit.status == "merged" and edit.body.get("watch", {"runs": 0})["runs"] < WATCHED:
-                learner.watch(edit.id, 10)
+        with contextlib.suppress(LimitExceeded):
+            for edit in StoredEdits(app.store).list(learner.repo):
+                if edit.status == "merged" and edit.body.get("watch", {"runs": 0})["runs"] < WATCHED:
+                    learner.watch(edit.id, 10)
         left, seed = left - learner.used, seed + 10
         if left <= 0:
             print(f"The budget of {options.runs} runs is spent.")

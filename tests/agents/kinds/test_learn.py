@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.patience import wait_until
 
-from etude.agents.control import Agents
+from etude.agents.control import Agents, check_reach
 from etude.agents.worker import Worker
 from etude.app import App
+from etude.errors import Forbidden
 from etude.learning.edits.completed import TestsCompleted, publish
 from etude.store.edits import StoredEdits
 
@@ -62,3 +63,8 @@ def test_a_message_makes_it_learn_within_the_given_proposers(
         agents.wait(agents.message("l", {"proposers": ["retry"]}), timeout=300)
     (learned,) = [s.output for s in agents.steps("l") if "kept" in (s.output or {})]
     assert (learned["kept"], learned["dropped"]) == ([], 0)
+
+
+def test_only_the_operator_of_the_host_may_create_it(app: App, config: dict[str, object]) -> None:
+    with pytest.raises(Forbidden, match="works on folders of the host"):
+        check_reach(app, "learn", config, lambda role: None)

@@ -54,6 +54,7 @@ class LearnAgent(Kind[LearnConfig]):
     Config = LearnConfig
     listens: ClassVar[bool] = True
     admin: ClassVar[bool] = True
+    local: ClassVar[bool] = True
 
     def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
         """Learn once, watch what was merged, or wait."""

@@ -27,7 +27,7 @@ Verdict = Literal["accept", "reject", "continue"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class OutcomePair:
     """The outcomes of one test at one seed, without and with the edit."""
 
     test: str
@@ -42,7 +42,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Decision:
+class EditDecision:
     """A verdict, why, and the figures behind it."""
 
     verdict: Verdict
@@ -79,7 +79,9 @@ def runs_needed(candidates: int) -> int:
     return n
 
 
-def decide(pairs: Iterable[Pair], *, noisy: Iterable[str] = (), rounds: int = 0, most_rounds: int = ROUNDS) -> Decision:
+def decide(
+    pairs: Iterable[OutcomePair], *, noisy: Iterable[str] = (), rounds: int = 0, most_rounds: int = ROUNDS
+) -> EditDecision:
     """Decide about an edit by the pairs so far; `noisy` tests differ between runs with the same seed.
 
     A test that always passed without the edit is pinned: if the edit breaks it, the edit is rejected.
@@ -111,11 +113,11 @@ def decide(pairs: Iterable[Pair], *, noisy: Iterable[str] = (), rounds: int = 0,
 
 def _decision(
     verdict: Verdict, reason: str, test: PairedTest, fixed: tuple[str, ...], broken: tuple[str, ...] = ()
-) -> Decision:
-    return Decision(verdict, reason, test.log_e, test.log_e_worse, test.wins, test.losses, test.ties, fixed, broken)
+) -> EditDecision:
+    return EditDecision(verdict, reason, test.log_e, test.log_e_worse, test.wins, test.losses, test.ties, fixed, broken)
 
 
-def holdout_allows(pairs: Iterable[Pair]) -> tuple[bool, float]:
+def holdout_allows(pairs: Iterable[OutcomePair]) -> tuple[bool, float]:
     """Return whether pairs of fresh seeds confirm an accepted edit, and the lower bound of its effect there."""
     test = paired_test(p.sign for p in pairs)
     bound = delta_lower_bound(test.wins, test.losses, test.pairs)
@@ -140,7 +142,7 @@ class Watch:
     test: PairedTest = field(default_factory=PairedTest)
     runs: int = 0
 
-    def add(self, pairs: Iterable[Pair], pinned: Mapping[str, bool] | None = None) -> Literal["keep", "revert"]:
+    def add(self, pairs: Iterable[OutcomePair], pinned: Mapping[str, bool] | None = None) -> Literal["keep", "revert"]:
         """Add the pairs of one run, and return whether the edit is still kept."""
         self.runs += 1
         for pair in pairs:

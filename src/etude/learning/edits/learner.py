@@ -16,7 +16,7 @@ from etude.errors import Invalid, LimitExceeded, NotFound, Refused
 from etude.ids import new_id
 from etude.learning.edits import merge as merging
 from etude.learning.edits.bandit import ProposerRecord, rank_proposers
-from etude.learning.edits.decision import ROUNDS, Decision, Pair, Watch, decide, faster, holdout_allows
+from etude.learning.edits.decision import ROUNDS, EditDecision, OutcomePair, Watch, decide, faster, holdout_allows
 from etude.learning.edits.diagnosis import Diagnosis, Proposal, diagnose
 from etude.learning.edits.policy import check_policy
 from etude.learning.edits.suite import Suite, SuiteRun
@@ -32,6 +32,8 @@ LOOKS = 5
 """Runs of the code as it is, before anything is proposed."""
 SCREENED = 12
 """Proposals that are screened before the best of them is judged."""
+COMPARED = 3
+"""Proposals that are compared at least, even if the first one fixes everything."""
 TRIED = 3
 """Screened proposals of each batch that are judged in full."""
 GATE_SEED, HOLDOUT_SEED, WATCH_SEED = 1_000, 1_000_000, 2_000_000
@@ -201,11 +203,18 @@ class Learner:
         proposals = self._propose(diagnosis)
         while batch := list(islice(proposals, SCREENED)):
             screened = self._screen(batch, runs, result)
-            for proposal, gain in screened[:TRIED]:
-                kept = self._judge(proposal, gain, noisy, result)
+            for number, (proposal, gain) in enumerate(screened):
+                kept = self._judge(proposal, gain, noisy, result) if number < TRIED else None
                 if kept is not None:
+                    self._drop_others(screened[number + 1 :], gain, result)
                     return kept
         return None
+
+    def _drop_others(self, others: Sequence[tuple[Proposal, float]], best: float, result: Learned) -> None:
+        """Record the proposals that also fixed failures, but were not better than the one that was kept."""
+        for proposal, gain in others:
+            reason = f"it fixed {gain:.1f} failures of a run, the edit that was kept {best:.1f}"
+            self._record(proposal, "dropped", {"stage": 1, "reason": reason}, result)
 
     def _find_noise(self, runs: list[SuiteRun]) -> set[str]:
         """Return the tests whose outcome differs between two runs with the same seed."""
@@ -244,7 +253,8 @@ class Learner:
         """Run only the tests that failed, with the edit: first on the worst seed, then on two more if it helped."""
         failing = sorted(runs, key=lambda run: run.passed)[:3]
         found = []
-        for proposal in batch:
+        best = False
+        for number_tried, proposal in enumerate(batch, 1):
             workspace = self._apply(proposal, result)
             if workspace is None:
                 continue
@@ -259,10 +269,11 @@ class Learner:
                     break
             if wins:
                 found.append((proposal, wins / len(failing)))
-                if wins == sum(len(run.failures) for run in failing):
-                    break  # none of the others can do better on these
+                best = best or wins == sum(len(run.failures) for run in failing)
             else:
                 self._record(proposal, "dropped", {"stage": 1, "reason": "it fixes none of the failures"}, result)
+            if best and number_tried >= COMPARED:
+                break  # none of the others can do better on these
         size = {id(p): sum(len(h.new) for h in p.hunks) for p, _ in found}
         return sorted(found, key=lambda item: (-item[1], size[id(item[0])]))
 
@@ -271,7 +282,7 @@ class Learner:
         workspace = apply_checked(self.base, proposal.hunks)
         edit_id = new_id("edit")
         known_noisy = set(noisy)
-        pairs: list[Pair] = []
+        pairs: list[OutcomePair] = []
         # Enough seeds that an edit which helps as much as it seems to can be proven within the rounds.
         block = max(1, min(6, math.ceil(16 / max(gain, 0.2) / ROUNDS)))
         seed = self.options.seed + GATE_SEED + 1_000 * len(result.kept)
@@ -292,18 +303,18 @@ class Learner:
             fresh = [p for n in range(3) for p in self._pair(workspace, start + n, "holdout", edit_id, known_noisy, [])]
             allowed, bound = holdout_allows(fresh)
             if not allowed:
-                decision = Decision("reject", f"on fresh seeds its effect may be {bound:+.0%}", decision.log_e)
+                decision = EditDecision("reject", f"on fresh seeds its effect may be {bound:+.0%}", decision.log_e)
         return self._settle(proposal, edit_id, workspace, decision, pairs, bound, known_noisy, result)
 
     def _pair(
-        self, workspace: Workspace, seed: int, stage: str, edit_id: str, noisy: set[str], earlier: Sequence[Pair]
-    ) -> list[Pair]:
+        self, workspace: Workspace, seed: int, stage: str, edit_id: str, noisy: set[str], earlier: Sequence[OutcomePair]
+    ) -> list[OutcomePair]:
         before = self._base_run(seed)
         after = self._run(workspace, seed, stage, edit_id)
         if after.problem:
             # It counts as a failure of every test, and is not repeated.
             self._say(f"a run with the edit does not count: {after.problem}")
-            return [Pair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+            return [OutcomePair(t, seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
         pairs = pair_runs(before, after)
         passed_before = {p.test for p in pairs if p.before} - {p.test for p in earlier if not p.before}
         lost = [p.test for p in pairs if p.sign < 0 and p.test in passed_before - noisy]
@@ -322,8 +333,8 @@ class Learner:
         proposal: Proposal,
         edit_id: str,
         workspace: Workspace,
-        decision: Decision,
-        pairs: list[Pair],
+        decision: EditDecision,
+        pairs: list[OutcomePair],
         bound: float,
         noisy: set[str],
         result: Learned,
@@ -387,19 +398,19 @@ class Learner:
             workspace = self._apply(proposal, result)
             if workspace is None:
                 continue
-            edit_id, pairs, ratios = new_id("edit"), list[Pair](), list[float]()
-            decision = Decision("reject", "it is not surely faster")
+            edit_id, pairs, ratios = new_id("edit"), list[OutcomePair](), list[float]()
+            decision = EditDecision("reject", "it is not surely faster")
             for number in range(2 * ROUNDS):
                 seed = self.options.seed + GATE_SEED + number
                 pairs += self._pair(workspace, seed, "gate", edit_id, set(), pairs)
                 before, after = self._base_run(seed), self._run(workspace, seed, "time", edit_id)
                 ratios.append(max(_seconds(after), 1e-6) / max(_seconds(before), 1e-6))
                 if any(p.sign < 0 for p in pairs):
-                    decision = Decision("reject", "it breaks a test")
+                    decision = EditDecision("reject", "it breaks a test")
                     break
                 test = faster(ratios)
                 if test.log_e >= ONE_IN_100:
-                    decision = Decision("accept", f"faster in {test.wins} of {len(ratios)} runs", test.log_e)
+                    decision = EditDecision("accept", f"faster in {test.wins} of {len(ratios)} runs", test.log_e)
                     break
                 if test.log_e_worse > math.log(3) or (number >= 2 and test.wins == 0):
                     break
@@ -438,7 +449,9 @@ class Learner:
         self._say(f"edit {edit.id} holds after {seen['runs'] + done} runs")
         return edit
 
-    def _is_lost(self, pairs: Sequence[Pair], before: Workspace, after: Workspace, seed: int, edit_id: str) -> bool:
+    def _is_lost(
+        self, pairs: Sequence[OutcomePair], before: Workspace, after: Workspace, seed: int, edit_id: str
+    ) -> bool:
         """Return whether a test that passes without the edit surely fails with it: in three runs of both, each time."""
         lost = {p.test for p in pairs if p.sign < 0}
         for _ in range(2):
@@ -484,12 +497,12 @@ def undo(hunks: Sequence[Hunk]) -> list[Hunk]:
     return [Hunk(path=h.path, old=h.new, new=h.old) for h in reversed(hunks)]
 
 
-def pair_runs(before: SuiteRun, after: SuiteRun) -> list[Pair]:
+def pair_runs(before: SuiteRun, after: SuiteRun) -> list[OutcomePair]:
     """Return the outcomes of each test in both runs. A test that is missing or skipped with the edit has failed."""
     if after.problem:
-        return [Pair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
+        return [OutcomePair(t, before.seed, o.passed, False) for t, o in before.outcomes.items() if not o.skipped]
     return [
-        Pair(test, before.seed, o.passed, test in after.outcomes and after.outcomes[test].passed)
+        OutcomePair(test, before.seed, o.passed, test in after.outcomes and after.outcomes[test].passed)
         for test, o in before.outcomes.items()
         if not o.skipped
     ]

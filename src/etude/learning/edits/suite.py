@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from etude.errors import Invalid, Refused
@@ -180,36 +181,56 @@ def _write_kit(folder: Path) -> Path:
 
 def read_reports(messages: bytes, key: str, seed: int, root: str) -> SuiteRun:
     """Read the signed reports of a run of pytest. A run whose reports are not in order does not count."""
-    collected: list[str] = []
-    outcomes: dict[str, TestOutcome] = {}
-    canary, finished = False, False
+    reports = _Reports(root)
     for expected, line in enumerate(messages.splitlines()):
-        sign, _, text = line.partition(b" ")
-        good = hmac.new(bytes.fromhex(key), text, hashlib.sha256).hexdigest()
         try:
-            body = json.loads(text) if hmac.compare_digest(sign.decode("ascii", "replace"), good) else None
-        except (ValueError, TypeError):
-            body = None
-        if not isinstance(body, dict) or body.get("n") != expected:
+            reports.add(_verify(line, key, expected))
+        except (ValueError, TypeError, KeyError, AttributeError):
             return SuiteRun(seed, {}, 0.0, problem="its reports were tampered with")
-        if "collected" in body:
-            collected = body["collected"]
-        elif "finished" in body:
-            finished = True
-        elif "not_collected" in body:
-            outcomes[str(body["not_collected"])] = TestOutcome(False, 0.0, _failure(body["failure"], root))
-        elif str(body["test"]).endswith(_CANARY):
-            canary = canary or (body["when"] == "call" and body["outcome"] == "failed")
-        else:
-            _note(outcomes, body, root)
-    problem = ""
-    if not finished:
+    outcomes, problem = reports.outcomes, ""
+    if not reports.finished:
         problem = "it ended before it had reported all tests"
-    elif collected and not canary and len(outcomes) >= len(collected):
+    elif reports.collected and not reports.canary and len(outcomes) >= len(reports.collected):
         problem = "a test that must fail passed"
-    for test in collected:
+    for test in reports.collected:
         outcomes.setdefault(test, TestOutcome(False, 0.0, Failure("it did not run")))
     return SuiteRun(seed, outcomes, 0.0, problem=problem)
+
+
+def _verify(line: bytes, key: str, expected: int) -> dict[str, Any]:
+    """Return the body of a report; raise `ValueError` if it is not signed, or not the one expected."""
+    sign, _, text = line.partition(b" ")
+    good = hmac.new(bytes.fromhex(key), text, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(sign.decode("ascii"), good):
+        raise ValueError("the signature is wrong")
+    body: dict[str, Any] = json.loads(text)
+    if body["n"] != expected:
+        raise ValueError("a report is missing")
+    return body
+
+
+class _Reports:
+    """The reports of one run, in order."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.collected: list[str] = []
+        self.outcomes: dict[str, TestOutcome] = {}
+        self.canary = self.finished = False
+
+    def add(self, body: dict[str, Any]) -> None:
+        """Take one more report into account."""
+        if "collected" in body:
+            self.collected = [str(test) for test in body["collected"]]
+        elif "finished" in body:
+            self.finished = True
+        elif "not_collected" in body:
+            failure = _failure(body["failure"], self._root)
+            self.outcomes[str(body["not_collected"])] = TestOutcome(False, 0.0, failure)
+        elif str(body["test"]).endswith(_CANARY):
+            self.canary = self.canary or (body["when"] == "call" and body["outcome"] == "failed")
+        else:
+            _note(self.outcomes, body, self._root)
 
 
 def _note(outcomes: dict[str, TestOutcome], body: dict[str, object], root: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from etude.learning.observer.drafts import find_drafts, write_drafts
 from etude.learning.observer.findings import Finding, find_failures
@@ -19,27 +20,22 @@ if TYPE_CHECKING:
 EVERY_S = 300.0
 DRAFT_EVERY = 5
 """Playbooks are drafted in every fifth cycle."""
+_TENANTS = "SELECT DISTINCT tenant FROM runs"
 
 
-class Observer:
-    """Watches one tenant. A cycle that fails, such as without a store, is logged, and the next one tries again."""
+class OperationObserver:
+    """Watches the operations of one tenant."""
 
-    def __init__(
-        self,
-        read: Callable[[], list[Operation]],
-        home: Path,
-        tenant: str = "main",
-        *,
-        every_s: float = EVERY_S,
-        tell: Callable[[Finding], None] = lambda finding: None,
-    ) -> None:
+    def __init__(self, read: Callable[[], list[Operation]], home: Path, tenant: str = "main") -> None:
         self._read, self._home, self._tenant = read, home, tenant
-        self._every_s, self._tell = every_s, tell
         self._told: dict[tuple[str, str], int] = {}
         """The findings that were told, each with its count."""
         self.cycles = 0
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+
+    @property
+    def found(self) -> bool:
+        """True if any cycle had a finding."""
+        return bool(self._told)
 
     def cycle(self) -> list[Finding]:
         """Read operations; return the findings that are new, or twice as frequent as when they were last told."""
@@ -50,41 +46,48 @@ class Observer:
             if finding.count >= 2 * self._told.get(key, 0):
                 self._told[key] = finding.count
                 new.append(finding)
-                self._tell(finding)
         self.cycles += 1
         if self.cycles % DRAFT_EVERY == 0:
             write_drafts(self._home, self._tenant, find_drafts(operations))
         return new
 
-    def start(self) -> Self:
-        """Run cycles in a thread of its own until `stop`."""
-        self._thread = threading.Thread(target=self._run, name="etude-observer", daemon=True)
-        self._thread.start()
-        return self
 
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(10)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
-            try:
-                self.cycle()
-            except Exception as error:  # whatever it is, it must not reach those that are watched
-                logging.getLogger("etude").warning("the observer could not read operations: %s", error)
-
-
-def observe(store: Store, home: Path, **options: Any) -> Observer:
+def observe(store: Store, home: Path) -> OperationObserver:
     """Return the observer of a store's tenant."""
-    return Observer(lambda: read_operations(store), home, store.tenant, **options)
+    return OperationObserver(lambda: read_operations(store), home, store.tenant)
+
+
+@contextlib.contextmanager
+def observing(store: Store, home: Path, every_s: float = EVERY_S) -> Iterator[None]:
+    """Observe all tenants of a store in a thread while the block runs; findings go to the log.
+
+    Nothing that fails here reaches those that are watched: it is logged, and the next cycle tries again.
+    """
+    stop = threading.Event()
+    observers: dict[str, OperationObserver] = {}
+    log = logging.getLogger("etude")
+
+    def cycle() -> None:
+        for (tenant,) in store._read(_TENANTS):
+            observer = observers.setdefault(tenant, observe(store.scoped(tenant), home))
+            for f in observer.cycle():
+                told = (tenant, f.count, f.of, f.kind, f.diagnosis, f.suggestion)
+                log.warning("tenant %s: %d of %d operations `%s` failed alike: %s %s", *told)
+
+    def run() -> None:
+        while not stop.wait(every_s):
+            try:
+                cycle()
+            except Exception as error:
+                log.warning("the observer could not read operations: %s", error)
+
+    thread = threading.Thread(target=run, name="etude-observer", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

@@ -63,6 +63,7 @@ def _short(text: object) -> str:
 
 def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
     started: dict[str, dict[str, Any]] = {}
+    stepped: set[str] = set()
     for run_id, at, kind, body, run_kind, source, text in store._read(_EVENTS, store.tenant, after, MOST):
         event = json.loads(body)
         where = {"source": source or "", "run_id": run_id}
@@ -70,6 +71,7 @@ def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
             started[event["step_id"]] = event
         elif kind == "step.finished":
             begun = started.pop(event["step_id"], {})
+            stepped.add(run_id)
             outcome: Outcome = (
                 "ok" if event["outcome"] == "ok" else "cancelled" if event["outcome"] == "cancelled" else "failed"
             )
@@ -79,7 +81,8 @@ def _of_runs(store: Store, after: datetime) -> Iterator[Operation]:
                 _short(error or event.get("shown")), event.get("error_key") or "",
                 elapsed_ms=event.get("elapsed_ms") or 0.0, **where,
             )  # fmt: skip
-        else:
+        elif run_kind == "ask" or run_id not in stepped:
+            # Of a query or a cell the step says it all; as a run it would count twice.
             failed = event.get("error") or {}
             end: Outcome = {"run.finished": "ok", "run.failed": "failed"}.get(kind, "cancelled")  # type: ignore[assignment]
             key = f"{failed['code']}: {_mask(failed.get('detail', ''))}" if failed.get("code") else ""

@@ -80,6 +80,9 @@ def _operands(tree: SourceTree, line: int) -> list[cst.BaseExpression]:
         found += [node.left, node.right]
     for call in tree.nodes(cst.Call, line):
         found += [a.value for a in call.args if not isinstance(a.value, cst.BaseString | cst.BaseNumber)]
+    # Of a loop and a comprehension only the line of the loop itself counts.
+    found += [n.iter for n in tree.nodes(cst.For, line) if tree.line(n.iter) == line]
+    found += [n.iter for n in tree.nodes(cst.CompFor, line)]
     for comparison in tree.nodes(cst.Comparison, line):
         found += [comparison.left, *(c.comparator for c in comparison.comparisons)]
     simple = (cst.Name, cst.Attribute, cst.Subscript, cst.Call)

@@ -35,6 +35,21 @@ def propose_waits(diagnosis: Diagnosis) -> Iterator[Proposal]:
                 yield from _scale(diagnosis, tree, path, node, factor, WAITS)
 
 
+def lengthen_waits(known: str, text: str, factor: float) -> str:
+    """Return a file with the waits lengthened that an earlier version of it had already."""
+    tree, before = parse(text), parse(known)
+    if tree is None or before is None:
+        return text
+    old = {(n.value, _context(before, n)) for n in _numbers(before) if _is_wait(before, n)}
+    found = {id(n) for n in _numbers(tree) if _is_wait(tree, n) and (n.value, _context(tree, n)) in old}
+    return tree.module.visit(_Scaling(found, factor)).code
+
+
+def _context(tree: SourceTree, node: cst.CSTNode) -> str:
+    parent = next(tree.parents(node), None)
+    return tree.code(parent) if parent is not None else ""
+
+
 def propose_constants(diagnosis: Diagnosis) -> Iterator[Proposal]:
     """Yield edits that change one number: a constant of a module, or one that is marked `tunable`."""
     for factor in FACTORS:

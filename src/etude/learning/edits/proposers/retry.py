@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from etude.learning.edits.diagnosis import Diagnosis, Proposal
+from etude.learning.edits.proposers.constants import lengthen_waits
 from etude.learning.edits.rewriting import add_import, indent, parse
 from etude.learning.edits.suite import Failure
 
 NAME = "retry"
 ATTEMPTS = (3, 5)
+LONGER = 10.0
 _TRANSIENT = re.compile(
     r"timeout|timed out|connection|temporar|unavailable|reset by|broken ?pipe|operationalerror|urlerror|httperror|"
     r"incompleteread|remotedisconnected|protocolerror|locked|busy|throttl|ratelimit|too ?many ?requests|net::err|"
@@ -77,12 +79,16 @@ def _retry(
             kept = list(function.body.body)[: len(function.body.body) - len(body)]
             block = function.body.with_changes(body=[*kept, *made])
             texts.append((tree.replace(function, function.with_changes(body=block)), f"def {function.name.value}"))
-    for text, what in texts:
+    for text, what in reversed(texts):
         made_text = add_import(text, "import time")
         if needed and not _has_import(text, needed):
             made_text = add_import(made_text, needed)
         first = what.splitlines()[0].strip()
         why = f"`{first[:80]}` fails with {failure.error or 'an error'} in `{test}`: try it up to {attempts} times"
+        if "timeout" in failure.error.lower():
+            # A wait that is too short is too short every time.
+            patient = lengthen_waits(tree.module.code, made_text, LONGER)
+            yield from diagnosis.propose(NAME, path, patient, f"{why}, and wait {LONGER:g} times as long")
         yield from diagnosis.propose(NAME, path, made_text, why)
 
 

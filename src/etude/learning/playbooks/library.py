@@ -1,0 +1,243 @@
+"""The playbooks of a tenant: folders with a SKILL.md each, shown by a coin, and kept while they do no harm.
+
+The text is the file, so a person's edit is a new version, whose effect is measured anew. A file that a person put there
+counts as approved: it is active until its effect says otherwise. Nothing is rewritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etude.errors import Conflict, Invalid, NotFound
+from etude.learning.evidence import CoinEvent
+from etude.learning.playbooks.lesson_state import Standing, fold_events, show_probability
+from etude.playbook import LARGEST, Playbook, parse_metadata, parse_playbook
+from etude.store.lessons import LessonChange, StoredLessons
+from etude.tools.table_ranking import words
+
+if TYPE_CHECKING:
+    from etude.store.base import Store
+
+MOST_SHOWN = 2
+CHARS = 2000
+"""Characters of one playbook that a model is shown."""
+SHARED_WORDS = 2
+"""Words that a playbook without a trigger must share with a question."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A playbook as it is in its file now."""
+
+    playbook: Playbook
+    version: str
+    """A hash of the file."""
+    folder: Path
+    trigger: tuple[str, ...] = ()
+    """Words or phrases, one of which a question must contain; `metadata.trigger` of the file."""
+    source: str | None = None
+    """The only source that it is for; `metadata.source`."""
+    pinned: bool = False
+    """Whether it is always shown; `metadata.pinned`, or by `pin`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.playbook.name
+
+
+@dataclass(frozen=True)
+class LessonEntry:
+    """A playbook with its state and its measured effect."""
+
+    lesson: Lesson
+    standing: Standing
+    eligible: int
+    """Runs for which it matched."""
+    shown: int
+    """Runs for which it was shown."""
+
+    @property
+    def state(self) -> str:
+        """`pinned`, or the state of its standing."""
+        return "pinned" if self.lesson.pinned and self.standing.state != "retired" else self.standing.state
+
+
+class PlaybookLibrary:
+    """The playbooks of one tenant."""
+
+    def __init__(self, store: Store, home: Path) -> None:
+        self._lessons = StoredLessons(store)
+        self._folder = home / "playbooks" / store.tenant
+        self._known: dict[tuple[str, str], tuple[int, Standing]] = {}
+        """Standings by name and version, with the number of exposures that they were computed from."""
+
+    def lessons(self) -> list[Lesson]:
+        """Return the playbooks by name. A file that is not a playbook is left out, and the log says why."""
+        found: dict[str, Lesson] = {}
+        for file in sorted(self._folder.glob("*/SKILL.md")):
+            try:
+                lesson = read_lesson(file)
+            except Invalid as error:
+                logging.getLogger("etude").warning("%s is not a playbook: %s %s", file, error.message, error.hint)
+            except OSError as error:
+                logging.getLogger("etude").warning("%s cannot be read: %s", file, error.strerror)
+            else:
+                found.setdefault(lesson.name, self._with_pin(lesson))
+        return sorted(found.values(), key=lambda lesson: lesson.name)
+
+    def _with_pin(self, lesson: Lesson) -> Lesson:
+        changes = self._lessons.changes(lesson.name)
+        if lesson.version not in {c.version for c in changes}:
+            change = "edited" if changes else "added"
+            text = (lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")
+            self._lessons.add_change(lesson.name, lesson.version, change, "the file", text)  # type: ignore[arg-type]
+        asked = [c.change for c in changes if c.change in ("pinned", "retired")]
+        return replace(lesson, pinned=lesson.pinned or (bool(asked) and asked[-1] == "pinned"))
+
+    def entries(self) -> list[LessonEntry]:
+        """Return the playbooks with their states and effects."""
+        return [self._entry(lesson) for lesson in self.lessons()]
+
+    def entry(self, name: str) -> LessonEntry:
+        """Return one playbook."""
+        for lesson in self.lessons():
+            if lesson.name == name:
+                return self._entry(lesson)
+        raise NotFound(f"There is no playbook `{name[:100]}`.", hint="`etude playbooks list` shows them.")
+
+    def _entry(self, lesson: Lesson) -> LessonEntry:
+        eligible, shown = self._lessons.count(lesson.name, lesson.version)
+        return LessonEntry(lesson, self._standing(lesson), eligible, shown)
+
+    def approved(self) -> list[Playbook]:
+        """Return the playbooks that are not retired."""
+        return [e.lesson.playbook for e in self.entries() if e.standing.state != "retired"]
+
+    def history(self, name: str) -> Sequence[LessonChange]:
+        """Return the changes of a playbook, oldest first."""
+        found = self._lessons.changes(name)
+        return found or self._lessons.changes(self.entry(name).lesson.name)
+
+    def _standing(self, lesson: Lesson) -> Standing:
+        changes = [c for c in self._lessons.changes(lesson.name) if c.version == lesson.version]
+        exposures = self._lessons.exposures(lesson.name, lesson.version)
+        key = lesson.name, lesson.version
+        known = self._known.get(key)
+        if known is None or known[0] != len(exposures):
+            standing = fold_events(CoinEvent(e.q, e.shown, e.success, e.family) for e in exposures)
+            self._known[key] = known = (len(exposures), standing)
+        standing = known[1]
+        asked = [c for c in changes if c.change in ("retired", "pinned")]
+        if asked and asked[-1].change == "retired":
+            return replace(standing, state="retired", reason=asked[-1].reason)
+        if asked and asked[-1].change == "pinned":
+            return replace(standing, state="active", reason=asked[-1].reason)
+        # A person approved the file, so that it has no measured effect yet is no reason to drop it.
+        if standing.state == "probation" or standing.reason.startswith("no effect"):
+            return replace(standing, state="active", reason="a person approved it")
+        last = changes[-1].change if changes else None
+        if standing.state in ("retired", "quarantined") and last != standing.state:
+            self._lessons.add_change(lesson.name, lesson.version, standing.state, standing.reason, "")
+        return standing
+
+    # Changes by people.
+
+    def add(self, path: Path, pin: bool = False) -> Lesson:
+        """Copy a SKILL.md, or a folder that has one, into the library. Another playbook of that name is replaced."""
+        file = path / "SKILL.md" if path.is_dir() else path
+        if not file.is_file():
+            raise NotFound(f"There is no `{file}`.", hint="Give a SKILL.md, or a folder that has one.")
+        lesson = read_lesson(file)
+        if not _NAME.fullmatch(lesson.name):
+            raise Invalid(f"`{lesson.name}` cannot name a playbook.", hint="Use letters, digits, spaces and . _ -.")
+        target = self._folder / lesson.name
+        taken = next((x for x in self.lessons() if x.name == lesson.name and x.folder != target), None)
+        if taken is not None:
+            raise Conflict(f"`{taken.folder}` has the same name.", hint="Edit that file, or remove it first.")
+        if file.resolve() != (target / "SKILL.md").resolve():
+            target.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, target, dirs_exist_ok=True)
+            else:
+                shutil.copy(file, target / "SKILL.md")
+        if pin:
+            self.pin(lesson.name)
+        return self.entry(lesson.name).lesson
+
+    def pin(self, name: str, reason: str = "somebody asked for it") -> LessonEntry:
+        """Always show a playbook that matches, without a coin. This also brings back a retired one."""
+        lesson = self.entry(name).lesson
+        self._lessons.add_change(lesson.name, lesson.version, "pinned", reason, "")
+        return self.entry(name)
+
+    def retire(self, name: str, reason: str = "somebody asked for it") -> LessonEntry:
+        """Never show this version again. The file stays; an edit of it is a new version."""
+        lesson = self.entry(name).lesson
+        if "pinned" in parse_metadata((lesson.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")):
+            raise Conflict(f"The file of `{name}` pins it.", hint="Remove `pinned` from its metadata.")
+        self._lessons.add_change(lesson.name, lesson.version, "retired", reason, "")
+        return self.entry(name)
+
+    # Showing.
+
+    def choose(self, question: str, source: str | None, run_id: str) -> list[str]:
+        """Return the texts to show for a question, and note for which playbooks the coin was flipped.
+
+        At most two are candidates: they match by trigger, then by words. Only then is each coin flipped, so that its
+        probability is the true one. The coin of a run is always the same.
+        """
+        asked = question.casefold()
+        content = set(words(question))
+        ranked = []
+        for lesson in self.lessons():
+            if lesson.source is not None and lesson.source != source:
+                continue
+            triggered = any(phrase in asked for phrase in lesson.trigger)
+            shared = len(content & set(words(f"{lesson.name} {lesson.playbook.description}")))
+            if triggered or (not lesson.trigger and shared >= SHARED_WORDS):
+                standing = self._standing(lesson)
+                if standing.state != "retired":
+                    ranked.append((not triggered, -shared, -standing.effect[0], lesson.name, lesson, standing))
+        shown = []
+        for *_, lesson, standing in sorted(ranked, key=lambda item: item[:4])[:MOST_SHOWN]:
+            q = 1.0 if lesson.pinned else show_probability(standing)
+            shows = flip(run_id, lesson.name, lesson.version) < q
+            if not lesson.pinned:
+                self._lessons.add_event(lesson.name, lesson.version, run_id, source or "", q, shows)
+            if shows:
+                shown.append(f"{lesson.name}: {lesson.playbook.description}\n{lesson.playbook.text}"[:CHARS])
+        return shown
+
+
+def flip(*of: str) -> float:
+    """Return a number from 0 to 1 that is always the same for the same texts."""
+    return int.from_bytes(hashlib.sha256("\0".join(of).encode()).digest()[:6], "big") / 2**48
+
+
+def read_lesson(file: Path) -> Lesson:
+    """Read a SKILL.md. Raises `Invalid` if it is not a playbook."""
+    if file.stat().st_size > LARGEST:
+        raise Invalid(f"The file is larger than {LARGEST:,} bytes.")
+    text = file.read_text(encoding="utf-8", errors="replace")
+    playbook, metadata = parse_playbook(text), parse_metadata(text)
+    trigger = metadata.get("trigger", ())
+    phrases = (trigger,) if isinstance(trigger, str) else tuple(str(t) for t in trigger or ())
+    source = metadata.get("source") or None
+    version = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return Lesson(
+        playbook,
+        version,
+        file.parent,
+        tuple(phrase.casefold().strip() for phrase in phrases if phrase.strip()),
+        str(source) if source is not None else None,
+        metadata.get("pinned") in (True, "true"),
+    )

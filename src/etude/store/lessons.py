@@ -1,0 +1,114 @@
+"""Exposures and changes of a tenant's playbooks. An outcome is that of the run; a report on the run overrules it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from etude.ids import new_id
+
+if TYPE_CHECKING:
+    from etude.store.base import Store
+
+Change = Literal["added", "edited", "pinned", "retired", "quarantined"]
+
+ADD_EVENT = """INSERT INTO lesson_events (tenant, name, version, run_id, family, q, shown, at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+EVENTS = """SELECT l.run_id, l.family, l.q, l.shown, e.type, CAST(e.body AS TEXT) FROM lesson_events l
+    JOIN events e ON e.run_id = l.run_id AND e.type IN ('run.finished', 'run.failed')
+    WHERE l.tenant = ? AND l.name = ? AND l.version = ? ORDER BY l.at, l.run_id"""
+COUNT = "SELECT count(*), coalesce(sum(shown), 0) FROM lesson_events WHERE tenant = ? AND name = ? AND version = ?"
+REPORTS = "SELECT CAST(body AS TEXT) FROM reports WHERE tenant = ? ORDER BY id"
+ADD_CHANGE = """INSERT INTO lesson_changes (id, tenant, name, version, change, reason, at, text)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+CHANGES = "SELECT version, change, reason, at, text FROM lesson_changes WHERE tenant = ? AND name = ? ORDER BY id"
+OUTAGES = frozenset({"unavailable", "model_unavailable", "source_unavailable", "cancelled", "limit_exceeded"})
+"""Errors that say nothing about a playbook."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One run for which a playbook was eligible, and its outcome."""
+
+    run_id: str
+    family: str
+    q: float
+    shown: bool
+    success: bool
+
+
+@dataclass(frozen=True)
+class LessonChange:
+    """A change of a playbook, with the text of the version."""
+
+    version: str
+    change: Change
+    reason: str
+    at: datetime
+    text: str
+
+
+class StoredLessons:
+    """The playbooks of one tenant, as facts."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add_event(self, name: str, version: str, run_id: str, family: str, q: float, shown: bool) -> None:
+        """Note that a playbook was eligible for a run, and whether it was shown."""
+        with self._store._transaction() as execute:
+            values = (name, version, run_id, family, q, int(shown), datetime.now(UTC))
+            execute(ADD_EVENT, self._store.tenant, *values)
+
+    def count(self, name: str, version: str) -> tuple[int, int]:
+        """Return for how many runs a version was eligible, and for how many it was shown."""
+        eligible, shown = self._store._read(COUNT, self._store.tenant, name, version)[0]
+        return int(eligible), int(shown)
+
+    def exposures(self, name: str, version: str) -> list[Exposure]:
+        """Return the runs of a version whose outcome is known, oldest first.
+
+        A run succeeded if it has an answer whose numbers were all found in results.
+        """
+        rows = self._store._read(EVENTS, self._store.tenant, name, version)
+        reported = self._reported() if rows else {}
+        found = []
+        for run_id, family, q, shown, kind, text in rows:
+            success = reported.get(run_id)
+            if success is None:
+                success = _outcome(kind, json.loads(text))
+            if success is not None:
+                found.append(Exposure(run_id, family, float(q), bool(shown), success))
+        return found
+
+    def _reported(self) -> dict[str, bool]:
+        outcomes = {}
+        for (text,) in self._store._read(REPORTS, self._store.tenant):
+            body = json.loads(text)
+            if body.get("run_id") and body.get("outcome") in ("worked", "failed"):
+                outcomes[body["run_id"]] = body["outcome"] == "worked"
+        return outcomes
+
+    def add_change(self, name: str, version: str, change: Change, reason: str, text: str) -> None:
+        """Note a change of a playbook."""
+        with self._store._transaction() as execute:
+            at = datetime.now(UTC)
+            execute(ADD_CHANGE, new_id("change"), self._store.tenant, name, version, change, reason, at, text)
+
+    def changes(self, name: str) -> Sequence[LessonChange]:
+        """Return the changes of a playbook, oldest first."""
+        rows = self._store._read(CHANGES, self._store.tenant, name)
+        return [LessonChange(row[0], row[1], row[2], _time(row[3]), row[4]) for row in rows]
+
+
+def _outcome(kind: str, body: dict[str, Any]) -> bool | None:
+    if kind == "run.finished":
+        return not body.get("unverified")
+    return None if (body.get("error") or {}).get("code") in OUTAGES else False
+
+
+def _time(value: str | datetime) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value.astimezone(UTC)

@@ -1,0 +1,128 @@
+"""The observer on a real store: operations as facts, failures grouped and explained, drafts from successes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from etude.app import App
+from etude.errors import EtudeError, Unavailable
+from etude.learning.observer.drafts import find_drafts
+from etude.learning.observer.findings import explain, find_failures
+from etude.learning.observer.observer import OperationObserver, observe, observing
+from etude.learning.observer.operations import Operation, read_operations
+from etude.playbook import parse_playbook, read_playbooks
+from etude.sample import write_shop
+from etude.store.identity import Identity
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    write_shop(tmp_path / "shop")
+    with App(home=tmp_path / "home") as opened:
+        yield opened
+
+
+def failed(key: str, number: int, kind: str = "sql") -> Operation:
+    at = datetime(2026, 1, 1, 0, number, tzinfo=UTC)
+    return Operation(f"op_{number}", at, kind, "failed", "SELECT 1", "no", key, "shop", f"run_{number}")
+
+
+def test_operations_can_be_queried_like_any_source(app: App, tmp_path: Path) -> None:
+    app.sql(str(tmp_path / "shop"), "SELECT count(*) AS n FROM orders")
+    for name in ("nowhere", "elsewhere", "neverland"):
+        with pytest.raises(EtudeError):
+            app.sql(str(tmp_path / "shop"), f"SELECT * FROM {name}")
+    Identity(app.store).add_report("main", {"text": "joins count twice", "outcome": "failed"})
+    rows = app.sql("@ops", "SELECT kind, outcome, count(*) AS n FROM operations GROUP BY ALL ORDER BY ALL").rows()
+    found = {(row[0], row[1]): row[2] for row in rows}
+    assert found["report", "failed"] == 1
+    assert found["sql", "failed"] >= 3
+    assert found["sql", "ok"] >= 1
+    rows = app.sql("@ops", "SELECT count, diagnosis, evidence FROM findings").rows()
+    assert rows[0][0] == 3
+    assert "a table or a column that the source does not have" in rows[0][1]
+    assert len(rows[0][2]) == 3
+
+
+def test_failures_with_the_same_key_are_one_finding_with_evidence() -> None:
+    operations = [failed("timeout: passed ? s", n) for n in range(7)] + [failed("rare", 8), failed("rare", 9)]
+    (finding,) = find_failures(operations)
+    assert (finding.count, finding.of, finding.sources) == (7, 9, ("shop",))
+    assert finding.evidence == ("run_6", "run_5", "run_4", "run_3", "run_2")
+    assert "longer than its limit" in finding.diagnosis
+    assert find_failures(operations) == find_failures(operations)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("unknown_table: There is no table ?", "does not have"),
+        ("source_unavailable: connection refused", "does not answer"),
+        ("KeyError: ?", "does not expect"),
+        ("what is this", "No rule knows"),
+    ],
+)
+def test_rules_explain_errors(error: str, says: str) -> None:
+    assert says in explain(error)[0]
+
+
+def test_a_finding_is_told_once_and_again_only_when_it_doubles(tmp_path: Path) -> None:
+    operations = [failed("locked", n) for n in range(3)]
+    observer = OperationObserver(lambda: operations, tmp_path)
+    assert [len(observer.cycle()), len(observer.cycle())] == [1, 0]
+    operations += [failed("locked", n) for n in range(3, 6)]
+    assert len(observer.cycle()) == 1
+
+
+def test_three_successes_become_a_draft_in_the_fifth_cycle_that_nobody_is_shown(app: App, tmp_path: Path) -> None:
+    for year in (2022, 2023, 2024):
+        app.sql(str(tmp_path / "shop"), f"SELECT count(*) AS n FROM orders WHERE order_id > {year}")
+    observer = observe(app.store, app.settings.home)
+    drafts = app.settings.home / "playbooks" / "main" / ".drafts"
+    for _ in range(4):
+        observer.cycle()
+    assert not drafts.exists()
+    observer.cycle()
+    (file,) = drafts.glob("*/SKILL.md")
+    assert "order_id > 2022" in parse_playbook(file.read_text()).text
+    assert read_playbooks(app.settings.home, "main") == []
+    file.write_text("mine")
+    for _ in range(5):
+        observer.cycle()
+    assert file.read_text() == "mine"
+
+
+def test_a_shape_that_also_failed_is_not_drafted() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    worked = [Operation(f"o{n}", at, "sql", "ok", f"SELECT {n}", run_id=f"r{n}") for n in range(3)]
+    assert len(find_drafts(worked)) == 1
+    assert find_drafts([*worked, Operation("o9", at, "sql", "failed", "SELECT 9", run_id="r9")]) == []
+
+
+def test_without_a_store_operations_go_on_and_nothing_is_raised(app: App, tmp_path: Path) -> None:
+    class Gone:
+        tenant = "main"
+        reads = 0
+
+        def _read(self, *_: object) -> list[tuple[object, ...]]:
+            Gone.reads += 1
+            raise Unavailable("The store is gone.")
+
+    with observing(Gone(), tmp_path, every_s=0.01):  # type: ignore[arg-type]
+        give_up = time.monotonic() + 60
+        while Gone.reads < 3:
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        assert app.sql(str(tmp_path / "shop"), "SELECT 1 AS a").rows() == [(1,)]
+    assert not any(t.name == "etude-observer" for t in threading.enumerate())
+
+
+def test_secrets_are_kept_out_of_facts(app: App, tmp_path: Path) -> None:
+    Identity(app.store).add_report("main", {"text": "use postgresql://ana:hunter2@db/x", "outcome": "note"})
+    assert not any("hunter2" in o.input for o in read_operations(app.store))
