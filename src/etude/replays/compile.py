@@ -151,7 +151,7 @@ def _doubt(run: Run, script: Script, parts: _Parts) -> str:
         return "The answer depends on what a person replied, not only on the question."
     if any(g.by == "user" for g in run.guidance):
         return "A person guided the run, so the question alone does not lead to this answer."
-    if run.unverified:
+    if run.unverified and not script.by_rules:  # the rules write all their figures from the result
         return "The answer contains numbers that no result holds."
     if any(step.result is not None and step.result.truncated for step in script.steps):
         return "A limit cut a result, so the rows would depend on chance."

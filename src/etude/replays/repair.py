@@ -32,7 +32,7 @@ STRICT = ("duckdb", "postgres")
 """Dialects whose casts fail if a value does not fit; those of the others return a wrong value instead."""
 
 
-class ColumnValues(Entity):
+class ColumnMeasures(Entity):
     """What is known of the values of a column."""
 
     count: int
@@ -42,12 +42,12 @@ class ColumnValues(Entity):
     mean: str = ""
 
 
-class TableValues(Entity):
+class TableMeasures(Entity):
     """What is known of a table: how a lost column is recognised."""
 
     table: str
     rows: int
-    columns: dict[str, ColumnValues]
+    columns: dict[str, ColumnMeasures]
     others: tuple[str, ...] = ()
     """The columns that were there and that the script does not use."""
 
@@ -60,7 +60,7 @@ class Repair:
     texts: list[str] = field(default_factory=list)
 
 
-def profile_tables(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) -> tuple[TableValues, ...]:
+def profile_tables(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) -> tuple[TableMeasures, ...]:
     """Measure the columns that a script uses."""
     profiles = []
     for shape in shapes:
@@ -69,11 +69,11 @@ def profile_tables(catalog: Catalog, shapes: Sequence[TableShape], run: Rows) ->
             continue
         rows, columns = _measure(shape.columns, quote_table(table.name, catalog.dialect), catalog.dialect, run)
         others = tuple(c.name for c in table.columns if c.name not in shape.columns)
-        profiles.append(TableValues(table=shape.table, rows=rows, columns=columns, others=others))
+        profiles.append(TableMeasures(table=shape.table, rows=rows, columns=columns, others=others))
     return tuple(profiles)
 
 
-def _measure(kinds: Mapping[str, str], place: str, dialect: str, run: Rows) -> tuple[int, dict[str, ColumnValues]]:
+def _measure(kinds: Mapping[str, str], place: str, dialect: str, run: Rows) -> tuple[int, dict[str, ColumnMeasures]]:
     measured = [(name, kind) for name, kind in kinds.items() if _is_plain(kind)]
     listed = ["count(*)"]
     for column, kind in measured:
@@ -84,7 +84,7 @@ def _measure(kinds: Mapping[str, str], place: str, dialect: str, run: Rows) -> t
     columns = {}
     for number, (column, _) in enumerate(measured):
         count, distinct, least, greatest, mean = row[1 + 5 * number : 6 + 5 * number]
-        columns[column] = ColumnValues(
+        columns[column] = ColumnMeasures(
             count=count, distinct=distinct, least=_shown(least), greatest=_shown(greatest), mean=_shown(mean)
         )
     return int(row[0]), columns
@@ -128,7 +128,7 @@ class _Search:
     """The search for what a table lost."""
 
     shape: TableShape
-    profile: TableValues
+    profile: TableMeasures
     guards: Sequence[DataGuard]
     dialect: str
     run: Rows

@@ -8,7 +8,7 @@ from typing import Literal
 from etude.entities import Entity, Read, ResultInfo
 from etude.replays.guards import DataGuard, TableShape
 from etude.replays.mutants import MutantReport
-from etude.replays.repair import TableValues
+from etude.replays.repair import TableMeasures
 
 Form = Literal["number", "text", "date", "year", "year_start", "year_end", "next_year_start", "python"]
 
@@ -95,7 +95,7 @@ class Script(Entity):
     """What the guards did with damaged data."""
     queries: tuple[str, ...] = ()
     """The queries that its steps made on the data that the guards were derived from."""
-    profiles: tuple[TableValues, ...] = ()
+    profiles: tuple[TableMeasures, ...] = ()
     """What is known of the columns that it uses, to find them again under another name."""
     tables: tuple[str, ...] = ()
     """The tables that the source had, if they were not too many."""
