@@ -103,7 +103,7 @@ def _check(kind: str, out: str, rows: int) -> None:
     else:
         import python_calamine
 
-        assert python_calamine.load_workbook(out).get_sheet_by_index(0).total_height == rows + 1
+        assert python_calamine.load_workbook(out).get_sheet_by_index(0).height == rows + 1
 
 
 def _download(source: str, folder: str, environment: dict[str, str]) -> dict[str, float]:
