@@ -364,8 +364,8 @@ class Conditions:
             column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
             if not _dated(column, span.year):
                 raise Unresolved(
-                    f"`{column.table}.{column.name}` is {column.kind}, not dates; `etude sources show` says why if some values "
-                    "are not dates."
+                    f"`{column.table}.{column.name}` is {column.kind}, not dates; `etude sources show` says why if "
+                    "some values are not dates."
                 )
             return column
         try:
