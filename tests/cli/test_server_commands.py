@@ -56,6 +56,14 @@ def test_what_cannot_be_a_key(arguments: list[str], capsys: pytest.CaptureFixtur
     assert "hint:" in capsys.readouterr().err
 
 
+def test_a_source_or_a_port_that_does_not_exist_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "nope"]) == 4
+    assert "There is no source, file or folder `nope`." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(["serve", "--port", "99999"])
+    assert "`99999` is not a port from 0 to 65535" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -115,6 +115,7 @@ def _add_shop(app: App, folder: Path) -> None:
     if NAME in app.sources():
         app.remove_source(NAME)
     show_catalog(app.add_source(NAME, SourceSpec(url=str(folder))), as_json=False)
+    sys.stdout.write(f"`{NAME}` is now a name for this folder; `etude sources remove {NAME}` removes it.\n")
 
 
 def _ask(app: App) -> None:

@@ -487,7 +487,8 @@ class _Builder(Ratios):
                 columns.extend(self._display(owner) or owner.columns)
         for group in question.groups:
             if group.name is None:
-                raise Unresolved("There is nothing to compute for each period.")
+                noun = question.subject.text if question.subject is not None else "rows"
+                raise Unresolved(f"Say what to compute for each period, such as the number of `{noun}`.")
             keys = self._columns_of(group.name)[1]
             several = (
                 [c for c in columns if is_numeric(c)] if question.rank is None and not self._keyed_groups() else []

@@ -363,7 +363,10 @@ class Conditions:
         if condition.name is not None:
             column = self.resolver.column(condition.name, lambda c: _dated(c, span.year))
             if not _dated(column, span.year):
-                raise Unresolved(f"`{condition.name.text}` is not a date.")
+                raise Unresolved(
+                    f"`{column.table}.{column.name}` is {column.kind}, not dates; `etude sources show` says why if "
+                    "some values are not dates."
+                )
             return column
         try:
             column = self.resolver.date_column(tables, condition.near)
