@@ -38,7 +38,7 @@ FLOOD_PER_S = float(os.environ.get("BENCH_FLOOD_PER_S", "12000"))
 """Bad requests per second."""
 FLOODERS = 1000
 """Connections with bad requests that are open at once, at most."""
-AHEAD = 100
+AHEAD = 200
 """Bad requests that are sent on each connection."""
 ENDLESS = "SELECT count(*) FROM range(10000000000000) t(i) WHERE i % 7 = 3"
 HEAVY = "PYTHON:\nkept = [bytearray(1 << 20) for _ in range(20)]\nwhile True:\n    sum(i * i for i in range(100_000))"
