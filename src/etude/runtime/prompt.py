@@ -20,7 +20,7 @@ from etude.tools.table_ranking import rank_tables
 OPENING = "application/vnd.etude.opening+json"
 SCHEMA_CHARS = 12_000
 """Characters for the schema of all datasets of a run together."""
-CHOSEN_CHARS = 1_500
+CHOSEN_CHARS = 900
 """Characters for the tables that fit the question best, if the schema of a dataset is not shown in full."""
 NAMES_CHARS = 2_000
 MESSAGE_CHARS = 4_000
@@ -136,6 +136,9 @@ def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
     whole = "\n".join([head, *(show_table(t) for t in tables)])
     if len(whole) <= chars:
         return whole, True
+    plain = "\n".join([head, *(show_table(_without_comments(t)) for t in tables)])
+    if len(plain) <= chars:
+        return plain, False
     lines, room = [head], chars - sum(len(t.name) + 2 for t in tables)
     for number, table in enumerate(tables):
         columns = f"{table.name}({', '.join(c.name for c in table.columns)})"
@@ -145,6 +148,11 @@ def describe_schema(catalog: Catalog, chars: int) -> tuple[str, bool]:
             return "\n".join([*lines, f"further tables: {cut(rest, chars)}"]), False
         lines.append(columns)
     return "\n".join(lines), False
+
+
+def _without_comments(table: Table) -> Table:
+    columns = tuple(column.model_copy(update={"comment": None}) for column in table.columns)
+    return table.model_copy(update={"columns": columns, "comment": None, "notes": ()})
 
 
 def describe_chosen(catalog: Catalog, question: str, chars: int) -> str:
