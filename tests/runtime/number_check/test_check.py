@@ -187,7 +187,7 @@ def test_in_a_large_result_a_percentage_is_no_accident() -> None:
     ]
     result = Evidence("shops", ("shop", "visits", "rate"), rows)
     found = [p for p in range(2, 99) if not unverified(f"Shop AC grew by {p}% in visits against Shop BD.", result)]
-    assert 93 in found and len(found) <= 5
+    assert 93 in found and len(found) <= 3
 
 
 def test_odd_values_do_no_harm() -> None:
@@ -365,8 +365,8 @@ def test_lies_in_answers_written_by_hand_are_caught(answers: list[tuple[tuple[Ev
             text += piece
         judged.append((check_numbers(text, results, question), tuple(false)))
     lies, caught, true, alarms = tally(judged)
-    assert caught >= 0.9 * lies
-    assert alarms <= 0.03 * true
+    assert caught >= 0.92 * lies
+    assert alarms <= 0.02 * true
 
 
 def test_answers_as_models_write_them_are_judged_rightly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,3 +442,45 @@ def test_a_change_in_the_wrong_direction_is_marked() -> None:
     pigs = Evidence("r1", ("year", "pigs"), [(1933, 2089.2), (1934, 4236.7)])
     assert unverified("Pigs rose from 2,089.2 in 1933 to 4,236.7 in 1934.", pigs) == []
     assert unverified("Pigs fell from 2,089.2 in 1933 to 4,236.7 in 1934.", pigs) == ["4,236.7"]
+
+
+SHOPS = Evidence(
+    "shops",
+    ("shop", "country", "sales", "staff"),
+    [
+        ("Kiosk", "Germany", 8412.5, 12),
+        ("Atrium", "United States", 7390.25, 9),
+        ("Depot", "Germany", 6101.75, 7),
+        ("Corner", "United States", 3380.5, 4),
+        ("Arcade", "Japan", 2954.0, 3),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The German shops sold 14,514.25.",
+        "The two American ones sold 10,770.75, which is 38.1% of all sales.",
+        "Without Kiosk the others sold 19,826.50.",
+        "In total 35 people work there, so one of them sells 806.83.",
+    ],
+)
+def test_rows_need_not_be_named_as_in_the_result(text: str) -> None:
+    assert unverified(text, SHOPS) == []
+
+
+def test_values_of_different_kinds_are_not_added() -> None:
+    assert unverified("Five shops: Depot sold 6,106.75.", SHOPS) == ["6,106.75"]  # 5 more than the truth.
+
+
+def test_a_mean_has_to_be_called_one() -> None:
+    assert unverified("The average shop sold 5,647.80.", SHOPS) == []
+    assert unverified("The Arcade sold 5,647.80.", SHOPS) == ["5,647.80"]
+
+
+def test_a_name_that_no_result_has_is_contradicted() -> None:
+    verdict = check_numbers("Second is Pavilion with 7,390.25.", [SHOPS], "Which shops sell most?")
+    assert [c.mention.text for c in verdict.contradicted] == ["7,390.25"]
+    assert "no result has `Pavilion`; the value is that of Atrium" in explain(verdict)
+    assert check_numbers("Second is Atrium with 7,390.25.", [SHOPS]).ok

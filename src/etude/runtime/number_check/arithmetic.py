@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.columns import MONEY_WORDS
 from etude.runtime.number_check.cues import OF_TOTAL, TEMPORAL, THAN, Cues
+from etude.runtime.number_check.dimension import ROWS, distance
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period
 from etude.runtime.number_check.operands import STATED, Operand
 from etude.runtime.number_check.passage import quarter_of
@@ -79,6 +80,11 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
     percents = a.unit == b.unit == "percent"
     if "count" in (a.kind, b.kind) and mention.kind in ("points", "times"):
         return
+    apart = distance(search, a, b)
+    if mention.kind in ("percent", "points", "times"):
+        if apart is None:
+            return
+        cost += apart
     if (than := _compared_with(search, mention, a, b, cues)) is not None and mention.kind == "percent":
         first, base = than
         if base.value:
@@ -86,7 +92,7 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
             yield Candidate(change, cost, f"{first.what} compared with {base.what}", 1)
         return
     if mention.kind == "percent":
-        change = 0.0 if cues.changing else 0.5 if not cues.sharing else 1.3
+        change = 0.0 if cues.changing else 1.0 if not cues.sharing else 1.6
         share = 0.0 if cues.sharing else 0.4 if not cues.changing or cues.apposed else 1.6
         if not percents or cues.changing:
             nested = a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows) and same_column
@@ -106,14 +112,14 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
                     f"change from {b.what} to {a.what}",
                     1 if ordered == -1 else 2,
                 )
-        apart = bool(a.rows and b.rows) and not a.rows & b.rows and (a.table, a.column) == (b.table, b.column)
-        if a.kind == b.kind == "stated" and apart and x > 0 and y > 0 and not mention.word:
+        disjoint = bool(a.rows and b.rows) and not a.rows & b.rows and (a.table, a.column) == (b.table, b.column)
+        if a.kind == b.kind == "stated" and disjoint and x > 0 and y > 0 and not mention.word:
             for part in (a, b):
                 yield Candidate(
                     100 * part.value / (x + y), cost + share / 4, f"{part.what} as a share of {a.what} and {b.what}"
                 )
         if not percents and "mean" not in (a.kind, b.kind) and not _whole_of(search, a, b):
-            disjoint = a.rows and b.rows and not a.rows & b.rows and same_column
+            disjoint = bool(a.rows and b.rows) and not a.rows & b.rows and same_column
             for part, whole in ((a, b), (b, a)):
                 if _is_money(search, part) != _is_money(search, whole) and not same_column:
                     continue
@@ -142,7 +148,7 @@ def _combine(search: Search, mention: Mention, a: Operand, b: Operand, cost: flo
         if y:
             yield Candidate(x / y, cost, f"ratio of {a.what} to {b.what}")
         return
-    yield from _amounts(search, mention, a, b, cost, cues, same_column)
+    yield from _amounts(search, mention, a, b, cost, cues, same_column, apart)
 
 
 def _compared_with(
@@ -162,7 +168,14 @@ def _compared_with(
 
 
 def _amounts(
-    search: Search, mention: Mention, a: Operand, b: Operand, cost: float, cues: Cues, same_column: bool
+    search: Search,
+    mention: Mention,
+    a: Operand,
+    b: Operand,
+    cost: float,
+    cues: Cues,
+    same_column: bool,
+    apart: float | None,
 ) -> Iterator[Candidate]:
     if (a.unit == "percent") != (b.unit == "percent") and (a.kind in STATED or b.kind in STATED):
         part, whole = (a, b) if a.unit == "percent" else (b, a)
@@ -187,7 +200,17 @@ def _amounts(
     kinds = {a.kind, b.kind}
     # A sum or difference with a far smaller value, or with a count of rows, says nothing.
     trivial = "count" in kinds or min(abs(x), abs(y)) < 0.005 * max(abs(x), abs(y))
-    if not trivial and (same_column or a.table != b.table or a.row == b.row):
+    rows = (a.unit == ROWS) != (b.unit == ROWS)
+    if (
+        apart is not None
+        and not rows
+        and not _vague(a)
+        and not _vague(b)
+        and not trivial
+        and (same_column or a.table != b.table or a.row == b.row)
+    ):
+        cost += apart
+        like = a if a.column >= 0 else b
         nested = a.rows and b.rows and (a.rows < b.rows or b.rows < a.rows)
         extra = 0.2 if nested and cues.rest else 1.2 if nested else 0.0
         yield Candidate(
@@ -195,17 +218,27 @@ def _amounts(
             cost + (0.2 if cues.rest else compared) + extra,
             f"difference of {a.what} and {b.what}",
             2,
+            like=like,
+            step="difference",
         )
         if left != 1:
-            yield Candidate((y - x) / left * factor, cost + compared + extra, f"difference of {a.what} and {b.what}", 2)
+            yield Candidate(
+                (y - x) / left * factor,
+                cost + compared + extra,
+                f"difference of {a.what} and {b.what}",
+                2,
+                step="difference",
+            )
         if not (a.rows & b.rows and a.column == b.column) and "mean" not in kinds:
             summed = 0.2 if cues.together or cues.total else 1.2
-            yield Candidate((x + y) * factor, cost + summed, f"sum of {a.what} and {b.what}")
+            yield Candidate((x + y) * factor, cost + summed, f"sum of {a.what} and {b.what}", like=like, step="sum")
             if left != 1:
                 yield Candidate((x + y) / left, cost + summed, f"sum of {a.what} and {b.what}")
     if cues.difference:
         return
     per = 0.0 if cues.average or cues.ratio else 0.3 if cues.per else 0.9
+    if kinds & STATED and not (cues.average or cues.ratio or cues.per):
+        per = 2.0
     if mention.unit != "money" or not same_column or kinds & STATED:
         for top, bottom in ((a, b), (b, a)):
             if top.kind == "count" or re.match(r"\s*(?:months|quarters|years)\b", cues.after):
@@ -222,10 +255,13 @@ def _amounts(
                         0,
                         within,
                     )
-    if "count" in kinds and not cues.per:
-        return
-    if not same_column or ("stated" in kinds and "derived" not in kinds):
+    if a.table == b.table >= 0 and a.row == b.row >= 0 and a.column != b.column:
         yield Candidate(x * y * factor, cost + 0.6, f"product of {a.what} and {b.what}")
+
+
+def _vague(o: Operand) -> bool:
+    """Return whether it is not known what a value measures, and it is too short to be recognised."""
+    return o.table < 0 and o.unit not in TIME_UNITS and o.unit not in (ROWS, "percent") and abs(o.value) < 100
 
 
 def _is_money(search: Search, o: Operand) -> bool:

@@ -15,3 +15,7 @@ class Candidate(NamedTuple):
     because: str
     sign: int = 0
     operand: Operand | None = None
+    like: Operand | None = None
+    """A value of the same kind, if this one was computed from several."""
+    step: str = ""
+    """The step that the text has to say, such as `mean`, `difference`, `sum` or `share`; empty if it need not."""

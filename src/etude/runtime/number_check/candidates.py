@@ -15,7 +15,7 @@ from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.cues import WEIGHTED, Cues
 from etude.runtime.number_check.evidence import COUNT_WORDS
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, scale_of
-from etude.runtime.number_check.operands import STATED, Operand, collect_operands
+from etude.runtime.number_check.operands import STATED, Operand
 from etude.runtime.number_check.series import average_changes, statistics, steps
 from etude.runtime.number_check.units import convert
 from etude.runtime.number_check.weighted import within_rows
@@ -26,11 +26,23 @@ if TYPE_CHECKING:
 _OPERANDS = 40
 
 
-def list_candidates(search: Search, mention: Mention) -> list[Candidate]:
-    """Return the values that a number may state, with their costs."""
+def list_direct(search: Search, mention: Mention, operands: Sequence[Operand]) -> list[Candidate]:
+    """Return the values that a number may state as they are, with their costs."""
     cues = search.cues(mention)
-    operands = collect_operands(search, mention, cues)
-    found = [c for operand in operands for c in _direct(search, mention, operand, cues)]
+    found = (
+        c._replace(step="mean") if operand.kind in ("mean", "median") else c
+        for operand in operands
+        for c in _direct(search, mention, operand, cues)
+    )
+    return [c for c in found if math.isfinite(c.value)]
+
+
+def list_derived(
+    search: Search, mention: Mention, operands: Sequence[Operand], direct: Sequence[Candidate]
+) -> list[Candidate]:
+    """Return the values that follow from others by arithmetic, with their costs."""
+    cues = search.cues(mention)
+    found: list[Candidate] = []
     limited = operands[:_OPERANDS]
     found += pairs(search, mention, limited, cues)
     found += within_rows(search, mention, operands, cues)
@@ -40,11 +52,10 @@ def list_candidates(search: Search, mention: Mention) -> list[Candidate]:
     if mention.kind == "percent":
         found += _shares(search, mention, operands, cues)
     if mention.kind in ("percent", "points"):
-        extra = 0.2 if cues.rest else 1.3
         found += [
-            Candidate(100 - c.value, c.cost + extra, f"100% less {c.because}")
-            for c in found
-            if 0 < c.value < 100 and c.cost < (0.9 if cues.rest else 0.5) and c.sign <= 0
+            Candidate(100 - c.value, c.cost + 0.2, f"100% less {c.because}")
+            for c in [*direct, *found]
+            if cues.rest and 0 < c.value < 100 and c.cost < 0.9 and c.sign <= 0
         ]
         found += average_changes(search, mention, cues)
     return [c for c in found if math.isfinite(c.value)]
@@ -58,6 +69,8 @@ def _direct(search: Search, mention: Mention, o: Operand, cues: Cues) -> Iterato
         return
     if o.kind in STATED and o.unit == "percent" and mention.kind == "percent" and cues.rest:
         yield Candidate(100 - o.value, cost + 0.3, f"100% less {what}")
+    if o.kind in STATED and mention.kind == "percent" and abs(o.value) < 1 and re.search(r"\bvarian", cues.after):
+        yield Candidate(100 * o.value**2, cost + 0.2, f"the square of {what}")
     if o.kind in STATED and mention.kind == "number" and cost < 0.5:
         yield from convert(mention, o, cues)
     if o.kind in STATED and not (mention.word and mention.kind == "percent"):
@@ -151,4 +164,6 @@ def _shares(search: Search, mention: Mention, operands: Sequence[Operand], cues:
                             f"share of {o.what} in the total of {other.name}",
                         )
         if table.complete and column.total > 0:
-            yield Candidate(100 * o.value / column.total, o.cost + share, f"share of {o.what} in the total")
+            yield Candidate(
+                100 * o.value / column.total, o.cost + share, f"share of {o.what} in the total", step="share"
+            )

@@ -20,18 +20,23 @@ from decimal import Decimal
 from itertools import combinations
 
 from etude.runtime.number_check.candidate import Candidate
-from etude.runtime.number_check.candidates import list_candidates
+from etude.runtime.number_check.candidates import list_derived, list_direct
 from etude.runtime.number_check.counts import count_candidates
 from etude.runtime.number_check.evidence import HUGE, Evidence, EvidenceTable, tables_of
 from etude.runtime.number_check.given import collect_given, find_given
+from etude.runtime.number_check.lookup import look_up
 from etude.runtime.number_check.mentions import MARK, TIME_UNITS, Mention, Reading, find_numbers, resolve_readings
+from etude.runtime.number_check.operands import Operand, collect_operands
 from etude.runtime.number_check.passage import Passage
-from etude.runtime.number_check.precision import direction_of, direction_of_verb, intervals_of
+from etude.runtime.number_check.precision import direction_of, direction_of_verb, intervals_of, is_rounded_far
 from etude.runtime.number_check.search import Search
+from etude.runtime.number_check.strangers import find_strangers
 
 __all__ = ["Evidence", "Mention", "Verdict", "check_numbers", "explain", "find_numbers", "mark_unverified"]
 
 _PASSES = 4
+_PLAIN = 0.5
+"""The cost up to which a match needs no proof that it is not an accident."""
 
 
 @dataclass(frozen=True)
@@ -120,27 +125,37 @@ def check_numbers(
                 search.record(mention, None, float(mention.readings[0].value))
     used: dict[int, Candidate] = {}
     # Each pass may use the numbers that the one before it verified.
+    changed: set[int] | None = None
     for _ in range(_PASSES):
         new: list[tuple[int, Candidate]] = []
         for i, mention in enumerate(mentions):
-            if i not in found and mention.kind != "date" and (match := _find(search, _as_duration(mention))):
+            if i in found or mention.kind == "date":
+                continue
+            index = passage.sentence(mention.start)
+            if changed is not None and not any(index - back in changed for back in range(-1, 5)):
+                continue
+            if match := _find(search, _as_duration(mention)):
                 new.append((i, match))
+        changed = {passage.sentence(mentions[i].start) for i, _ in new}
         for i, match in new:
             found[i], used[i] = match.because, match
-            search.record(mentions[i], match.operand, match.value)
+            search.record(mentions[i], match, match.value)
+            if match.operand is not None:
+                search.activate(mentions[i], match.operand.table, match.operand.rows, match.because)
         if not new:
             break
     found |= _thresholds(passage, found)
-    for i in _repeated(passage, used):
+    strange = find_strangers(passage, used, [*context, schema, *thread])
+    for i in strange:
         found.pop(i, None)
-    for i in _reversed(passage):
+    for i in [*_repeated(passage, used), *_reversed(passage)]:
         found.pop(i, None)
     checked = []
     for i, (mention, plain) in enumerate(zip(written, mentions)):
         if i in found:
             checked.append(CheckedNumber(mention, True, found[i]))
         else:
-            value = _own_value(search, plain)
+            value = strange.get(i) or _own_value(search, plain)
             checked.append(CheckedNumber(mention, False, value or _NOT_FOUND, bool(value)))
     return Verdict(text, tuple(checked))
 
@@ -157,18 +172,25 @@ def _find(search: Search, mention: Mention) -> Candidate | None:
         return None
     if (huge := _find_huge(search, mention)) is not None:
         return huge
-    candidates = [*list_candidates(search, mention), *count_candidates(search, mention)]
     direction = direction_of(search.passage, mention)
     bounds = [(float(low), float(high)) for low, high in intervals_of(mention)]
+    operands = collect_operands(search, mention, search.cues(mention))
+    candidates = [*list_direct(search, mention, operands), *count_candidates(search, mention)]
+    candidates = [c for c in candidates if not c.step or search.says(mention, c.step)]
+    plain = [c for c in candidates if c.cost <= _PLAIN and _fits(mention, c, direction, bounds)]
+    if plain and not any(_belongs_elsewhere(search, mention, match) for match in plain):
+        return min(plain, key=lambda c: c.cost)
+    derived = list_derived(search, mention, operands, candidates)
+    candidates += [c for c in derived if not c.step or search.says(mention, c.step)]
     matches = sorted((c for c in candidates if _fits(mention, c, direction, bounds)), key=lambda c: c.cost)
     elsewhere = any(_belongs_elsewhere(search, mention, match) for match in matches)
     for match in matches[:12]:
         if _belongs_elsewhere(search, mention, match) or (elsewhere and match.cost > 1.5):
             continue
         vague = mention.word and mention.kind in ("times", "percent") and match.cost <= 1.4
-        if match.cost <= 0.5 or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
+        if match.cost <= _PLAIN or vague or _chance(bounds[0], candidates, match.cost) <= _allowed(match.cost):
             return match
-    return None
+    return look_up(search, mention, bool(_own_value(search, mention)))
 
 
 def _find_huge(search: Search, mention: Mention) -> Candidate | None:
@@ -182,7 +204,11 @@ def _find_huge(search: Search, mention: Mention) -> Candidate | None:
     return None
 
 
-_BOUND = re.compile(r"\b(?:between|passed|passes|pass|topped|reach\w*|threshold|from|and|to)\s+(?:the\s+)?[*_]*$", re.I)
+_OR_MORE = re.compile(r"(?:\s+[^\W\d]+)?\s+(?:or|and)\s+(?:more|less|fewer|over|above|below|under)\b", re.I)
+_BOUND = re.compile(
+    r"\b(?:tops?|clears?|cleared|beats?|between|passed|passes|pass|topped|reach\w*|threshold|from|and|to)\s+(?:the\s+)?[*_$€£]*$",
+    re.I,
+)
 
 
 def _thresholds(passage: Passage, found: dict[int, str]) -> dict[int, str]:
@@ -194,9 +220,18 @@ def _thresholds(passage: Passage, found: dict[int, str]) -> dict[int, str]:
         if i in found or mention.kind not in ("number", "percent") or not mention.readings:
             continue
         bound = mention.hedge in ("over", "under") or bool(_BOUND.search(passage.around(mention, 24, 0)[0]))
-        if bound and (index in counted or _counts_beyond(passage, index, mention) & _wholes(passage, index, mention)):
+        if (
+            bound
+            and _is_round(mention)
+            and (index in counted or _counts_beyond(passage, index, mention) & _wholes(passage, index, mention))
+        ):
             accepted[i] = "a bound with a correct count of rows beyond it"
     return accepted
+
+
+def _is_round(mention: Mention) -> bool:
+    """Return whether a number has at most two digits that are not zero, as bounds do that somebody chose."""
+    return len(mention.readings[0].value.normalize().as_tuple().digits) <= 2
 
 
 def _wholes(passage: Passage, index: int, mention: Mention) -> set[int]:
@@ -239,30 +274,19 @@ def _reversed(passage: Passage) -> Iterator[int]:
                 break
 
 
-_AGAIN = re.compile(r"\b(?:its|their|these|those|same|all|of the)\s+$", re.I)
+_AGAIN = re.compile(r"\b(?:its|their|these|those|same|all|the|of|both|each|another|other)\s+[$€£]?$", re.I)
 
 
 def _repeated(passage: Passage, used: dict[int, Candidate]) -> Iterator[int]:
     """Yield numbers that occur twice in one sentence for the same value: one of them replaces another."""
     for i, j in combinations(used, 2):
         a, b = passage.mentions[i], passage.mentions[j]
-        same = a.text == b.text and a.kind == b.kind
-        digits = sum(c.isdigit() for c in a.text)
-        precise = digits > 2 or (digits > 1 and used[i].because == used[j].because)
-        own = used[i].because != used[j].because and max(used[i].cost, used[j].cost) <= 0.5
-        again = _AGAIN.search(passage.text[max(0, b.start - 16) : b.start])
-        if (
-            same
-            and precise
-            and not own
-            and not again
-            and not a.word
-            and passage.sentence(a.start) == passage.sentence(b.start)
-        ):
-            if used[i].cost >= used[j].cost - 0.1:
-                yield i
-            if used[j].cost >= used[i].cost - 0.1:
-                yield j
+        if a.text != b.text or a.kind != b.kind or a.word or used[i].because != used[j].because:
+            continue
+        if sum(c.isdigit() for c in a.text) < 2 or passage.sentence(a.start) != passage.sentence(b.start):
+            continue
+        if not any(_AGAIN.search(passage.text[max(0, m.start - 16) : m.start]) for m in (a, b)):
+            yield from (i, j)
 
 
 def _as_duration(mention: Mention) -> Mention:
@@ -276,6 +300,8 @@ def _whole(mention: Mention, value: int) -> Mention:
 
 def _fits(mention: Mention, candidate: Candidate, direction: int, bounds: list[tuple[float, float]]) -> bool:
     value = candidate.value
+    if is_rounded_far(mention, value):
+        return False
     if candidate.sign == 1 and direction and value and (value > 0) != (direction > 0):
         return False
     for low, high in bounds:
@@ -316,10 +342,10 @@ def _chance(bounds: tuple[float, float], candidates: Sequence[Candidate], cost: 
 
 def _allowed(cost: float) -> float:
     """Return the chance of an accident that is acceptable for a candidate of a cost."""
-    for most, chance in ((0.9, 0.7), (1.3, 0.5), (1.8, 0.25), (2.4, 0.12), (3.0, 0.05), (3.8, 0.02)):
+    for most, chance in ((0.9, 0.8), (1.3, 0.6), (1.8, 0.3), (2.4, 0.12)):
         if cost <= most:
             return chance
-    return 0.005
+    return 0.0
 
 
 def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bool:
@@ -331,10 +357,21 @@ def _belongs_elsewhere(search: Search, mention: Mention, match: Candidate) -> bo
     if table.rows < 2 or table.printed:
         return False
     anchors = search.passage.anchors(mention, operand.table)
+    if _is_other_column(search, mention, operand) or search.passage.is_unnamed(mention, operand.table, operand.row):
+        return True
     if not (anchors.strong or anchors.named) or anchors.costs.get(operand.row, 9.0) <= (0.7 if anchors.direct else 1.3):
         return False
     column = table.columns[operand.column]
     return any(row in column.numbers for row in anchors.primary)
+
+
+def _is_other_column(search: Search, mention: Mention, operand: Operand) -> bool:
+    """Return whether the words at a number name one column, and the value is of another column of the same row."""
+    costs = search.column_costs(mention, operand.table)
+    named = [c for c, cost in costs.items() if cost <= 0.05]
+    if operand.kind != "cell" or operand.column in named or len(named) != 1 or costs.get(operand.column, 0.0) < 0.7:
+        return False
+    return operand.row in search.tables[operand.table].columns[named[0]].numbers
 
 
 def _own_value(search: Search, mention: Mention) -> str:
@@ -360,7 +397,7 @@ def _own_value(search: Search, mention: Mention) -> str:
         own = abs(column.numbers[row]) * (100 if mention.kind == "percent" and column.is_fraction else 1)
         elsewhere = any(
             c.operand is not None and c.operand.kind == "cell" and c.operand.table == t and c.operand.row != row
-            for c in list_candidates(search, mention)
+            for c in list_direct(search, mention, collect_operands(search, mention, cues))
             if _fits(mention, c, 0, [(float(a), float(b)) for a, b in intervals_of(mention)])
         )
         near = own and 0.5 <= written / own <= 2

@@ -9,8 +9,10 @@ from itertools import pairwise
 
 from etude.runtime.number_check.candidate import Candidate
 from etude.runtime.number_check.columns import GENERIC_WORDS, WORD
+from etude.runtime.number_check.dimension import ROWS
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
 from etude.runtime.number_check.mentions import TIME_UNITS, WORDS, Mention
+from etude.runtime.number_check.operands import Operand
 from etude.runtime.number_check.passage import Label
 from etude.runtime.number_check.precision import is_whole
 from etude.runtime.number_check.search import Search
@@ -42,7 +44,8 @@ _REST = re.compile(r"\b(?:remain\w*|rest|others?|more|further|else|additional)\b
 
 def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
     """Yield the counts that a whole number may state; `ten wins` is rather a value if there is a measure `wins`."""
-    follows = re.match(r"[\s*_]+([^\W\d_]+)", search.passage.around(mention, 0, 24)[1])
+    after = search.passage.around(mention, 0, 30)[1]
+    follows = re.match(r"(?:\s+(?:out )?of (?:the |all )?[\d,]+)?[\s*_]+([^\W\d_]+)", after)
     noun = singular(follows[1].lower()) if follows else ""
     measured = noun and any(
         noun in column.words - GENERIC_WORDS
@@ -50,8 +53,9 @@ def count_candidates(search: Search, mention: Mention) -> Iterator[Candidate]:
         if table.kind == "result" and search.passage.anchors(mention, t).primary
         for column in table.measures
     )
+    rows = Operand(0.0, 0.0, 0.0, -1, -1, -1, frozenset(), "rows", ROWS)
     for candidate in _counts(search, mention):
-        yield candidate._replace(cost=candidate.cost + 1.5) if measured else candidate
+        yield candidate._replace(cost=candidate.cost + (1.5 if measured else 0.0), like=rows)
 
 
 def _counts(search: Search, mention: Mention) -> Iterator[Candidate]:
@@ -87,6 +91,8 @@ def _counts(search: Search, mention: Mention) -> Iterator[Candidate]:
         if table.kind != "result":
             continue
         yield from _named(search, mention, t, table, labels)
+        for what, active, cost in search.active_near(mention, t):
+            yield Candidate(len(active), cost, what)
         if not table.complete:
             continue
         rest = 0.4 if _REST.search(text) else 1.6

@@ -16,7 +16,8 @@ _DOWN = (
     r"lower|less|fewer|smaller|below|behind|reduc\w*|shorter|cut|miss\w*|short|outflow\w*|negative|minus|deficit)"
 )
 CHANGE = re.compile(
-    rf"\b(?:{_UP}|{_DOWN}|chang\w*|compar\w*|vs|versus|differ\w*|improv\w*|outpac\w*|lead\w*|cagr|swing|gap|per year|"
+    rf"\b(?:{_UP}|{_DOWN}|chang\w*|compar\w*|vs|versus|differ\w*|improv\w*|outpac\w*|lead\w*|cagr|swing|gap|"
+    r"per year|under the|short of|off (?:its|the)|"
     r"gestiegen|gewachsen|mehr|weniger|plus|moins|más|menos|aument\w*)\b|[+\u2212-]\s*$",
     re.I,
 )
@@ -93,6 +94,17 @@ _SIGMA = re.compile(r"\b(?:standard deviations?|sd|sigma|z-score)\b", re.I)
 _RATIO = re.compile(r"\b(?:times|for every|ratio|one in|1 in|per|each|fold|twice|as many|as much)\b", re.I)
 
 
+_MEAN = re.compile(
+    r"\b(?:average\w*|averag\w+|mean|avg|typical\w*|median|schnitt\w*|durchschnitt\w*|moyen\w*|promedio\w*|media)\b",
+    re.I,
+)
+_APART = re.compile(
+    r"\b(?:than|by|apart|separat\w*|after|before|later|earlier|older|younger|wide\w*|swing|surplus|shortfall|net|between|"
+    r"from|gained?|lost|over|margin|spare|extra|further|plus|minus|delta|beyond|écart|diferencia|abstand|unterschied)\b",
+    re.I,
+)
+
+
 @dataclass
 class Cues:
     """What the words around a number say about how it was computed."""
@@ -122,3 +134,19 @@ class Cues:
         self.range = bool(_RANGE.search(self.local)) or (not self.changing and bool(re.search(r"\bfrom\b", self.local)))
         self.ratio = bool(_RATIO.search(self.local))
         self.sigma = bool(_SIGMA.search(self.sentence))
+
+    def says(self, step: str, context: str) -> bool:
+        """Return whether the text says that a number was computed by a step; `context` is what stands before it."""
+        if step == "share":
+            return self.sharing or not self.changing
+        if step == "change":
+            return self.changing
+        if step == "median":
+            return self.median
+        if step == "mean":
+            return self.per or self.median or bool(_MEAN.search(context))
+        if step == "difference":
+            return self.changing or self.rest or self.range or bool(_APART.search(self.sentence))
+        if step == "sum":
+            return self.together or self.total
+        return True

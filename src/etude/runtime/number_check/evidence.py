@@ -168,6 +168,15 @@ class EvidenceTable:
         return self.rows == self.row_count
 
     @cached_property
+    def name_column(self) -> int | None:
+        """The first column whose texts tell the rows apart."""
+        for c, column in enumerate(self.columns):
+            texts = [value for value in column.values if isinstance(value, str)]
+            if not column.numbers and not column.moments and len(texts) == self.rows == len(set(texts)):
+                return c
+        return None
+
+    @cached_property
     def measures(self) -> list[EvidenceColumn]:
         """The columns that measure something."""
         return [column for column in self.columns if column.is_measure]

@@ -24,6 +24,10 @@ _SELECTED = re.compile(
 _CONVENTIONAL = re.compile(r"\s*(?:confidence|significance|percentile|credible|quartile)\b|\s*/\s*7\b", re.I)
 
 
+_LEAST = 5
+"""Code is full of smaller numbers that are not worth repeating."""
+
+
 @dataclass
 class Given:
     """The numbers, percentages and dates of the question, the code, the schema and the names of columns."""
@@ -47,8 +51,12 @@ def collect_given(question: str, context: Sequence[str], tables: list[EvidenceTa
     columns = [re.sub(r"_", " ", column.name) for table in tables for column in table.columns]
     columns += [re.sub(r"_", " ", table.name) for table in tables]
     columns += [re.sub(r"([a-z])(\d)", r"\1 \2", name) for name in columns]
-    for text in (question, *context, *columns, *printed):
+    for text in (question, *columns, *printed):
         _add(given, text)
+    asked = set(given.plain)
+    for text in context:
+        _add(given, text)
+    given.plain = {n for n in given.plain if n in asked or abs(n) >= _LEAST}
     return given
 
 
@@ -92,7 +100,7 @@ def find_given(passage: Passage, given: Given, mention: Mention) -> str:
     if mention.kind == "number" and re.search(r"\bday\s+$", before, re.I) and mention.readings[0].value <= 1000:
         return "the number of a day" if any(table.moments for table in passage.tables) else ""
     if mention.kind == "date" and mention.period:
-        return _find_date(passage, given, mention.period)
+        return _find_date(passage, given, mention.period) or _find_year(passage, mention)
     if mention.kind == "time":
         return _find_time(passage, mention)
     allowed = given.percents if mention.kind in ("percent", "points") else given.plain
@@ -217,6 +225,21 @@ def _find_date(passage: Passage, given: Given, period: Period) -> str:
         return "within the dates of the results"
     if plain and passage.tables and not known_periods and any(_is_year_column(t) for t in passage.tables):
         return ""
+    return ""
+
+
+def _find_year(passage: Passage, mention: Mention) -> str:
+    """Explain four digits that are a value of a column such as `founded`, unless the row beside them has another."""
+    if not mention.text.isdigit():
+        return ""
+    year = float(mention.text)
+    for t, table in enumerate(passage.tables):
+        anchors = passage.anchors(mention, t)
+        for column in table.columns:
+            rows = {row for row, value in column.numbers.items() if value == year}
+            beside = {row for row in anchors.primary if row in column.numbers} if anchors.strong else set()
+            if rows and (not beside or beside & rows):
+                return f"a value of {column.name}"
     return ""
 
 

@@ -628,7 +628,7 @@ def _share_units(text: str, found: list[Mention]) -> list[Mention]:
         between = text[left.end : right.start]
         if left.unit in TIME_UNITS and right.kind == "number" and not right.unit and _AGAINST.fullmatch(between):
             shared[i + 1] = replace(shared[i + 1], unit=left.unit)
-        if not re.fullmatch(r"\s?[-\u2013—]\s?|\s(?:to|and|or)\s", between) or {left.kind, right.kind} & {
+        if not re.fullmatch(r"[-\u2013—]|\s[-\u2013]\s|\s(?:to|and|or)\s", between) or {left.kind, right.kind} & {
             "date",
             "time",
             "ordinal",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from etude.runtime.number_check.columns import unit_of
 from etude.runtime.number_check.cues import TOGETHER, Cues
+from etude.runtime.number_check.dimension import ROWS
 from etude.runtime.number_check.evidence import EvidenceTable
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.passage import Anchors
@@ -182,7 +183,7 @@ def _groups(
     """Yield sums and means of some of the rows: the named ones, a period, the largest, the others."""
     direct = anchors.strong and not (TOGETHER.search(cues.before[-30:] + cues.after[:20]) or cues.total)
     for what, rows, cost in row_groups(search, mention, t, cues):
-        near = cost + (0.8 if direct else 0.0)
+        near = cost + (2.0 if direct and anchors.direct else 0.8 if direct else 0.0)
         for c, col_cost in columns.items():
             column = table.columns[c]
             values = [column.numbers[row] for row in rows if row in column.numbers]
@@ -285,7 +286,7 @@ def _count_operand(t: int, table: EvidenceTable, cues: Cues) -> Operand:
         -7,
         frozenset(range(table.rows)),
         f"the number of rows of {table.name}",
-        "",
+        ROWS,
         "count",
     )
 

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from etude.runtime.number_check.evidence import EvidenceColumn, EvidenceTable, singular
 from etude.runtime.number_check.mentions import MONTHS, WORDS, Mention, Period, month_number, word_set
+from etude.runtime.number_check.names import other_names
 
 _SENTENCE_END = re.compile(
     r"\n+(?=\s*(?:[-*+>|#•]|\d+[.)]|$))|(?<=[.!?:;|*])\n+|\n\s*\n|"
@@ -30,7 +31,7 @@ _BELONGS_AFTER = re.compile(
     r"del)\s+(?:the\s+)?[*_`\"'(]*$|\s*\(\s*$",
     re.I,
 )
-_APPOSED = re.compile(r"[\s*_”“\"'\u2019]*(?:[(,]\s*|in\s+|from\s+|of\s+|at\s+|by\s+)[*_”“\"'\u2018]*", re.I)
+_APPOSED = re.compile(r"[\s*_”“\"'\u2019]*(?:[(]\s*|from\s+)[*_”“\"'\u2018]*", re.I)
 _DIRECT = re.compile(
     r"[\s(:*_,'\u2019|=$€£-]*(?:s\b)?(?:[\s(:*_,|=$€£-]*\b(?:with|at|of|had|has|have|made|makes|earned|is|"
     r"was|are|were|by|for|from|in|"
@@ -45,7 +46,9 @@ _SHIFT = re.compile(
     r"\b(?:day|week|month|quarter|year) (?:after|before)\b|\bthe (?:next|following|previous|preceding|prior)\b|"
     r"\b(?:second|third|fourth|fifth|last|first) place\b|\brunners?-up\b|\bversus\b|"
     r"\binstead of\b|\brather than\b|\bvs\b|\bcompared (?:with|to)\b|"
-    r"\bsteps? of\b|\bthe (?:second|third)\b",
+    r"\bsteps? of\b|\bthe (?:second|third)\b|\b(?:without|excluding|except|ignoring|apart from|besides)\b|"
+    r"\b(?:than|above|below|over|under|from|to|of|versus|against)\s+(?:that of\s+)?the\s+(?:\w+\s+)?(?:lowest|highest|"
+    r"smallest|largest|best|worst|cheapest|peak|average|mean|median|minimum|maximum|weakest|strongest|overall|next)\b",
     re.I,
 )
 _FILLERS = word_set("to the of a an")
@@ -109,6 +112,7 @@ class Passage:
         wrong = {(m.start, m.end) for m in self.misdated}
         self.labels = [x for x in self.labels if x.column >= 0 or (x.start, x.end) not in wrong]
         self.asked = list(_find_labels(question, (), tables))
+        self._anchors: dict[tuple[int, int, int], Anchors] = {}
 
     def sentence(self, position: int) -> int:
         """Return the index of the sentence at a position."""
@@ -139,6 +143,15 @@ class Passage:
         return [x for x in self.labels if start <= x.start < end and (table is None or x.table == table)]
 
     @cached_property
+    def named_rows(self) -> dict[int, list[int]]:
+        """The rows of each table that a label of the text names alone, in the order of the text."""
+        found: dict[int, list[int]] = {}
+        for label in self.labels:
+            if len(label.rows) == 1 and label.rows[0] not in found.setdefault(label.table, []):
+                found[label.table].append(label.rows[0])
+        return found
+
+    @cached_property
     def _lines(self) -> list[int]:
         return [0, *(match.end() for match in re.finditer(r"\n", self.text))]
 
@@ -156,6 +169,12 @@ class Passage:
 
     def anchors(self, mention: Mention, table: int) -> Anchors:
         """Return the rows that a number may refer to, by the labels around it."""
+        key = (mention.start, mention.end, table)
+        if key not in self._anchors:
+            self._anchors[key] = self._find_anchors(mention, table)
+        return self._anchors[key]
+
+    def _find_anchors(self, mention: Mention, table: int) -> Anchors:
         index = self.sentence(mention.start)
         own = [x for x in self.labels_in(index, table) if x.end <= mention.start or x.start >= mention.end]
         costs: dict[int, float] = {}
@@ -189,6 +208,17 @@ class Passage:
         named = len(first) == 1 and first[0].strong and len(first[0].rows) > 1 and not shifted
         strong = strong and not shifted
         return Anchors(costs, primary, strong, named, self._is_direct(mention, first), conflict)
+
+    def is_unnamed(self, mention: Mention, table: int, row: int) -> bool:
+        """Return whether a row has a name that the text never mentions, while the sentence names other rows."""
+        column = self.tables[table].name_column
+        if column is None or self.tables[table].rows < 2:
+            return False
+        if any(x.table == table and row in x.rows for x in [*self.labels, *self.asked]):
+            return False
+        index = self.sentence(mention.start)
+        named = [x for x in self.labels_in(index, table) if x.column == column and x.end <= mention.start]
+        return bool(named) and _SHIFT.search(self.text[named[-1].end : mention.start]) is None
 
     def _is_shifted(self, mention: Mention, first: list[Label]) -> bool:
         """Return whether the words before a number speak of the row after a label: `the day after had 22`."""
@@ -299,7 +329,7 @@ def _find_labels(text: str, mentions: Sequence[Mention], tables: list[EvidenceTa
                     continue
                 start, end = words[at][1], words[at + length - 1][2]
                 rows, strong, written, column = found
-                if len(written) <= 3 and text[start:end] != written and text[start:end].lower() == written.lower():
+                if len(written) <= 3 and text[start:end].islower() and text[start:end] == written.lower():
                     continue  # `in` is not `IN`.
                 numeric = keys[at].isdigit() if length == 1 else text[start].isdigit()
                 if not numeric and any(m.start <= start < m.end for m in mentions if m.kind not in ("date", "ordinal")):
@@ -359,6 +389,10 @@ def table_aliases(table: EvidenceTable) -> dict[tuple[str, ...], tuple[tuple[int
         initials = "".join(re.findall(r"\b[A-Z]", value))
         if len(initials) >= 3 and (initials.lower(),) not in found:
             found[(initials.lower(),)] = (tuple(rows), False, initials, columns.get(value, -1))
+    for value, rows in by_value.items():
+        for name in other_names(value):
+            keys = tuple(_stem(w) for w in _WORD.findall(name))
+            found.setdefault(keys, (tuple(rows), True, name, columns.get(value, -1)))
     for c, column in enumerate(table.columns):
         if (thing := _id_of(column)) and len(set(column.numbers.values())) == len(column.numbers):
             for row, number in column.numbers.items():
@@ -395,12 +429,20 @@ def _stem(word: str) -> str:
 
 
 def _period_labels(text: str, mentions: Sequence[Mention], t: int, table: EvidenceTable) -> Iterator[Label]:
-    if not table.periods:
+    dated = [column.periods for column in table.columns if column.periods]
+    if not dated:
         return
     for start, end, period in written_periods(text, mentions):
-        inside = tuple(row for row, other in table.periods.items() if covers(period, other))
-        if inside and (len(inside) < table.rows or table.rows == 1):
-            yield Label(start, end, t, inside, len(inside) == 1)
+        decade = text[start:end].endswith("0s") and period.year is not None
+        for periods in dated:
+            inside = tuple(
+                row
+                for row, other in periods.items()
+                if (_decade(other) == _decade(period) if decade else covers(period, other))
+            )
+            if inside and (len(inside) < table.rows or table.rows == 1):
+                yield Label(start, end, t, inside, len(inside) == 1 and not decade)
+                break
     if table.moments:
         for match in re.finditer(rf"\b(?:{'|'.join(_WEEKDAYS)})s?\b", text, re.I):
             day = _WEEKDAYS.index(
@@ -409,6 +451,10 @@ def _period_labels(text: str, mentions: Sequence[Mention], t: int, table: Eviden
             rows = tuple(row for row, moment in table.moments.items() if moment.weekday() == day)
             if rows:
                 yield Label(match.start(), match.end(), t, rows, False)
+
+
+def _decade(period: Period) -> int | None:
+    return period.year // 10 if period.year is not None else None
 
 
 def _statistic_labels(text: str, t: int, table: EvidenceTable) -> Iterator[Label]:

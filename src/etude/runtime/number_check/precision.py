@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from etude.runtime.number_check.evidence import EXACT
-from etude.runtime.number_check.mentions import Mention
+from etude.runtime.number_check.mentions import TIME_UNITS, Mention
 from etude.runtime.number_check.passage import Passage
 
 _UP = (
@@ -90,3 +90,11 @@ def direction_of_verb(verb: str) -> int:
 def is_whole(mention: Mention) -> bool:
     """Return whether a number is written without decimals."""
     return any(reading.step >= 1 for reading in mention.readings)
+
+
+def is_rounded_far(mention: Mention, value: float) -> bool:
+    """Return whether a value would be rounded too far: nobody writes `5` for 4.54 without saying `about`."""
+    if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole(mention):
+        return False
+    small = abs(mention.readings[0].value) < 20
+    return small and abs(value - round(value)) > 0.02

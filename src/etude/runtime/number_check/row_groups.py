@@ -79,6 +79,7 @@ def row_groups(search: Search, mention: Mention, t: int, cues: Cues) -> list[tup
                 close = min(abs(mention.start - last.end), abs(first.start - mention.end)) < 12
                 found.append(("the rows between", list(range(ends[0], ends[1] + 1)), 0.3 if close else 0.9))
     found += _selected(search, t, cues, index)
+    found += search.active_near(mention, t)
     if table.complete:
         named = sorted({row for _, rows, cost in found for row in rows if cost < 1})
         single = sorted({row for x in labels for row in x.rows})

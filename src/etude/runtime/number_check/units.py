@@ -28,6 +28,14 @@ def convert(mention: Mention, o: Operand, cues: Cues) -> Iterator[Candidate]:
             if factor != 1:
                 yield Candidate(o.value * factor, o.cost + 0.1, f"{o.what} in {mention.unit}s")
         return
+    if o.unit == "day":
+        for pattern, days in ((r"years?|Jahre?n?|ans|años", 365.2425), (r"months?|Monate?n?|mois|meses", 30.437)):
+            if re.match(rf"[\s*_-]*(?:{pattern})\b", cues.after):
+                yield Candidate(o.value / days, o.cost + 0.1, f"{o.what} in another unit")
+    if re.match(r"\s*(?:°|degrees?\s)\s*C", cues.after):
+        yield Candidate((o.value - 32) / 1.8, o.cost + 0.2, f"{o.what} in degrees Celsius")
+    if re.match(r"\s*(?:°|degrees?\s)\s*F", cues.after):
+        yield Candidate(o.value * 1.8 + 32, o.cost + 0.4, f"{o.what} in degrees Fahrenheit")
     written = re.search(r"[A-Za-z]+$", mention.text)
     follows = written or _MEASURE.match(cues.after)
     own = singular(follows.group().strip(" -").lower()) if follows else ""
