@@ -115,6 +115,8 @@ def test_the_same_question_again_is_a_replay(visit: Visit, server: PageServer) -
 
     wait_for(replayed)  # once the script of the first run is compiled
     expect(page.locator(".strip")).to_contain_text("0 tokens")
+    expect(page.locator("a.num")).to_have_count(2)  # its figures still lead back
+    expect(page.locator(".chart h3")).to_have_text("Orders by status")
     page.get_by_role("button", name="Ask afresh").click()
     expect(page.locator(".turn")).to_have_count(2)
     expect(page.locator(".says")).to_have_count(2)

@@ -120,6 +120,8 @@ def compile_run(run: Run, material: Material) -> Compiled:
         tables=tuple(t.name for t in catalog.tables) if len(catalog.tables) <= KNOWN_TABLES else (),
         reads=tuple(parts.reads.values()),
         answer=answer,
+        figures=run.figures,
+        chart=run.chart,
         pieces=() if by_rules else find_pieces(answer, run.text, parts.shown, parameters),
         reading=reading_of(run),
         by_rules=by_rules,

@@ -267,8 +267,9 @@ class Execution:
         text = self._write(shown, unchanged, values, codes)
         cells = [code for step, code in zip(self.script.steps, codes, strict=True) if step.kind == "python"]
         code = "\n\n".join([PREAMBLE.strip("\n"), *cells]) + "\n" if cells else codes[-1]
-        chart = choose_chart(table) if table is not None else None
-        return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart)
+        chart = self.script.chart or (choose_chart(table) if table is not None else None)
+        figures = self.script.figures if text == self.script.answer else ()
+        return RunFinished(answer=text, result=info, artifact=artifact, code=code, chart=chart, figures=figures)
 
     def _run_cell(self, step: ScriptStep, code: str, context: RecordedToolContext) -> tuple[list[Shown], bool]:
         """Run a cell; return what it shows, and whether that equals the record."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Literal
+from typing import Any, Literal
 
-from etude.entities import Entity, Read, ResultInfo
+from etude.entities import Entity, Figure, Read, ResultInfo
 from etude.replays.guards import DataGuard, TableShape
 from etude.replays.mutants import MutantReport
 from etude.replays.repair import TableMeasures
@@ -102,6 +102,10 @@ class Script(Entity):
     reads: tuple[Read, ...] = ()
     """The tables with the fingerprints of their data, for which the guards hold."""
     answer: str = ""
+    figures: tuple[Figure, ...] = ()
+    """Where the figures of the answer come from; they hold while the answer does."""
+    chart: dict[str, Any] | None = None
+    """The chart that the run showed, without its data."""
     pieces: tuple[Piece, ...] = ()
     """The text of the answer with its figures as references; empty if some words may be wrong with other data."""
     reading: str = ""
