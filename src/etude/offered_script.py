@@ -93,7 +93,7 @@ def show_last(code: str) -> str:
     shown = ast.get_source_segment(code, last.value)
     lines = code.splitlines()
     before = "\n".join([*lines[: last.lineno - 1], lines[last.lineno - 1].encode()[: last.col_offset].decode()])
-    return f"{before.rstrip(' ')}print({shown})".lstrip("\n")
+    return f"{before}print({shown})".lstrip("\n")
 
 
 def _offer(app: App, run: Run, texts: Iterator[str]) -> str:
