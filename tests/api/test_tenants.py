@@ -26,8 +26,9 @@ MARK = "zebra"
 """A word that stands in everything of ours, and in nothing of theirs."""
 ENDLESS = "/api/events/{topic}"
 """A stream that everyone may open: of what is told in their own tenant. It has tests of its own."""
-UNDOCUMENTED = {("/", "GET"), ("/openapi.json", "GET"), ("/mcp", "GET"), ("/mcp", "POST"), ("/mcp", "DELETE")}
-"""Routes that are not in the OpenAPI document: two tell everyone the same, the tools of `/mcp` have a test."""
+PAGE = {("/", "GET"), ("/favicon.svg", "GET"), ("/assets/{name}", "GET")}
+UNDOCUMENTED = PAGE | {("/openapi.json", "GET"), ("/mcp", "GET"), ("/mcp", "POST"), ("/mcp", "DELETE")}
+"""Routes that are not in the OpenAPI document: most tell everyone the same, the tools of `/mcp` have a test."""
 ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
 
 
@@ -245,6 +246,9 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("answer_run", {"run_id": scene.ours["waiting"], "text": "2024"}),
         ("steer_run", {"run_id": scene.ours["waiting"], "guidance": "only 2024"}),
         ("describe_dataset", {"dataset": scene.ours["dataset"]}),
+        ("catalogs_list", {"dataset": scene.ours["dataset"]}),
+        ("catalogs_show", {"dataset": scene.ours["dataset"]}),
+        ("catalogs_compare", {"dataset": scene.ours["dataset"], "before": "latest"}),
         ("sql", {"query": "SELECT 1", "dataset": scene.ours["dataset"]}),
         ("python", {"code": "1", "thread_id": scene.ours["thread_id"]}),
         ("ask", {"question": "x", "thread_id": scene.ours["thread_id"]}),
