@@ -1,4 +1,4 @@
-"""Results as pandas DataFrames: plain types where they are exact, nullable types or objects where they are not."""
+"""Results as pandas DataFrames: plain types if they are exact, else nullable types or objects."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def _find_earlier(app: App, run: Run) -> tuple[Earlier, str | None]:
 
 
 def _latest(messages: list[Message], most: int) -> list[Message]:
-    """Return at most so many of the latest messages.
+    """Return the latest messages, up to a number.
 
     The first of them changes only once in half as many, so that a provider can read the others from its cache.
     """

@@ -65,7 +65,7 @@ def open_app(source: str, record: bool | None = None, engine: EngineClient | Non
 
 
 def start_engine(source: str) -> EngineClient | None:
-    """Start the engine of a source that is no server, while this process has loaded nothing else yet."""
+    """Start the engine of a source, except of a server, while this process has loaded nothing else yet."""
     from etude.sources.engine_process import can_fork
     from etude.sources.pool import EngineClient, EngineLimits
 

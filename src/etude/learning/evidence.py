@@ -1,6 +1,6 @@
 """Evidence about an effect: e-values, which may be checked after every event, and intervals of rates.
 
-An e-value has an expectation of at most 1 if there is no effect, at any stopping time. So the chance that it ever
+An e-value has an expectation of at most 1 without an effect, at any stopping time. So the chance that it ever
 reaches 20 without an effect is at most 1 in 20, however often it is looked at.
 """
 

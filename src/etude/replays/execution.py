@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from etude.sources.source import Source
 
 PATCHED = ("schema", "failed", "result")
-"""Causes for which a model may correct a step. What a guard found wrong in the data is no fault of a step."""
+"""Causes for which a model may correct a step. Wrong data, which a guard found, is not the fault of a step."""
 TOOL = "replay"
 """The name of the step that a replay is on record as."""
 

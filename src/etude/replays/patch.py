@@ -1,6 +1,6 @@
 """One step of a script, corrected by a model: it sees the step, why it does not run, and the schema as it is now.
 
-The model is asked once, for that step alone. What it returns is code like any other: it runs under the same limits, and
+The model is asked once, for that step alone. Its reply is code like any other: it runs under the same limits, and
 it is used only if the guards hold for the columns that it reads instead, or if its results equal the recorded ones.
 """
 
@@ -92,7 +92,7 @@ def ask_for_patch(
     except EtudeError as error:
         log.add(failed_step(step_id, error, ms_since(started)))
         raise
-    # Without a turn: it is no part of the conversation if the run is answered afresh.
+    # Without a turn: it does not belong to the conversation if the run is answered afresh.
     shown = reply.turn.text
     log.add(StepFinished(step_id=step_id, outcome="ok", shown=shown, usage=reply.usage, elapsed_ms=ms_since(started)))
     fenced = _FENCED.findall(shown)

@@ -143,7 +143,7 @@ class Provider(ABC):
         """End all interpreters of this provider."""
 
     def packages(self) -> tuple[str, ...]:
-        """Return the libraries that every session can import, as a model is told; others may be there too."""
+        """Return the libraries that every session can import, for the prompt of a model; others may be there too."""
         return REQUIRED
 
 

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _widen_tables() -> None:
-    """Show all columns of printed tables: nobody scrolls sideways here, and a model cannot ask for the rest."""
+    """Show all columns of printed tables: no one scrolls sideways here, and a model cannot ask for the rest."""
     pandas = sys.modules.get("pandas")
     if pandas is not None:
         for option, value in {"width": 240, "max_columns": 40, "max_colwidth": 80}.items():

@@ -198,7 +198,7 @@ def _cast_hint(name: str, types: list[str], sql: str) -> str:
 
 
 def _arguments(name: str, sql: str) -> list[str]:
-    """Return the arguments of the first call of a function in a query; empty if they cannot be told."""
+    """Return the arguments of the first call of a function in a query; empty if they are unclear."""
     if name.lower() == "date_part" and (
         found := re.search(r"\bextract\s*\(\s*(\w+)\s+from\s+([\w.\"]+)\s*\)", sql, re.I)
     ):

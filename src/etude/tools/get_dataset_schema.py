@@ -22,7 +22,7 @@ class Arguments(Entity):
 
 
 def _absent(name: str, catalog: Catalog, context: ToolContext) -> str:
-    """Say that there is no such table, and which ones have a similar name or hold such a thing."""
+    """Say that the table is missing, and which ones have a similar name or hold such a thing."""
     by_name = {table.name.lower(): table.name for table in catalog.tables}
     near = [by_name[n] for n in difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5)]
     best = rank_tables(catalog, name)[:3] if words(name) and not near else []

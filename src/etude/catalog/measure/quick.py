@@ -81,7 +81,7 @@ class _Clock:
 
 
 def profile_quickly(db: Database, seconds: float, order: Sequence[str]) -> SourceProfile:
-    """Profile the tables of a source in this order, for at most so many seconds."""
+    """Profile the tables of a source in this order, within a time in seconds."""
     clock, catalog = _Clock(seconds), db.catalog()
     position = {name: n for n, name in enumerate(order)}
     tables = sorted(catalog.tables, key=lambda t: position.get(t.name, len(position)))

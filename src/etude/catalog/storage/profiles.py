@@ -47,7 +47,7 @@ def load_or_measure_profile(app: App, source: Source, on_progress: Progress | No
 
 
 def profile_at_once(app: App, source: Source, seconds: float, order: Sequence[str]) -> SourceProfile | None:
-    """Return a profile for a first question, made within so many seconds; None if a profile is known already."""
+    """Return a profile for a first question, made within a time in seconds; None if a profile is known already."""
     if find_any_profile(app, source) is not None:
         return None
     from etude.catalog.measure.quick import profile_quickly

@@ -1,4 +1,4 @@
-"""Drafts of playbooks: what several successes of the same kind have in common. A draft is shown to nobody yet."""
+"""Drafts of playbooks: what several successes of the same kind have in common. A draft is shown to no one yet."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class OperationObserver:
     def __init__(self, read: Callable[[], list[Operation]], home: Path, tenant: str = "main") -> None:
         self._read, self._home, self._tenant = read, home, tenant
         self._told: dict[tuple[str, str], int] = {}
-        """The findings that were told, each with its count."""
+        """The findings that were reported, each with its count."""
         self.cycles = 0
 
     @property

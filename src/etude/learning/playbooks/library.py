@@ -141,7 +141,7 @@ class PlaybookLibrary:
             return replace(standing, state="retired", reason=asked[-1].reason)
         if asked and asked[-1].change == "pinned":
             return replace(standing, state="active", reason=asked[-1].reason)
-        # A person approved the file, so that it has no measured effect yet is no reason to drop it.
+        # A person approved the file, so it stays although its effect is not measured yet.
         if standing.state == "probation" or standing.reason.startswith("no effect"):
             return replace(standing, state="active", reason="a person approved it")
         last = changes[-1].change if changes else None

@@ -3,7 +3,7 @@
 A number is verified if it equals a value of a result at the precision it is written with, or follows from values by
 bounded arithmetic. The label next to a number decides which rows it may come from, the words around it which columns
 and which operations. In a large result nearly every percentage is the ratio of some two values, so a match is rejected
-if it is far-fetched and so many other values were as likely that one of them would match by chance.
+if it is far-fetched and enough other values were as likely for one of them to match by chance.
 
 A number that does not follow is one of two things. It is contradicted if the label next to it has another value; the
 answer then goes back to the model. Otherwise it is only untraced: it is marked, and the answer goes back only if it

@@ -48,7 +48,7 @@ class _Reading(NamedTuple):
 
 
 def look_up(search: Search, mention: Mention, strict: bool) -> Candidate | None:
-    """Return the term of the atlas that a number states, unless so many are as likely that one matches by chance.
+    """Return the term of the atlas that a number states, unless enough others are as likely for one to match by chance.
 
     The text makes terms likely: it may name the rows, the column, both or neither. Only terms that it supports as well
     as the match count as accidents.

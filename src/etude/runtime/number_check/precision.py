@@ -93,7 +93,7 @@ def is_whole(mention: Mention) -> bool:
 
 
 def is_rounded_far(mention: Mention, value: float) -> bool:
-    """Return whether a value would be rounded too far: nobody writes `5` for 4.54 without saying `about`."""
+    """Return whether a value would be rounded too far: no one writes `5` for 4.54 without saying `about`."""
     if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole(mention):
         return False
     small = abs(mention.readings[0].value) < 20

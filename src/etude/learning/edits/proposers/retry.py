@@ -26,7 +26,7 @@ _PUBLIC = {
     "playwright._impl._errors.Error": ("from playwright.sync_api import Error as PageError", "PageError"),
     "playwright._impl._errors.TargetClosedError": ("from playwright.sync_api import Error as PageError", "PageError"),
 }
-"""Classes that are not public where they are defined: how to import them, and their names."""
+"""Classes that are not public in their own module: how to import them, and their names."""
 
 
 def is_transient(failure: Failure) -> bool:
