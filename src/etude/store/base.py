@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 from etude.errors import Conflict, Interrupted, Invalid, LimitExceeded, NotFound, Unavailable, problem
 from etude.ids import new_id
 
-# The models are imported inside the functions that use them: `etude sql` records a query without them, because they load slowly.
+# The models load slowly, so the functions that use them import them: `etude sql` records a query without them.
 if TYPE_CHECKING:
     from etude.entities import Message, Run, RunFilter, RunSummary, SourceSpec, Thread
     from etude.events import Entry, Event
