@@ -39,8 +39,24 @@ def make(name: str) -> str:
         "help": help_text,
         "tags": tags_table,
         "trace": trace_of,
+        "modules": modules_of,
     }
     return makers[kind](rest)
+
+
+def modules_of(_: str) -> str:
+    """Every file of the package by folder, with the first line of its docstring."""
+    source = DOCS.parent / "src" / "etude"
+    folders: dict[str, list[str]] = {}
+    for path in sorted(source.rglob("*.py")):
+        summary = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
+        folder = str(path.parent.relative_to(source.parent))
+        if path.name != "__init__.py":
+            folders.setdefault(folder, []).append(f"| `{path.name}` | {summary} |")
+    parts = [
+        f"## {folder}/\n\n| file | job |\n|---|---|\n" + "\n".join(rows) for folder, rows in sorted(folders.items())
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def settings_table(_: str) -> str:
