@@ -10,6 +10,14 @@ from etude.errors import EtudeError, InvalidQuery, SourceError
 from etude.sources.query_hints import type_error
 
 
+def reraise_limit(error: Exception) -> None:
+    """Raise the error again if it is a limit or a cancel: reading in another way would not help."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException | duckdb.InterruptException):
+        raise error
+
+
 def is_fatal(error: BaseException) -> bool:
     """Return whether the error is a bug inside DuckDB, or means that the database can no longer be used."""
     import duckdb

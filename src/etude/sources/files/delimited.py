@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from etude.errors import Invalid
+from etude.sources.duckdb_errors import reraise_limit
 from etude.sources.files.column_types import ReadingOptions, refine_types
 from etude.sources.files.content import unpack
 from etude.sources.files.dialect import (
@@ -25,7 +26,7 @@ from etude.sources.files.dialect import (
     read_records,
     value_kind,
 )
-from etude.sources.files.parquet import describe_differing_columns, read_parquet, reraise_limit, write
+from etude.sources.files.parquet import describe_differing_columns, read_parquet, write
 from etude.sources.files.report import LoadReport, Rename, RowFaults, TypeNote, merge_reports
 from etude.sources.files.text import CHUNK, Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal

@@ -19,14 +19,6 @@ def write(con: Any, query: str, path: Path) -> None:
     con.execute(f"COPY ({query}) TO {quote_literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
-def reraise_limit(error: Exception) -> None:
-    """Raise the error again if it is a limit or a cancel: reading in another way would not help."""
-    import duckdb
-
-    if isinstance(error, duckdb.OutOfMemoryException | duckdb.InterruptException):
-        raise error
-
-
 def inspect(path: str) -> tuple[int, list[str]]:
     """Return the number of rows and the column names, from the file's footer."""
     import pyarrow as pa

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from etude.errors import Invalid
+from etude.sources.duckdb_errors import reraise_limit
 from etude.sources.files.column_types import describe_wide_numbers
 from etude.sources.files.content import unpack
 from etude.sources.files.delimited import STORED
-from etude.sources.files.parquet import read_parquet, reraise_limit, write
+from etude.sources.files.parquet import read_parquet, write
 from etude.sources.files.report import LoadReport, RowFaults, TypeNote, merge_reports
 from etude.sources.files.text import Survey, open_text, survey_text
 from etude.sources.quoting import quote_identifier, quote_literal
