@@ -216,6 +216,14 @@ def test_a_question_can_be_asked_on_a_connection(db: etude.Connection) -> None:
     assert db.ask("how many customers are there?", model="offline").choices == ("archive.customers", "customers")
 
 
+def test_registered_tables_stay_while_other_connections_come_and_go(db: etude.Connection, orders: Path) -> None:
+    db.register("targets", [{"country": "DE", "target": 40}])
+    with etude.connect({"others": [{"x": 1}]}) as frames, etude.connect(str(orders)) as other:
+        assert frames.sql("SELECT x FROM others").rows() == [(1,)]
+        assert other.sql("SELECT count(*) FROM orders").rows() == [(3,)]
+    assert db.sql("SELECT target FROM targets JOIN customers USING (country) LIMIT 1").rows() == [(40,)]
+
+
 def test_a_question_reads_registered_tables(db: etude.Connection, tmp_path: Path) -> None:
     db.register("regions", [{"country": "DE", "region": "north"}, {"country": "FR", "region": "west"}])
     assert db.ask("How many regions are there?", model="offline").text == "Number of regions: 2."

@@ -12,11 +12,18 @@ from pathlib import Path
 
 
 class ScratchFolder:
-    """A temporary folder, which is removed by `remove`, at the latest when this process ends."""
+    """A temporary folder, which is removed by `remove`, at the latest when this process ends.
 
-    def __init__(self, prefix: str, parent: Path | None = None) -> None:
+    Its name is new, unless the caller knows one that is.
+    """
+
+    def __init__(self, prefix: str, parent: Path | None = None, name: str | None = None) -> None:
         while True:
-            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            if name is None or parent is None:
+                self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            else:
+                self.path = parent / f"{prefix}{name}"
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Another process may have removed the new folder as an orphan before it was locked.
             with contextlib.suppress(FileNotFoundError):
                 lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, script: Script) -> Iterator
     customers.write_text("\n".join([head, first.replace(name, ORDER, 1), rest]))
     with OpenAIServer(script) as model:
         models = {"openai": {"base_url": model.base_url, "api_key": "sk-test"}}
-        with App(home=folder / "home", model="openai:test-model", models=models) as app:
+        with App(home=folder / "home", model="openai:test-model", models=models, replay="on") as app:
             app.add_source("shop", SourceSpec(url=str(folder / "shop")))
             with listening(app) as running:
                 yield running

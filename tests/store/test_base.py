@@ -308,7 +308,11 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
                 execute(f"DROP INDEX runs_by_{index}")
         execute("UPDATE runs SET search = lower(text)")
         execute("ALTER TABLE actions DROP COLUMN delayed_at")
-        for table in ("stored", "storage", "scripts", "script_uses"):
+        for table in (
+            *("stored", "storage", "scripts", "script_uses", "edits", "suite_runs"),
+            "lesson_events",
+            "lesson_changes",
+        ):
             execute(f"DROP TABLE {table}")
         execute("DELETE FROM schema_version WHERE version > 6")
     again = open_store()

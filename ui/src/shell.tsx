@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { call, online, session } from "./api";
 import { useLoaded } from "./parts/loading";
 import { RepeatSign } from "./parts/sign";
@@ -79,7 +79,7 @@ function Menu({ onClose }: { onClose: () => void }) {
   const threads = useLoaded((abort) => call<Listing<Thread>>("GET", "/threads?limit=200", undefined, abort), []);
   const datasets = useLoaded((abort) => call<Listing<Dataset>>("GET", "/datasets", undefined, abort), []);
   const runs = useLoaded(async (abort) => (asked ? await call<Listing<RunSummary>>("GET", `/runs?limit=8&text=${encodeURIComponent(asked)}`, undefined, abort) : null), [asked]);
-  useEffect(() => box.current?.showModal(), []);
+  useLayoutEffect(() => box.current?.showModal(), []);
   useEffect(() => {
     const timer = setTimeout(() => setAsked(text.trim()), 120);
     return () => clearTimeout(timer);

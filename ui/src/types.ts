@@ -35,6 +35,7 @@ export interface Artifact {
 
 export interface Usage {
   tokens_in: number;
+  tokens_cached: number;
   tokens_out: number;
   model_calls: number;
   cost_usd: number;

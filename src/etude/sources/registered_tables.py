@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
-import weakref
 from pathlib import Path
 from typing import Any
 
 from etude.entities import Catalog, SourceSpec
+from etude.scratch_folder import ScratchFolder
 from etude.sources.arrow_tables import check_table_name, to_batches
 from etude.sources.base import Json, LoadWait, Mount
 from etude.sources.pool import MAIN, Key, OnProgress, Pool
 from etude.sources.source import Source
 from etude.spool import write_parquet
 
+PREFIX = "etude-frames-"
 NAME = "frames"
 """The name of the source; queries may leave it out."""
 
@@ -24,8 +24,9 @@ class RegisteredTables(Source):
 
     def __init__(self, pool: Pool, cache: Path, scratch: Path, tenant: str = MAIN) -> None:
         # It is created with the first table: most connections register none.
-        self._folder = scratch.resolve() / f"etude-frames-{uuid.uuid4().hex}"
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._scratch, self._name = scratch.resolve(), uuid.uuid4().hex
+        self._folder = self._scratch / f"{PREFIX}{self._name}"
+        self._held: ScratchFolder | None = None
         super().__init__(NAME, SourceSpec(url=str(self._folder), kind="files"), pool, cache, tenant=tenant)
         self._files: dict[str, Json] = {}
 
@@ -56,7 +57,8 @@ class RegisteredTables(Source):
         self._add(name, path)
 
     def _new_path(self) -> Path:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._held is None:
+            self._held = ScratchFolder(PREFIX, self._scratch, self._name)
         # A new file each time: an engine may still read the one before.
         return self._folder / f"{uuid.uuid4().hex}.parquet"
 
@@ -67,7 +69,9 @@ class RegisteredTables(Source):
 
     def close(self) -> None:
         """Delete the files."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._held is not None:
+            self._held.remove()
+            self._held = None
 
 
 def add_tables(catalog: Catalog, frames: RegisteredTables) -> Catalog:

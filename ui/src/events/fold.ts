@@ -6,7 +6,7 @@ import type { Entry, Guidance, Replay, Run, RunStatus, Step, Usage } from "../ty
 /** An entry does not follow from those before it. */
 export class FoldConflict extends Error {}
 
-const NO_USAGE: Usage = { tokens_in: 0, tokens_out: 0, model_calls: 0, cost_usd: 0 };
+const NO_USAGE: Usage = { tokens_in: 0, tokens_cached: 0, tokens_out: 0, model_calls: 0, cost_usd: 0 };
 
 const ALIVE: readonly RunStatus[] = ["queued", "running", "paused", "waiting"];
 const ALLOWED: Record<string, readonly RunStatus[]> = {
