@@ -40,7 +40,7 @@ export function SystemView() {
       {health.error && <Failure error={health.error} again={health.reload} />}
       {!health.data && !health.error && <Waiting for="Checking each part" />}
       {health.data && (
-        <table>
+        <table class="parts">
           <thead><tr><th>part</th><th>state</th><th>detail</th></tr></thead>
           <tbody>{Object.entries(health.data.parts).map(([name, part]) => (
             <tr key={name}><th>{name}</th><td><State shape={part.ok ? "good" : "bad"}>{part.ok ? "ready" : "failing"}</State></td><td>{part.detail}</td></tr>
@@ -114,11 +114,13 @@ function Audit() {
     <section class="sect">
       <h2>What was done</h2>
       {acts.data?.items.length === 0 && <p class="note">Nothing yet.</p>}
-      <table>
-        <tbody>{acts.data?.items.map((act) => (
-          <tr key={act.id}><td class="soft">{moment(act.at)}</td><td class="mono clip">{act.action}</td><td class="n">{act.status}</td><td>{act.key_id ?? ""}</td></tr>
-        ))}</tbody>
-      </table>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Audit log">
+        <table>
+          <tbody>{acts.data?.items.map((act) => (
+            <tr key={act.id}><td class="soft">{moment(act.at)}</td><td class="mono clip">{act.action}</td><td class="n">{act.status}</td><td>{act.key_id ?? ""}</td></tr>
+          ))}</tbody>
+        </table>
+      </div>
     </section>
   );
 }

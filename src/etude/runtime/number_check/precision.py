@@ -96,5 +96,7 @@ def is_rounded_far(mention: Mention, value: float) -> bool:
     """Return whether a value would be rounded too far: no one writes `5` for 4.54 without saying `about`."""
     if mention.kind != "number" or mention.hedge or mention.unit in TIME_UNITS or not is_whole(mention):
         return False
-    first = mention.readings[0]  # `1.123` may also be 1,123, but nothing is rounded then
-    return first.step == 1 and abs(first.value) < 20 and abs(value - round(value)) > 0.02
+    if re.search(r"[.,]\d", mention.text):  # `1.123` and `0.001k` say how far they are rounded
+        return False
+    small = abs(mention.readings[0].value) < 20
+    return small and abs(value - round(value)) > 0.02
