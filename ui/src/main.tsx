@@ -28,7 +28,7 @@ function Lazy({ name, props }: { name: LazyName; props: Record<string, unknown> 
       left = true;
     };
   }, [name]);
-  if (view?.name !== name) return <Waiting for="Opening the view" />;
+  if (view?.name !== name) return <main id="content"><h1 class="away">{name}</h1><Waiting for="Opening the view" /></main>;
   return <view.View {...props} />;
 }
 

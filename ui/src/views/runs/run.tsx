@@ -23,8 +23,8 @@ export function RunDetail({ runId, view }: { runId: string; view: string | null 
   const [figure, setFigure] = useState<Figure | null>(null);
   const shown: View = view && view in VIEWS ? (view as View) : "answer";
   const run = live.run;
-  if (live.error) return <main class="detail" id="content"><Failure error={live.error} again={live.reload} /></main>;
-  if (!run) return <main class="detail" id="content"><Waiting for="Reading the run" /></main>;
+  if (live.error) return <main class="detail" id="content"><h1 class="away">Run</h1><Failure error={live.error} again={live.reload} /></main>;
+  if (!run) return <main class="detail" id="content"><h1 class="away">Run</h1><Waiting for="Reading the run" /></main>;
   return (
     <main class="detail" id="content" tabIndex={-1}>
       <div class="facts"><RunState status={run.status} /><span class="mono">{run.id}</span><span>{moment(run.created_at)}</span></div>
