@@ -120,7 +120,7 @@ def _own_part(app, source: Path) -> float:
 
 
 def _look(folder: Path, wide: Path) -> tuple[float, float]:
-    """Return the seconds of a quick profile of a source that nobody has looked at, and of a question with it."""
+    """Return the seconds of a quick profile of a source that no one has looked at, and of a question with it."""
     try:
         from etude.catalog.storage.profiles import profile_at_once
     except ImportError:

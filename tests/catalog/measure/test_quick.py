@@ -1,4 +1,4 @@
-"""A quick profile: what a model is told of a source that nobody has looked at."""
+"""A quick profile: what a model sees of a source that no one has looked at."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ export function LearningView({ name }: { name: string | null }) {
       <main id="content" tabIndex={-1}>
         {playbooks.error && <Failure error={playbooks.error} again={playbooks.reload} />}
         {!playbooks.data && !playbooks.error && <Waiting for="Reading the playbooks" />}
-        {playbooks.data && !opened && <><h1>No playbooks yet</h1><p class="lead">A playbook is a lesson for agents: when it applies and what to do. Put SKILL.md files into a folder that the setting <code>playbooks</code> names.</p></>}
+        {playbooks.data && !opened && <><h1>No playbooks yet</h1><p class="lead">A playbook is a lesson for agents: when it applies and what to do. Add one with <code>etude playbooks add</code>.</p></>}
         {opened && <><h1>{opened.name}</h1><p class="lead">{opened.description}</p><div class="skill"><AnswerText text={opened.text} /></div></>}
       </main>
     </div>

@@ -8,11 +8,6 @@ import { type Cell, Grid } from "../../parts/grid";
 import { link } from "../../router";
 import type { Figure, ResultInfo, Run, Step } from "../../types";
 
-export interface Asked {
-  run: string;
-  figure: Figure;
-}
-
 interface Shown {
   id: string;
   name: string;
