@@ -29,7 +29,7 @@ from etude.replays.fingerprint import result_fingerprint
 from etude.sample import write_shop
 
 SESSIONS = 500
-PAIRS = 100
+PAIRS = 120
 HARMLESS = 17
 """Harmless changes for each question."""
 ROUNDS = 5
@@ -132,6 +132,8 @@ class Round:
 
     right: float
     tokens: float
+    right_tokens: float
+    """The tokens for each task that was answered right."""
 
 
 def _learning() -> list[Figure]:
@@ -147,8 +149,14 @@ def _learning() -> list[Figure]:
         print(line, file=sys.stderr)
     last = ROUNDS - 1
     return [
+        # Tasks that the model cannot solve leave no script, so they cost the same in every round.
+        Figure("sim, last round: tokens for a task", arms["on"][last].tokens, arms["off"][last].tokens, ""),
         Figure(
-            "sim, last round: tokens for a task", arms["on"][last].tokens, arms["off"][last].tokens, "", most_ratio=0.5
+            "sim, last round: tokens for a right answer",
+            arms["on"][last].right_tokens,
+            arms["off"][last].right_tokens,
+            "",
+            most=0,
         ),
         Figure("sim, last round: right", 100 * arms["on"][last].right, 100 * arms["off"][last].right, "%"),
     ]
@@ -176,14 +184,17 @@ def _rounds(folder: Path, mode: str, tasks: dict[str, str]) -> Iterator[Round]:
         gold = {q: app.sql(str(folder / "shop"), query, record=False) for q, query in tasks.items()}
         marks = {q: sorted(map(_rounded, result.iter_rows())) for q, result in gold.items()}
         for _ in range(ROUNDS):
-            right, tokens = 0, 0
+            right, tokens, right_tokens = 0, 0, 0
             for question in tasks:
                 answer = app.ask(str(folder / "shop"), question, model=model)
                 app.scripts.settle()
                 found = sorted(map(_rounded, answer.result.iter_rows())) if answer.result is not None else None
-                right += answer.ok and found == marks[question]
-                tokens += answer.run.usage.tokens_in + answer.run.usage.tokens_out
-            yield Round(right / len(tasks), tokens / len(tasks))
+                is_right = answer.ok and found == marks[question]
+                used = answer.run.usage.tokens_in + answer.run.usage.tokens_out
+                right += is_right
+                tokens += used
+                right_tokens += used * is_right
+            yield Round(right / len(tasks), tokens / len(tasks), right_tokens / max(right, 1))
 
 
 def _rounded(row: Sequence[object]) -> str:

@@ -528,11 +528,11 @@ class App:
 
         return make_resources(self, run, source)
 
-    def source_fingerprint(self, source: Source) -> str:
-        """Return a fingerprint of a source and its grants that is unique across tenants."""
+    def source_fingerprint(self, source: Source, anywhere: bool = False) -> str:
+        """Return a fingerprint of a source and its grants, with or without its place, unique across tenants."""
         from etude.run_setup import source_fingerprint
 
-        return source_fingerprint(self, source)
+        return source_fingerprint(self, source, anywhere)
 
     def open_model(self, name: str) -> Model:
         """Return a model by its name; it is opened once and shared."""

@@ -302,6 +302,8 @@ class Replay(Entity):
     """How the rules understood the question when the origin ran."""
     agrees: bool | None = None
     """Of a shadow: whether both gave the same result."""
+    similar: str = ""
+    """A question that was answered before and is like this one, if there is no script for this one."""
 
     @property
     def sentence(self) -> str:
@@ -313,6 +315,11 @@ class Replay(Entity):
         day = f"{self.origin_at.day} {self.origin_at:%B %Y}"
         used = f"{self.tokens:,} tokens, {self.elapsed_ms:,.0f} ms"
         return f"Answered by replaying {self.origin} from {day}.{repaired} {guards}. {used}."
+
+    @property
+    def suggestion(self) -> str:
+        """A similar question for a person who may have meant it; empty if there is none."""
+        return f"Did you mean “{self.similar}”? It was answered before." if self.similar else ""
 
 
 class Run(Entity):

@@ -260,7 +260,11 @@ def _known_tables(app: App, source: Source, limits: Limits) -> dict[str, KnownTa
     return known_tables(catalog, profile)
 
 
-def source_fingerprint(app: App, source: Source) -> str:
-    """Return a fingerprint of the source that is unique across tenants and grants."""
+def source_fingerprint(app: App, source: Source, anywhere: bool = False) -> str:
+    """Return a fingerprint of the source that is unique across tenants and grants.
+
+    With `anywhere` it names the source and not its place, so that it stays if the data move.
+    """
     granted = source.spec.model_dump_json(exclude={"url"})
-    return hashlib.sha256(f"{app.tenant}\n{source.url}\n{granted}".encode()).hexdigest()
+    place = source.name if anywhere else source.url
+    return hashlib.sha256(f"{app.tenant}\n{place}\n{granted}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""`etude sources`: warnings about roles, `--strict`, and names that try to drive the terminal."""
+"""`etude sources`: warnings about roles, `--strict`, descriptions, and names that try to drive the terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from etude.app import App
 from etude.cli.main import run
 
 
@@ -77,3 +78,20 @@ def test_names_of_files_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest
     out, err = capsys.readouterr()
     assert "broken" in out
     assert all(c == "\n" or c.isprintable() for c in out + err)
+
+
+def test_a_description_is_set_and_withdrawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "orders.csv"
+    source.write_text("id,amount\n1,5\n2,7\n")
+    describe = ["sources", "describe", str(source), "orders.amount"]
+    assert run([*describe, "in cents"]) == 0 and _description(source) == "in cents"
+    assert run([*describe, "--withdraw"]) == 0 and _description(source) is None
+    capsys.readouterr()
+    assert run(["sources", "describe", str(source), "orders.amonut", "in cents"]) != 0
+    assert "no table or column `orders.amonut`" in capsys.readouterr().err
+
+
+def _description(source: Path) -> str | None:
+    with App() as app:
+        found: str | None = app.annotations(str(source))["tables"]["orders"]["columns"]["amount"]["description"]
+    return found

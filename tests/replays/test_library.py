@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import duckdb
 import pytest
 
 from etude.app import App
+from etude.cli.main import run as command
+from etude.entities import SourceSpec
 from etude.events import ReplayDecided, ScriptCompiled
 from etude.runtime.answer import Answer, describe_answer
 
@@ -120,8 +123,71 @@ def test_a_similar_question_is_offered_and_not_replayed(app: App, shop: Path) ->
     ask(app, shop, "How many customers are there per country?")
     answer = ask(app, shop, "How many customers are there per name?")
     event = decision(app, answer)
-    assert not answer.replayed and event.level == "example" and "per country" in event.reason
+    assert not answer.replayed and event.level == "example" and event.similar.endswith("per country?")
     assert answer.result is not None and answer.result.row_count == 40
+
+
+def test_a_refused_question_names_a_similar_one_to_the_person(
+    tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ETUDE_REPLAY", "on")
+    assert command(["ask", str(shop), "How many customers are there per country?"]) == 0
+    assert command(["ask", str(shop), "How many customers are there per zodiac?"]) != 0
+    assert "Did you mean “How many customers are there per country?”" in capsys.readouterr().err
+
+
+# -- data that moved
+
+
+def test_data_that_moved_are_asked_by_the_same_script(app: App, shop: Path) -> None:
+    first = ask(app, shop, "How many customers are there per country?")
+    moved = shop.parent / "archive" / "shop"
+    shop.parent.joinpath("archive").mkdir()
+    shop.rename(moved)
+    again = ask(app, moved, "How many customers are there per country?")
+    event = decision(app, again)
+    assert (event.level, event.cause) == ("repair", "moved") and "`shop` moved" in again.replayed
+    assert again.result is not None and first.result is not None and again.result.rows() == first.result.rows()
+    third = ask(app, moved, "How many customers are there per country?")
+    assert decision(app, third).level == "replay"
+
+
+def test_a_registered_source_may_move_to_another_url(app: App, shop: Path) -> None:
+    app.add_source("data", SourceSpec(url=str(shop)))
+    app.ask("data", COUNT).require()
+    app.scripts.settle()
+    other = shop.parent / "elsewhere"
+    shop.rename(other)
+    app.remove_source("data")
+    app.add_source("data", SourceSpec(url=str(other)))
+    assert decision(app, app.ask("data", COUNT).require()).cause == "moved"
+
+
+def test_a_copy_beside_the_original_is_another_source(app: App, shop: Path) -> None:
+    ask(app, shop, COUNT)
+    copy = shop.parent / "copy" / "shop"
+    shutil.copytree(shop, copy)
+    assert not ask(app, copy, COUNT).replayed
+
+
+def test_other_data_at_another_place_are_stopped_by_the_guards(app: App, shop: Path) -> None:
+    ask(app, shop, "What is the total amount?")
+    moved = shop.parent / "archive" / "shop"
+    shop.parent.joinpath("archive").mkdir()
+    shop.rename(moved)
+    change(moved, "UPDATE orders SET amount = amount * 100")
+    answer = ask(app, moved, "What is the total amount?")
+    assert not answer.replayed and decision(app, answer).cause == "guard"
+
+
+def test_grants_are_part_of_a_source_that_moved(app: App, shop: Path) -> None:
+    app.add_source("data", SourceSpec(url=str(shop)))
+    app.ask("data", COUNT).require()
+    app.scripts.settle()
+    app.remove_source("data")
+    app.add_source("data", SourceSpec(url=str(shop.rename(shop.parent / "elsewhere")), tables=("customers",)))
+    assert decision(app, app.ask("data", COUNT).require()).cause == "no script"
 
 
 def test_a_follow_up_is_the_same_question_only_after_the_same_questions(app: App, shop: Path) -> None:

@@ -71,6 +71,13 @@ def test_a_withdrawn_script_answers_nothing_and_its_answers_are_listed(app: App,
     assert decision(app, ask(app, shop, TOTAL)).cause == "no script"
 
 
+def test_a_script_with_the_value_as_a_parameter_is_withdrawn_too(app: App, shop: Path) -> None:
+    first = ask(app, shop, "What is the total amount in 2024?")
+    ask(app, shop, "What is the total amount in 2025?", fresh=True)
+    app.scripts.withdraw(first.run_id)
+    assert not ask(app, shop, "What is the total amount in 2024?").replayed
+
+
 def test_answers_of_a_withdrawn_script_are_checked_afresh(app: App, shop: Path, tmp_path: Path) -> None:
     wrong = scripted(tmp_path, sql("SELECT count(DISTINCT country) AS n FROM customers"), {"text": "There are 4."})
     first = ask(app, shop, "How many customers are there?", model=wrong)

@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
             _print_answer_json(answer)
         elif answer.error is None:
             print_answer(answer, sys.stdout, app.settings.home / "charts", said=steps.said(answer))
+        suggest_similar(answer, sys.stderr)
         answer.require()
     return 0
 
@@ -123,6 +124,12 @@ class Steps:
             self._out.write("\n")
             self._writing = False
         self._out.write(printable_lines(text) + "\n")
+
+
+def suggest_similar(answer: Answer, out: IO[str]) -> None:
+    """Name a similar question that was answered before, if this one was not answered."""
+    if answer.error is not None and answer.run.replay is not None and answer.run.replay.suggestion:
+        out.write(f"{printable(answer.run.replay.suggestion)}\n")
 
 
 def print_answer(answer: Answer, out: IO[str], keep: Path | None = None, said: bool = False) -> None:

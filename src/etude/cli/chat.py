@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from etude.cli.ask import Steps, answer_question, print_answer
+from etude.cli.ask import Steps, answer_question, print_answer, suggest_similar
 from etude.cli.options import open_app, patience_for
 from etude.cli.output import write_result
 from etude.cli.progress import Progress
@@ -63,6 +63,7 @@ def _converse(app: App, source: str, model: str | None, thread: str | None) -> N
             with steps.progress:
                 answer = answer_question(app, source, text, model, thread, waiting, steps)
             thread, waiting = answer.thread_id, answer.run_id if answer.question else None
+            suggest_similar(answer, sys.stderr)
             if commands.vertical and answer.result is not None:
                 write_result(answer.result, options_of(commands))
             else:

@@ -197,7 +197,7 @@ def _facts(found: Run) -> list[tuple[str, Any]]:
     if found.replay and found.replay.sentence:
         facts += [("replay", found.replay.sentence)]
     elif found.replay:
-        facts += [("replay", f"{found.replay.level}: {found.replay.reason}")]
+        facts += [("replay", f"{found.replay.level}: {found.replay.reason} {found.replay.suggestion}".rstrip())]
     if found.script:
         facts += [("script", found.script)]
     if (used := found.usage).tokens_in:

@@ -1,4 +1,4 @@
-"""`etude sources add|list|show|remove`."""
+"""`etude sources add|list|show|describe|remove`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ EXAMPLES = (
     "etude sources add crm env:CRM_URL --tables customers,orders",
     "etude sources list",
     "etude sources show shop",
+    'etude sources describe shop orders.amount "in cents, without tax"',
+    "etude sources describe shop orders.amount --withdraw",
     "etude sources remove shop",
 )
 
@@ -45,10 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     show = verbs.add_parser("show", help="show the tables and columns of a source")
     show.add_argument("name", help="a name, a path or a URL")
+    describe = verbs.add_parser("describe", help="say what a table or a column means, for models and people")
+    describe.add_argument("name", help="a name, a path or a URL")
+    describe.add_argument("what", metavar="TABLE[.COLUMN]")
+    text = describe.add_mutually_exclusive_group(required=True)
+    text.add_argument("text", nargs="?", help="the description; it replaces the one before")
+    text.add_argument("--withdraw", action="store_true", help="remove the description, whoever wrote it")
     remove = verbs.add_parser("remove", help="remove a source; its data stays")
     remove.add_argument("name")
     listing = verbs.add_parser("list", help="list the named sources")
-    for each in (add, show, remove, listing):
+    for each in (add, show, describe, remove, listing):
         each.add_argument("--tenant", default="main", help="the tenant of the source (main)")
         each.add_argument("--json", action="store_true", help="print JSON")
 
@@ -66,6 +74,8 @@ def run(options: argparse.Namespace) -> None:
                 _list(app, options)
             case "show":
                 show_catalog(_waiting(app, options.name, lambda: app.catalog(options.name)), options.json)
+            case "describe":
+                _describe(app, options)
             case "remove":
                 app.remove_source(options.name)
                 sys.stderr.write(f"removed {printable(options.name)}\n")
@@ -85,6 +95,24 @@ def _add(app: App, options: argparse.Namespace) -> Catalog:
     tables = tuple(t.strip() for t in options.tables.split(",")) if options.tables else None
     given = dict(_option(text) for text in options.option) | ({"strict": "true"} if options.strict else {})
     return app.add_source(options.name, SourceSpec(url=options.url, tables=tables, options=given))
+
+
+def _describe(app: App, options: argparse.Namespace) -> None:
+    """Set or withdraw a description, and say which answers may rest on the one before."""
+    from etude.catalog.storage.annotations import describe
+
+    source = app.source(options.name)
+    now = describe(app, source, options.what, None if options.withdraw else options.text)
+    used = len(app.scripts.stored.uses(f"description:{source.name}"))
+    if options.json:
+        sys.stdout.write(json.dumps({"name": options.what, "description": now, "used_by": used}) + "\n")
+        return
+    sys.stderr.write(f"{printable(options.what)} has {'no description' if now is None else 'a new description'} now\n")
+    if used:
+        sys.stderr.write(
+            f"{used} answer{'' if used == 1 else 's'} may rest on the descriptions before: "
+            f"`etude runs uses description:{printable(source.name)} --check` answers them afresh\n"
+        )
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -110,6 +110,7 @@ def compile_run(run: Run, material: Material) -> Compiled:
         parent=(run.replay.script or "") if run.replay is not None and run.replay.level == "patch" else "",
         asked_at=run.created_at,
         key=material.asked.key(frozenset(p.position for p in parameters)),
+        key_anywhere=material.asked.key_anywhere(),
         steps=tuple(steps),
         of_steps=sum(s.kind in ("sql", "python") and _is_own(s, run) for s in run.steps),
         parameters=parameters,

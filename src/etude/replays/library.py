@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.cancellation import Cancellation
 from etude.entities import Run, RunFilter
 from etude.errors import Cancelled, Conflict, EtudeError, Invalid, NotFound
 from etude.events import Event, ReplayDecided, RunFinished, ScriptCompiled
+from etude.ids import new_id
 from etude.limits import lower_limits
 from etude.replays.cells import NoSlice, SlicedCells, slice_run
 from etude.replays.compile import Compiled, Material, NotCompiled, compile_run, fingerprint_notes
@@ -103,9 +105,13 @@ class Library:
     ) -> RunFinished | None:
         asked = self.asked(run, source)
         found = self._find(asked)
+        moved = False
         if isinstance(found, ReplayDecided):
-            log.add(self._with_example(found, run.text, source.name))
-            return None
+            elsewhere = self._find_moved(asked, source)
+            if elsewhere is None:
+                log.add(self._with_example(found, run.text, source.name))
+                return None
+            found, moved = elsewhere, True
         script, values = found
         execution = Execution(self._app, script, source, resources(), log, cancel)
         if self._app.settings.replay == "shadow" and self._is_shadowed(script.id):
@@ -124,8 +130,13 @@ class Library:
                 return None
             reason = f"{stopped.reason} A model corrected the step."
             repaired = {"level": "patch", "cause": stopped.cause, "reason": reason, "tokens": execution.tokens}
-        if execution.repair:
-            repaired = {"level": "repair", "cause": "schema", "reason": " ".join(execution.repair.texts)}
+        texts = execution.repair.texts if execution.repair else ()
+        if moved and not repaired:
+            texts = (f"The data of `{source.name}` moved.", *texts)
+            self._keep_moved(script, asked, run)
+        if texts:
+            cause = "schema" if execution.repair else "moved"
+            repaired = {"level": "repair", "cause": cause, "reason": " ".join(texts)}
         elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         changed = {p.name: values[p.name] for p in script.parameters if values[p.name] != p.default}
         decided = {"level": "replay", **repaired}
@@ -218,8 +229,8 @@ class Library:
             earlier += [other.text for other in others if other.id != run.id and other.kind != "ask"]
             if set(earlier) == {" ".join(u.text for u in read_units(run.text))}:
                 earlier = []  # the same question again and again, as an agent asks it, means the same each time
-        place = self._app.source_fingerprint(source)
-        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier))
+        place, grants = self._app.source_fingerprint(source), self._app.source_fingerprint(source, anywhere=True)
+        return Asked(place, run.model or "offline", read_units(run.text), tuple(earlier), grants)
 
     def _find(self, asked: Asked) -> tuple[Script, dict[str, str]] | ReplayDecided:
         """Return the script for a question with the values of its parameters, or why there is none."""
@@ -240,6 +251,24 @@ class Library:
         reason = "Several scripts fit the question with other values, so none is chosen."
         return ReplayDecided(level="scratch", cause="ambiguous", reason=reason)
 
+    def _find_moved(self, asked: Asked, source: Source) -> tuple[Script, dict[str, str]] | None:
+        """Return the script for this very question on the same source at a place where it is no longer."""
+        for script_id, question in self.stored.questions(source.name, LOOKED_AT):
+            if read_units(question) != asked.units:
+                continue
+            stored = self.stored.get(script_id)
+            script = Script.model_validate_json(stored.body)
+            gone = source.named if script.location is None else not Path(script.location).exists()
+            if stored.state == "active" and script.key_anywhere == asked.key_anywhere() and gone:
+                return script, {p.name: p.default for p in script.parameters}
+        return None
+
+    def _keep_moved(self, script: Script, asked: Asked, run: Run) -> None:
+        """Store a script for the new place of its data, where it answers from now on."""
+        key = asked.key(frozenset(p.position for p in script.parameters))
+        update = {"id": new_id("script"), "key": key, "location": run.location, "parent": script.id}
+        self._store(script.model_copy(update=update), script.run_id, "")
+
     def _await(self, key: str) -> None:
         with self._lock:
             compiling = self._compiling.get(key)
@@ -252,8 +281,7 @@ class Library:
         near = self.similar(question, source)
         if near is None:
             return miss
-        reason = f"{miss.reason} Similar: “{near[1]}”"
-        return miss.model_copy(update={"level": "example", "script": near[0], "reason": reason})
+        return miss.model_copy(update={"level": "example", "script": near[0], "similar": near[1]})
 
     def similar(self, question: str, source: str) -> tuple[str, str] | None:
         """Return the id and the question of the script whose question is most like this one, if any is alike."""
@@ -272,11 +300,20 @@ class Library:
         return None
 
     def withdraw(self, script_or_run: str, reason: str = "") -> tuple[StoredScript, Sequence[ScriptUse]]:
-        """Let a script answer nothing from now on; return it and the runs that it answered."""
+        """Let a script answer nothing from now on; return it and the runs that it answered.
+
+        Others that would answer its question instead, with a value of it as a parameter, are withdrawn with it.
+        """
         stored = self.stored.get(script_or_run)
-        self.stored.change(stored.id, "withdrawn", reason or "A person withdrew it.")
-        answered = [use for use in self.stored.uses(stored.id) if use.level in ANSWERED]
-        return self.stored.get(stored.id), answered
+        run = self._app.store.run(stored.run_id)
+        keys = [stored.key]
+        with contextlib.suppress(EtudeError):  # the source may be gone
+            keys += dict(self.asked(run, self._app.source(run.location or stored.source)).keys())
+        scripts = {each.id: each for each in (stored, *self.stored.find(keys))}
+        for script_id in scripts:
+            self.stored.change(script_id, "withdrawn", reason or "A person withdrew it.")
+        uses = [use for script_id in scripts for use in self.stored.uses(script_id) if use.level in ANSWERED]
+        return self.stored.get(stored.id), sorted(uses, key=lambda use: (use.at, use.run_id))
 
     def recheck(self, run_id: str) -> Difference:
         """Ask the question of a run afresh, after the same earlier questions, and say whether the answer differs."""
@@ -351,19 +388,7 @@ class Library:
             self._note(run_id, ScriptCompiled(replayable=False, reason=str(error), elapsed_ms=_ms(started)))
             return None
         script = compiled.script
-        self.stored.add(
-            StoredScript(
-                id=script.id,
-                key=script.key,
-                source=script.source,
-                run_id=run.id,
-                question=script.question,
-                state="example" if compiled.reason else "active",
-                reason=compiled.reason,
-                created_at=script.asked_at,
-                body=script.model_dump_json(),
-            )
-        )
+        self._store(script, run.id, compiled.reason)
         on_stored()
         if not compiled.reason:
             script = self.mine(script, source)
@@ -384,6 +409,22 @@ class Library:
             ),
         )
         return Compiled(script, compiled.reason)
+
+    def _store(self, script: Script, run_id: str, reason: str) -> None:
+        """Add a script; with a reason why it may not answer, only as an example."""
+        self.stored.add(
+            StoredScript(
+                id=script.id,
+                key=script.key,
+                source=script.source,
+                run_id=run_id,
+                question=script.question,
+                state="example" if reason else "active",
+                reason=reason,
+                created_at=script.asked_at,
+                body=script.model_dump_json(),
+            )
+        )
 
     def mine(self, script: Script, source: Source) -> Script:
         """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""

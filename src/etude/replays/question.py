@@ -13,7 +13,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
@@ -135,12 +135,18 @@ class Asked:
     units: tuple[Unit, ...]
     earlier: tuple[str, ...] = ()
     """The earlier messages of the person in the same conversation: a follow-up means nothing without them."""
+    grants: str = ""
+    """A fingerprint of the name and the grants of the source, wherever its data are."""
 
     def key(self, masked: frozenset[int] = frozenset()) -> str:
         """Return the key of this question with the units at these positions as parameters."""
         units = [f"<{u.kind}>" if n in masked else f"={u.text}" for n, u in enumerate(self.units)]
         content = json.dumps([self.source, self.model, self.earlier, units])
         return hashlib.sha256(content.encode()).hexdigest()
+
+    def key_anywhere(self) -> str:
+        """Return the key of this question, without parameters, on a source of this name that may have moved."""
+        return replace(self, source=self.grants).key()
 
     def keys(self) -> Iterator[tuple[str, frozenset[int]]]:
         """Yield every key under which a script for this question may be stored, the exact one first."""

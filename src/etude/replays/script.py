@@ -86,6 +86,8 @@ class Script(Entity):
     """The script that the run of this one was answered by, after a model corrected it."""
     asked_at: datetime
     key: str
+    key_anywhere: str = ""
+    """The key of the question wherever the data are, for data that moved."""
     steps: tuple[ScriptStep, ...]
     of_steps: int = 0
     parameters: tuple[Parameter, ...] = ()

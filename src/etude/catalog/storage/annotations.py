@@ -158,6 +158,23 @@ def put_annotations(app: App, source: Source, annotations: Annotations) -> Annot
     return get_annotations(app, source)
 
 
+def describe(app: App, source: Source, name: str, text: str | None) -> str | None:
+    """Set the description of a table or a column, named `TABLE` or `TABLE.COLUMN`; None withdraws it. Return it."""
+    catalog = source.catalog(app.settings.limits)
+    table, column = catalog.table(name), None
+    if table is None:
+        owner, _, column = name.rpartition(".")
+        table = catalog.table(owner) if owner else None
+    if table is None or (column is not None and column not in {c.name for c in table.columns}):
+        known = [t.name for t in catalog.tables] if table is None else [f"{table.name}.{c.name}" for c in table.columns]
+        raise NotFound(f"`{source.name}` has no table or column `{name}`.", hint=f"It has {', '.join(known[:20])}.")
+    body: dict[str, Any] = {"description": text}
+    if column is not None:
+        body = {"columns": {column: body}}
+    put_annotations(app, source, parse_annotations({"tables": {table.name: body}}, "The description"))
+    return text
+
+
 def _stored_annotations(app: App, source: Source) -> tuple[Objects, str]:
     objects, root = open_root(app)
     return objects, "/".join(part for part in (root, folder_of(app, source), STORED) if part)
