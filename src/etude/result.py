@@ -31,6 +31,8 @@ ROW_BYTES = 64 << 20
 PIECE_BYTES = 4 << 20
 """Rows are converted in pieces of about this size: as Python values they take many times as much memory."""
 
+READ_WHOLE = 4 << 20
+"""A stored file up to this size is read and verified in one piece."""
 SHOWN_ROWS, SHOWN_COLUMNS, SHOWN_CHARS = 10, 20, 40
 """How much of a result its preview shows."""
 JSON_ROWS = 4096
@@ -82,10 +84,10 @@ class Result:
         with self._open_kept() as opened:
             kept: Any = opened
             check = getattr(kept, "check_range", None)
-            if check is not None:
+            size = kept.seek(0, 2) if check is not None else 0
+            if check is not None and size > READ_WHOLE:
                 # Arrow reads a path faster than a Python file object. So each part is verified right before
                 # Arrow reads it: both reads hit the same pages in the system's cache.
-                size = kept.seek(0, 2)
                 check(0, 4)
                 check(size - 8, size)
                 kept.seek(size - 8)
@@ -94,6 +96,8 @@ class Result:
             else:
                 import pyarrow as pa
 
+                if size:
+                    kept.seek(0)
                 yield from _read_groups(pa.BufferReader(kept.read()), lambda start, end: None)
 
     def arrow(self) -> Any:

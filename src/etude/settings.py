@@ -328,7 +328,8 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         path = key.removeprefix("ETUDE_").lower().split("__")
         if path[0] not in Settings.model_fields:
             near = difflib.get_close_matches(path[0], Settings.model_fields, n=1)
-            hint = f"Did you mean `ETUDE_{near[0].upper()}`?" if near else "Unset it; `etude config` lists the keys."
+            named = "__".join(["ETUDE_" + near[0].upper(), *(part.upper() for part in path[1:])]) if near else ""
+            hint = f"Did you mean `{named}`?" if near else "Unset it; `etude config` lists the keys."
             raise Invalid(f"The variable `{key}` is not a setting of etude.", hint=hint)
         value: Any = _parse_variable(key, text, path)
         for part in reversed(path[1:]):

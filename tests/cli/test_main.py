@@ -76,7 +76,7 @@ def test_help_names_every_command(etude: Any) -> None:
         done = etude(*arguments)
         assert done.code == 0
         assert all(f"  {name} " in done.out and text in done.out for name, text in COMMANDS.items())
-    assert etude("--version").out == f"etude {__version__}\n"
+    assert etude("--version").out == etude("version").out == f"etude {__version__}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -54,6 +54,11 @@ def test_the_last_query_of_a_script_needs_no_semicolon() -> None:
     assert "1 row" in out
 
 
+def test_exit_below_a_query_runs_it_and_ends() -> None:
+    out, err = spoken("shell", "shop.duckdb", "--sql", lines=["SELECT 7 AS seven", "exit", "SELECT 8;"])
+    assert "seven" in out and "8" not in out and not err
+
+
 @pytest.mark.parametrize("end", ["exit", "quit", "/quit"])
 def test_chat_has_help_and_an_end(end: str) -> None:
     out, err = spoken("chat", "shop.duckdb", lines=["/help", ".tables", "SQL: SELECT 7 AS seven", end, "SQL: SELECT 8"])

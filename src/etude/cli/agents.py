@@ -108,12 +108,26 @@ def run(options: argparse.Namespace) -> None:
             _show(agents, _apply_verb(app, options), options)
 
 
+def _warn_of_source(app: App, config: dict[str, Any]) -> None:
+    """Say that a source is not there. It is no error: a worker may be on another machine, or the source added later."""
+    from etude.errors import EtudeError
+
+    if isinstance(config.get("source"), str):
+        try:
+            app.source(config["source"])
+        except EtudeError as error:
+            sys.stderr.write(f"warning: {printable(error.message)} Each step fails until it is there.\n")
+
+
 def _apply_verb(app: App, options: argparse.Namespace) -> AgentInfo:
     agents = app.agents
     guidance = _value(options.text) if getattr(options, "text", None) is not None else None
     match options.verb:
         case "create":
-            return agents.create(options.kind, _settings(app, options.kind, options.settings), options.id)
+            config = _settings(app, options.kind, options.settings)
+            created = agents.create(options.kind, config, options.id)
+            _warn_of_source(app, config)
+            return created
         case "pause":
             return agents.pause(options.agent, "now" if options.now else "after_step")
         case "resume":

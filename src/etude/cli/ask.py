@@ -89,6 +89,7 @@ class Steps:
     def __call__(self, entry: Entry) -> None:
         """Print one event."""
         from etude.events import Guided, ReplayDecided, StepFinished, StepStarted, TextDelta
+        from etude.runtime.script import PREAMBLE
 
         self.progress.restart("working")
         match entry.event:
@@ -98,7 +99,7 @@ class Steps:
                 self._writing = True
             case StepStarted(kind="model", step_id=step_id):
                 self._turns.add(step_id)
-            case StepStarted(kind="sql" | "python" as kind, code=code):
+            case StepStarted(kind="sql" | "python" as kind, code=code) if code != PREAMBLE:
                 self._line(f"▸ {code}")
                 self.progress.restart("running the query" if kind == "sql" else "running the code")
             case StepFinished(step_id=step_id, outcome=outcome, error=error) if error is not None:

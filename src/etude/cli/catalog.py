@@ -136,12 +136,14 @@ def _writable(name: str) -> Path:
 
 def _write_files(made: CatalogResult, folder: Path, options: argparse.Namespace) -> Path | None:
     """Write the files of the catalog to a folder; return the path of its page, or None if it is not a local file."""
+    from etude.catalog.storage.catalog_store import METRICS
+
     stored = Path(made.url.removeprefix("file://")) / PAGE
     if not options.output and (not options.open or stored.is_file()):
         return stored if stored.is_file() else None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in made.files.items():
+        for name, data in {**made.files, METRICS: made.metrics.model_dump_json().encode()}.items():
             (folder / name).write_bytes(data)
     except OSError as error:
         text = f"The catalog is stored in {made.url}, but `{folder}` cannot be written to: {error.strerror}."

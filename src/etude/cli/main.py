@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> int:
     if arguments[0] == "help":
         # `etude help` is `etude --help`, and `etude help sql` is `etude sql --help`.
         return run([*arguments[1:2], "--help"])
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         sys.stdout.write(f"etude {__version__}\n")
         return 0
     name = arguments[0]

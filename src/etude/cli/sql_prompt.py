@@ -35,6 +35,8 @@ class Commands:
         self._source = source
         self._about = about
         self.vertical = False
+        self.ends = False
+        """Whether the person typed `exit`, perhaps below a last query without `;`."""
 
     def run(self, line: str) -> bool:
         """Run a line if it is a command; return whether it was one."""
@@ -72,7 +74,8 @@ class Commands:
             for t in chosen
             for c in t.columns
         ]
-        print_table(["table", "column", "type", "key"], rows, sys.stdout)
+        shown = 4 if any(row[-1] for row in rows) else 3
+        print_table(["table", "column", "type", "key"][:shown], [row[:shown] for row in rows], sys.stdout)
 
 
 def prompt_sql(app: App, source: str) -> None:
@@ -85,7 +88,7 @@ def prompt_sql(app: App, source: str) -> None:
         app.source(source).mount(opening)
     sys.stdout.write(f"SQL on `{source}`. A query ends with `;`. `/help` lists commands, Ctrl-D ends it.\n")
     with line_history(app.settings.home / "sql_history"):
-        while (text := _read_query(commands)) is not None:
+        while not commands.ends and (text := _read_query(commands)) is not None:
             try:
                 if commands.run(text):
                     continue
@@ -111,8 +114,9 @@ def _read_query(commands: Commands) -> str | None:
         if line is None:
             # A last query without `;` runs as well: input may be a file.
             return "\n".join(lines) if "".join(lines).strip() else None
-        if not lines and line.strip().lower().rstrip(";") in EXIT:
-            return None
+        if line.strip().lower().rstrip(";") in EXIT:
+            commands.ends = True
+            return "\n".join(lines) if "".join(lines).strip() else None
         if not lines and (not line.strip() or line.strip()[0] in ".\\/?" or line.strip().lower() in HELP):
             if line.strip():
                 return line

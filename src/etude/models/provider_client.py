@@ -73,7 +73,7 @@ def unknown_provider(name: str, *others: str) -> EtudeError:
     provider = name.partition(":")[0]
     near = difflib.get_close_matches(provider.lower(), [*others, *PROVIDERS], n=3)
     known = " or ".join(f"`{n}`" for n in near)
-    hint = f"Did you mean {known}?" if near else f"Write `provider:name`, such as `openai:{name}`."
+    hint = f"Did you mean {known}?" if near else f"Write `provider:name`, such as `openai:{name.rpartition(':')[2]}`."
     hint += f" An OpenAI-compatible server needs `models.{provider}.base_url`." if ":" in name else ""
     return Invalid(f"The model provider `{provider}` is not known.", hint=hint)
 

@@ -264,7 +264,15 @@ class _CellFailed(Invalid):
         error = cell.error or {}
         text = error.get("traceback") or f"{error.get('type')}: {error.get('message')}"
         printed = f"\nprinted before:\n{cell.stdout[-2000:]}" if cell.stdout else ""
-        super().__init__(f"The cell failed ({cell.outcome}):\n{str(text)[-4000:]}{printed}", hint=" ".join(cell.notes))
+        super().__init__(
+            f"The cell failed ({cell.outcome}):{_start(str(text))}{str(text)[-4000:]}{printed}",
+            hint=" ".join(cell.notes),
+        )
+
+
+def _start(text: str) -> str:
+    """Return what separates a text from the words before it: a line break if it has several lines."""
+    return "\n" if "\n" in text else " "
 
 
 def find_outage(cell: Cell) -> EtudeError | None:

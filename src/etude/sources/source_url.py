@@ -66,6 +66,8 @@ def name_for(url: str) -> str:
     """Return a name for a source that has only a URL: its last part, made valid for SQL."""
     shown = redact(url) if "://" in url else url
     tail = re.sub(r"[?#].*$", "", shown).rstrip("/").rsplit("/", 1)[-1]
+    if tail in ("", ".", ".."):
+        tail = os.path.basename(os.path.abspath(tail or "/"))
     stem = tail.split(".")[0] or tail
     name = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_") or "data"
     if not NAME.fullmatch(name):

@@ -244,7 +244,7 @@ def test_a_table_that_fails_is_reported_and_the_rest_goes_on(make: Make) -> None
     bad, good, dotted = profile.tables[0], profile.table("good"), profile.table("dot.ted")
     assert bad.plan == "failed" and "x0" in str(bad.error) and [c.name for c in bad.columns] == ["broken"]
     assert good is not None and good.error is None and dotted is not None and dotted.error is None
-    assert seen == [(0, 3, "bad"), (1, 3, "dot.ted"), (2, 3, "good"), (3, 3, "")]
+    assert seen == [(0, 3, "bad"), (1, 3, "dot.ted"), (2, 3, "good"), (3, 3, "keys between tables")]
 
 
 class Impatient(Database):

@@ -55,7 +55,12 @@ ABLE: dict[str, tuple[str, bytes, list[tuple[Any, ...]], str]] = {
         "read as cp1252",
     ),
     "tildes": ("a.txt", b"id~v\n1~a, b\n2~c\n", [(1, "a, b"), (2, "c")], "separated by `~`"),
-    "one tilde": ("a.txt", b"v\n~5\n6\n", [("~5",), ("6",)], ""),
+    "one tilde": (
+        "a.txt",
+        b"v\n~5\n6\n",
+        [("~5",), ("6",)],
+        "mixed: 1 of 2 values is not a number ('~5'), kept as text",
+    ),
     "wide metadata": (
         "a.csv",
         b'"EXTF";700;"";9;;x\nsum;side;text\n119,5;"S";"a"\n7,5;"H";"b"\n',

@@ -6,6 +6,7 @@ chance, and names alone can mislead. Nothing is inferred from approximate counts
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -333,7 +334,7 @@ def _accept(
     if score < _ACCEPTED:
         return None
     parent = candidate.parent
-    share = "all" if matched == values else f"{containment:.1%} of"
+    share = "all" if matched == values else f"{math.floor(containment * 1000) / 10:.1f}% of"
     reasons = (f"{share} {values:,} distinct values match", f"{candidate.reason}", "the other side is unique")
     return ForeignKeyEvidence(
         columns=(candidate.child.column.name,),

@@ -68,10 +68,10 @@ def profile_source(
             draft, profile = _profile_table(reader, table, counts, bounds, names)
             drafts.append(draft)
             profiles.append(profile)
+        if on_progress is not None:
+            on_progress(len(chosen), len(chosen), "keys between tables")
         profiles = find_foreign_keys(reader, drafts, profiles, names)
         profiles = find_composites(reader, drafts, profiles, names)
-    if on_progress is not None:
-        on_progress(len(chosen), len(chosen), "")
     return SourceProfile(
         source=catalog.source,
         kind=catalog.kind,

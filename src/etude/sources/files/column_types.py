@@ -18,6 +18,8 @@ NULL_MARKERS = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "-", "--", "?
 SAMPLE_ROWS = 20_000
 COLUMNS_AT_ONCE = 50
 MIXED_SHARE = 0.8
+NOTED_SHARE = 0.5
+"""If this part of the values are numbers or dates, a note says why the column is text."""
 DATE_ORDERS = {"dmy": "day/month/year", "mdy": "month/day/year"}
 DECIMALS = (".", ",")
 READING = ("dates", "decimal")
@@ -229,11 +231,11 @@ def _candidates(con: Any, staged: Path, texts: list[str], rows: int) -> dict[str
     """Find columns that look like numbers or dates in a sample, and count their values over the whole file."""
     step = rows // SAMPLE_ROWS + 1
     seen = _aggregate(con, staged, texts, _outline, step)
-    likely = [c for c, (values, markers, digits) in seen.items() if 0 < MIXED_SHARE * (values - markers) <= digits]
+    likely = [c for c, (values, markers, digits) in seen.items() if 0 < NOTED_SHARE * (values - markers) <= digits]
     sampled = {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, step).items()}
     if step == 1:
         return sampled
-    likely = [c for c, n in sampled.items() if n.typed >= MIXED_SHARE / 2 * n.rest]
+    likely = [c for c, n in sampled.items() if n.typed >= NOTED_SHARE / 2 * n.rest]
     return {c: Counts(found) for c, found in _aggregate(con, staged, likely, _counts, 1).items()}
 
 
@@ -452,7 +454,7 @@ def _mixed(con: Any, staged: Path, column: str, n: Counts) -> TypeNote | None:
         (TESTS["decorated"], n.decorated, "number"),
     )
     for test, passed, noun in tests:
-        if n.values > passed >= MIXED_SHARE * n.rest and passed and not n.code and not n.body_code:
+        if n.values > passed >= NOTED_SHARE * n.rest and passed and not n.code and not n.body_code:
             shown = _examples(con, staged, column, f"NOT coalesce({test}, false)")
             odd = n.values - passed
             said = f"is not a {noun}" if odd == 1 else f"are not {noun}s"
