@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 import etude
 from etude import spool
 from etude.app import App
+from etude.cell_text import escape_formula, json_value, text_value
 from etude.entities import ResultColumn, ResultInfo
-from etude.result import escape_formula, json_value, text_value, to_json
+from etude.result import to_json
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from etude.runtime.control import Control
     from etude.runtime.live_runs import LiveRuns
     from etude.runtime.notebook import HoldSlot, Notebook
-    from etude.runtime.repair import Repaired
+    from etude.runtime.result_repair import Repaired
     from etude.runtime.session_pool import SessionPool
     from etude.runtime.tool_context import RunResources
     from etude.sessions.base import Provider
@@ -683,7 +683,7 @@ class App:
 
     def repair(self, run_id: str, source: str | None = None) -> Repaired:
         """Run queries again if their stored results are damaged or lost; `source` replaces a source without a name."""
-        from etude.runtime.repair import repair_run
+        from etude.runtime.result_repair import repair_run
 
         def again(step: Step) -> Result:
             values = decode_params(step.params.get("values"))

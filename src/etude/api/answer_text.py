@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from etude.api.streams import HEARTBEAT_S
+from etude.cell_text import json_value
 from etude.entities import STOPPED, Run
 from etude.errors import Cancelled, Conflict, from_problem
 from etude.events import Event, Guided, RunCancelled, RunFailed, RunFinished, RunPaused, RunWaiting, TextDelta
-from etude.result import json_value
 from etude.runs import CODE
 from etude.runtime.answer import chosen_results, describe_code
 

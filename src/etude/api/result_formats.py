@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from etude.cell_text import csv_line, escape_formula
 from etude.errors import Invalid
-from etude.result import Result, csv_line, escape_formula, iter_pieces, no_rows, take_page
+from etude.result import Result, iter_pieces, no_rows, take_page
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"

@@ -111,7 +111,7 @@ def _write_json(result: Result, out: IO[str]) -> None:
 
 
 def _write_csv(result: Result, out: IO[str], delimiter: str = ",") -> None:
-    from etude.result import csv_line
+    from etude.cell_text import csv_line
 
     out.write(csv_line([c.name for c in result.columns], delimiter) + "\n")
     for row in result.iter_rows(shown=True):
@@ -125,7 +125,7 @@ def _write_tsv(result: Result, out: IO[str]) -> None:
 def _write_ndjson(result: Result, out: IO[str]) -> None:
     import json
 
-    from etude.result import json_value
+    from etude.cell_text import json_value
 
     names = [c.name for c in result.columns]
     double = next((n for n in names if names.count(n) > 1), None)
@@ -139,7 +139,7 @@ def _write_ndjson(result: Result, out: IO[str]) -> None:
 
 
 def _write_markdown(result: Result, out: IO[str]) -> None:
-    from etude.result import text_value
+    from etude.cell_text import text_value
 
     def line(cells: Iterable[Any]) -> str:
         texts = (str(c).replace("\\", "\\\\").replace("|", "\\|") for c in cells)

@@ -64,7 +64,7 @@ def _exact_sheet() -> type[Any]:
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[type, Any]) -> None:
-    from etude.result import json_value
+    from etude.cell_text import json_value
 
     match value:
         case None:
@@ -90,7 +90,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any, formats: dict[typ
 def _write_text(sheet: Any, row: int, column: int, value: Any) -> None:
     import json
 
-    from etude.result import json_value
+    from etude.cell_text import json_value
 
     plain = json_value(value)
     text = json.dumps(plain, ensure_ascii=False) if isinstance(plain, dict | list) else str(plain)

@@ -9,7 +9,7 @@ from functools import cached_property, wraps
 from typing import Any, Literal, TypeVar, cast
 
 from etude.entities import Catalog
-from etude.sources.plan.dialect import kind_of
+from etude.sources.column_kind import kind_of
 
 RANGED = frozenset(("number", "date", "timestamp"))
 """Kinds of values whose minimum and maximum are known."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from etude.cell_text import json_value
 from etude.entities import (
     AnswerBody,
     Artifact,
@@ -23,7 +24,7 @@ from etude.entities import (
 from etude.errors import Cancelled, EtudeError, Invalid, from_problem
 from etude.events import Guided, RunFinished
 from etude.models.base import UserMessage
-from etude.result import first_page, json_value
+from etude.result import first_page
 from etude.runtime.chart import choose_chart, read_chart
 from etude.runtime.chosen_chart import build_chart
 from etude.runtime.conversation import ANSWER, LAST_TURN, ended_by_budget

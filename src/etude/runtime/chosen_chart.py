@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from etude.result import json_value
+from etude.cell_text import json_value
 from etude.runtime.chart import CHART_BYTES, SCHEMA, read_chart
 from etude.tools.answer import is_vega
 

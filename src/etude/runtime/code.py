@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+from etude.cell_text import json_value
 from etude.entities import Run
 from etude.errors import Invalid
 from etude.events import RunFinished
-from etude.result import Result, json_value
+from etude.result import Result
 from etude.runtime.tool_context import RecordedToolContext
 
 if TYPE_CHECKING:

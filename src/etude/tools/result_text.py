@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from etude.result import json_value
+from etude.cell_text import json_value
 
 if TYPE_CHECKING:
     from etude.entities import Table

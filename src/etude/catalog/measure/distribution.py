@@ -24,8 +24,9 @@ from typing import Any
 from etude.catalog.measure.families import settled_family
 from etude.catalog.measure.statements import COMPARED, MEASURED, ORDERED, QUANTILES, SHOWN, TOP
 from etude.catalog.model import DATED, Family, Lengths, Outliers, Scalar, moment
+from etude.cell_text import json_value
 from etude.entities import ResultColumn, ResultInfo
-from etude.result import Result, json_value
+from etude.result import Result
 
 FENCE = 3.0
 """Interquartile ranges between a quartile and its fence."""

@@ -14,7 +14,7 @@ from etude.runtime.number_check.dimension import ROWS, distance
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, Period
 from etude.runtime.number_check.operands import STATED, Operand
 from etude.runtime.number_check.passage import quarter_of
-from etude.runtime.number_check.units import per_base
+from etude.runtime.number_check.stated_units import per_base
 
 if TYPE_CHECKING:
     from etude.runtime.number_check.search import Search

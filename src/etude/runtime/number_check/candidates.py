@@ -17,7 +17,7 @@ from etude.runtime.number_check.evidence import COUNT_WORDS
 from etude.runtime.number_check.mentions import TIME_UNITS, Mention, scale_of
 from etude.runtime.number_check.operands import STATED, Operand
 from etude.runtime.number_check.series import average_changes, statistics, steps
-from etude.runtime.number_check.units import convert
+from etude.runtime.number_check.stated_units import convert
 from etude.runtime.number_check.weighted import within_rows
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from etude.entities import Catalog
 from etude.errors import Invalid
+from etude.sources.column_kind import Kind
 from etude.sources.plan import dialect as sql
-from etude.sources.plan.dialect import DIALECTS, Kind, Typed
+from etude.sources.plan.dialect import DIALECTS, Typed
 from etude.sources.plan.model import (
     Aggregate,
     AggregateFn,

@@ -10,26 +10,13 @@ from typing import Literal
 from sqlglot import exp
 
 from etude.errors import Invalid
+from etude.sources.column_kind import Kind
 from etude.sources.plan.model import AggregateFn, Grain, MatchOp, Part, WindowFn
-
-Kind = Literal["number", "text", "boolean", "flag", "date", "timestamp", "timestamptz", "other"]
-"""`flag` is a number that stands for true or false; `other` is a type that only the engine knows."""
 
 Nulls = Literal["first", "last"]
 DIALECTS = ("duckdb", "postgres", "mysql", "sqlite")
 TEMPORAL: frozenset[Kind] = frozenset({"date", "timestamp", "timestamptz"})
 
-_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("number", re.compile(r"u?(tiny|small|medium|big|huge)?int(eger|[0-9]+)?( (un)?signed)?( zerofill)?")),
-    ("number", re.compile(r"(small|big)?serial|unsigned big int|decimal|dec|numeric|number|fixed|year")),
-    ("number", re.compile(r"real|float[0-9]*( unsigned)?|double( precision)?( unsigned)?|decimal unsigned")),
-    ("text", re.compile(r"n?(var)?char[2]?|(native |varying )?character( varying)?|bpchar|nvarchar2?|name")),
-    ("text", re.compile(r"(tiny|medium|long)?text|citext|string|clob")),
-    ("boolean", re.compile(r"bool(ean)?")),
-    ("date", re.compile(r"date")),
-    ("timestamp", re.compile(r"datetime|timestamp(_s|_ms|_us|_ns)?( without time zone)?")),
-    ("timestamptz", re.compile(r"timestamptz|timestamp with time zone")),
-)
 TYPES: dict[Kind, str] = {
     "number": "double",
     "text": "text",
@@ -63,15 +50,6 @@ class Typed:
 
     def __str__(self) -> str:
         return f"{self.label} is {_SHOWN.get(self.kind, 'of another type')}"
-
-
-def kind_of(type_name: str) -> Kind:
-    """Return the kind of value that a column of the type holds, whatever engine named the type."""
-    text = " ".join(type_name.lower().split())
-    if text.startswith("tinyint(1)"):
-        return "flag"
-    base = re.sub(r" ?\([^)]*\)", "", text)
-    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(base)), "other")
 
 
 def require_same(left: Typed, right: Typed) -> None:

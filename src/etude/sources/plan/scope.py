@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from etude.entities import Catalog, Column, Table
 from etude.errors import Invalid
-from etude.sources.plan.dialect import TYPES, Typed, kind_of, quote, require_same
+from etude.sources.column_kind import kind_of
+from etude.sources.plan.dialect import TYPES, Typed, quote, require_same
 from etude.sources.plan.model import ColumnRef, Join, JoinPlan, PlanRef, QueryPlan, TableRef
 
 MAX_CHOICES = 8

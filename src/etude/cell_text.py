@@ -1,0 +1,121 @@
+"""Cells as text: for JSON, CSV, Markdown, spreadsheets and previews."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any
+
+SHOWN_CHARS = 40
+"""How much of a cell a preview shows."""
+
+
+def escape_formula(value: Any) -> Any:
+    """Return a text that a spreadsheet would run as a formula with an apostrophe before it; other values unchanged."""
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value.strip(" ")):
+        return value
+    return f"'{value}"
+
+
+# Spreadsheets skip blanks, control characters and invisible marks, and read fullwidth signs as plain ones.
+_FORMULA = re.compile(r"[\t\r\n]|[\s\x00-\x20\x7f-\x9f\xad\u200b-\u200f\u2060\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|inf|Infinity)")
+
+
+def json_value(value: Any) -> Any:
+    """Return a cell as a JSON value: dates as ISO text, bytes as hex, numbers that JSON cannot represent as text."""
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Decimal():
+            return _exact(value)
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case dt.timedelta():
+            micros = value // dt.timedelta(microseconds=1)
+            days = int(micros / 86_400_000_000)
+            return interval_text(0, days, (micros - days * 86_400_000_000) * 1000)
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(k): json_value(v) for k, v in value.items()}
+        case list() | tuple():
+            return [json_value(v) for v in value]
+        case _:
+            return str(value)
+
+
+def text_value(value: Any) -> str:
+    """Return a cell as text for CSV and Markdown: empty for null, `true` and `false`, nested values as JSON."""
+    if type(value) is float and math.isfinite(value):
+        return repr(value)
+    match value:
+        case str():
+            return value
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case Decimal() if value.is_finite():
+            return f"{value:f}"
+        case dict() | list() | tuple():
+            return json.dumps(json_value(value), ensure_ascii=False)
+        case _:
+            return str(json_value(value))
+
+
+def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
+    """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
+    special = _SPECIAL[delimiter]
+    fields = []
+    for value in row:
+        if value is None:
+            fields.append("")
+            continue
+        if type(value) is int:
+            fields.append(str(value))
+            continue
+        text = value if type(value) is str else text_value(value)
+        text = escape(text) if escape is not None else text
+        fields.append('"' + text.replace('"', '""') + '"' if special(text) else text)
+    # A line without any character would be skipped by most readers.
+    return '""' if fields == [""] else delimiter.join(fields)
+
+
+_SPECIAL = {d: re.compile(rf'["\r\n{d}]|^\s|\s$|^$').search for d in (",", "\t")}
+"""Finds what makes quotes necessary, by the delimiter."""
+
+
+def _exact(value: Decimal) -> Any:
+    if not value.is_finite():
+        return str(value)
+    as_float = float(value)
+    # JSON readers parse a float. That is exact if the float's shortest form equals the decimal.
+    return as_float if Decimal(repr(as_float)) == value else str(value)
+
+
+def interval_text(months: int, days: int, nanoseconds: int) -> str:
+    """Return an interval as DuckDB prints it: `1 year 2 months 3 days 04:05:06.5`."""
+    years, rest = int(months / 12), months - 12 * int(months / 12)
+    parts = [(years, "year"), (rest, "month"), (days, "day")]
+    said = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in parts if n]
+    micros = abs(nanoseconds) // 1000
+    if micros or not said:
+        seconds, fraction = divmod(micros, 10**6)
+        clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        clock += f".{fraction:06}".rstrip("0") if fraction else ""
+        said.append(f"-{clock}" if nanoseconds < 0 else clock)
+    return " ".join(said)
+
+
+def preview_text(value: Any) -> str:
+    """Return a cell in one short line; control characters are escaped, because they could drive a terminal."""
+    text = "null" if value is None else str(value)
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: SHOWN_CHARS + 1])
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
