@@ -127,6 +127,11 @@ def test_a_similar_question_is_offered_and_not_replayed(app: App, shop: Path) ->
     assert answer.result is not None and answer.result.row_count == 40
 
 
+def test_a_question_with_another_value_waits_for_the_script_that_is_being_compiled(app: App, shop: Path) -> None:
+    app.ask(str(shop), "What is the total amount in 2024?").require()
+    assert app.ask(str(shop), "What is the total amount in 2025?").require().replayed
+
+
 def test_a_refused_question_names_a_similar_one_to_the_person(
     tmp_path: Path, shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

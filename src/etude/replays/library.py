@@ -68,7 +68,7 @@ class Library:
         self.stored = StoredScripts(app.store)
         self._lock = threading.Lock()
         self._compiling: dict[str, Future[None]] = {}
-        """By the exact key of the question: done once its script can be found."""
+        """By the form of the question: done once its script can be found."""
         self._jobs: set[Future[None]] = set()
         self._closing = threading.Event()
         self._closed_at = 0.0
@@ -235,7 +235,7 @@ class Library:
     def _find(self, asked: Asked) -> tuple[Script, dict[str, str]] | ReplayDecided:
         """Return the script for a question with the values of its parameters, or why there is none."""
         keys = dict(asked.keys())
-        self._await(asked.key())
+        self._await(asked.form())
         found = self.stored.find(list(keys))
         if not found:
             return ReplayDecided(level="scratch", cause="no script", reason="No script answers this question.")
@@ -269,9 +269,9 @@ class Library:
         update = {"id": new_id("script"), "key": key, "location": run.location, "parent": script.id}
         self._store(script.model_copy(update=update), script.run_id, "")
 
-    def _await(self, key: str) -> None:
+    def _await(self, form: str) -> None:
         with self._lock:
-            compiling = self._compiling.get(key)
+            compiling = self._compiling.get(form)
         if compiling is not None:
             with contextlib.suppress(Exception):
                 compiling.result(COMPILE_S)
@@ -342,10 +342,10 @@ class Library:
             return  # what a model corrected is compiled, so that it need not correct it again
         if self._closing.is_set():
             return
-        key, stored = self.asked(run, source).key(), Future[None]()
+        form, stored = self.asked(run, source).form(), Future[None]()
         with self._lock:
-            self._compiling[key] = stored
-        self._submit(lambda: self._learn(run.id, source, key, stored))
+            self._compiling[form] = stored
+        self._submit(lambda: self._learn(run.id, source, form, stored))
 
     def _submit(self, work: Callable[[], None]) -> None:
         """Do something in the background, after everything that was begun before it; nothing if the app is closing."""
@@ -362,7 +362,7 @@ class Library:
         with self._lock:
             self._jobs.discard(job)
 
-    def _learn(self, run_id: str, source: Source, key: str, stored: Future[None]) -> None:
+    def _learn(self, run_id: str, source: Source, form: str, stored: Future[None]) -> None:
         try:
             self._compare_shadow(self._app.store.run(run_id))
             self.compile(run_id, source, lambda: stored.set_result(None))
@@ -370,8 +370,8 @@ class Library:
             _log.exception("run %s could not be compiled", run_id)
         finally:
             with self._lock:
-                if self._compiling.get(key) is stored:
-                    del self._compiling[key]
+                if self._compiling.get(form) is stored:
+                    del self._compiling[form]
             if not stored.done():
                 stored.set_result(None)
 

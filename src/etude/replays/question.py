@@ -144,6 +144,10 @@ class Asked:
         content = json.dumps([self.source, self.model, self.earlier, units])
         return hashlib.sha256(content.encode()).hexdigest()
 
+    def form(self) -> str:
+        """Return the key with every literal as a parameter: questions that one script may answer have the same."""
+        return self.key(frozenset(n for n, u in enumerate(self.units) if u.kind in MASKED))
+
     def key_anywhere(self) -> str:
         """Return the key of this question, without parameters, on a source of this name that may have moved."""
         return replace(self, source=self.grants).key()
