@@ -72,20 +72,15 @@ def text_value(value: Any) -> str:
 
 def csv_line(row: Iterable[Any], delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
     """Return a row of CSV without its line end. An empty text is quoted, so that it differs from a null."""
-    special = _SPECIAL[delimiter]
-    fields = []
-    for value in row:
-        if value is None:
-            fields.append("")
-            continue
-        if type(value) is int:
-            fields.append(str(value))
-            continue
-        text = value if type(value) is str else text_value(value)
-        text = escape(text) if escape is not None else text
-        fields.append('"' + text.replace('"', '""') + '"' if special(text) else text)
+    fields = ["" if value is None else csv_field(text_value(value), delimiter, escape) for value in row]
     # A line without any character would be skipped by most readers.
     return '""' if fields == [""] else delimiter.join(fields)
+
+
+def csv_field(text: str, delimiter: str = ",", escape: Callable[[str], str] | None = None) -> str:
+    """Return a text as a field of CSV, in quotes if it needs them."""
+    text = escape(text) if escape is not None else text
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL[delimiter](text) else text
 
 
 _SPECIAL = {d: re.compile(rf'["\r\n{d}]|^\s|\s$|^$').search for d in (",", "\t")}

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from etude.arrow_limits import count_bytes, split
 from etude.arrow_values import python_values
 from etude.cell_text import json_value, preview_text
+from etude.column_text import json_arrays
 from etude.errors import LimitExceeded, Unavailable
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ READ_WHOLE = 4 << 20
 """A stored file up to this size is read and verified in one piece."""
 SHOWN_ROWS, SHOWN_COLUMNS = 10, 20
 """How much of a result its preview shows."""
-JSON_ROWS = 4096
-"""Rows that are written as JSON in one piece."""
 
 
 class Result:
@@ -93,6 +92,11 @@ class Result:
                 if size:
                     kept.seek(0)
                 yield from _read_groups(pa.BufferReader(kept.read()), lambda start, end: None)
+
+    def pieces(self) -> Iterator[Any]:
+        """Yield the record batches in pieces that are small enough to be converted at once."""
+        for piece, _ in iter_pieces(self.batches()):
+            yield piece
 
     def arrow(self) -> Any:
         """Return the whole result as a `pyarrow.Table`."""
@@ -302,10 +306,11 @@ def iter_json(result: Result) -> Iterator[str]:
     columns = [{"name": c.name, "type": c.type} for c in result.columns]
     head = json.dumps({"run_id": result.run_id, "columns": columns, "rows": []}, ensure_ascii=False)
     yield head.removesuffix("]}")
-    rows = result.iter_rows(True)
+    kinds = [c.type for c in result.columns]
     between = ""
-    while chunk := [[json_value(v) for v in row] for row in itertools.islice(rows, JSON_ROWS)]:
-        yield between + json.dumps(chunk, ensure_ascii=False)[1:-1]
-        between = ", "
+    for piece in result.pieces():
+        if rows := ", ".join(json_arrays(piece, kinds)):
+            yield between + rows
+            between = ", "
     end = {"row_count": result.row_count, "truncated": result.truncated, "elapsed_ms": round(result.elapsed_ms, 3)}
     yield "], " + json.dumps(end)[1:]

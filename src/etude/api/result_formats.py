@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.cell_text import csv_line, escape_formula
+from etude.column_text import csv_lines
 from etude.errors import Invalid
 from etude.result import Result, iter_pieces, no_rows, take_page
 
@@ -237,9 +238,9 @@ def as_csv(result: Result, view: RowSelection, positions: Any) -> Iterator[bytes
     text = io.StringIO()
     escape: Callable[[str], str] | None = escape_formula if view.escape_formulas else None
     text.write(csv_line([c.name for c in result.columns], escape=escape) + "\r\n")
+    kinds = [c.type for c in result.columns]
     for piece, _ in iter_pieces(read_batches(result, view, positions)):
-        for row in Result(result.info, [piece]).iter_rows(shown=True):
-            text.write(csv_line(row, escape=escape) + "\r\n")
+        text.writelines(f"{line}\r\n" for line in csv_lines(piece, kinds, escape=escape))
         yield text.getvalue().encode("utf-8", "replace")
         text.seek(0)
         text.truncate()

@@ -112,10 +112,12 @@ def _write_json(result: Result, out: IO[str]) -> None:
 
 def _write_csv(result: Result, out: IO[str], delimiter: str = ",") -> None:
     from etude.cell_text import csv_line
+    from etude.column_text import csv_lines
 
     out.write(csv_line([c.name for c in result.columns], delimiter) + "\n")
-    for row in result.iter_rows(shown=True):
-        out.write(csv_line(row, delimiter) + "\n")
+    kinds = [c.type for c in result.columns]
+    for batch in result.pieces():
+        out.write("".join(f"{line}\n" for line in csv_lines(batch, kinds, delimiter)))
 
 
 def _write_tsv(result: Result, out: IO[str]) -> None:
@@ -123,9 +125,7 @@ def _write_tsv(result: Result, out: IO[str]) -> None:
 
 
 def _write_ndjson(result: Result, out: IO[str]) -> None:
-    import json
-
-    from etude.cell_text import json_value
+    from etude.column_text import json_objects
 
     names = [c.name for c in result.columns]
     double = next((n for n in names if names.count(n) > 1), None)
@@ -134,21 +134,23 @@ def _write_ndjson(result: Result, out: IO[str]) -> None:
             f"Two columns are named `{double}`, and a JSON object holds only one of them.",
             hint="Rename one with AS, or use --format json.",
         )
-    for row in result.iter_rows(shown=True):
-        out.write(json.dumps(dict(zip(names, map(json_value, row))), ensure_ascii=False) + "\n")
+    kinds = [c.type for c in result.columns]
+    for batch in result.pieces():
+        out.write("".join(f"{line}\n" for line in json_objects(batch, names, kinds)))
 
 
 def _write_markdown(result: Result, out: IO[str]) -> None:
-    from etude.cell_text import text_value
+    from etude.column_text import text_lines
 
-    def line(cells: Iterable[Any]) -> str:
-        texts = (str(c).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
+    def line(cells: Iterable[str]) -> str:
+        texts = (c.replace("\\", "\\\\").replace("|", "\\|") for c in cells)
         return f"| {' | '.join(' '.join(t.splitlines()) for t in texts)} |\n"
 
     out.write(line(c.name for c in result.columns))
     out.write(line("---:" if is_number(c.type) else "---" for c in result.columns))
-    for row in result.iter_rows(shown=True):
-        out.write(line(text_value(v) for v in row))
+    kinds = [c.type for c in result.columns]
+    for batch in result.pieces():
+        out.write("".join(map(line, text_lines(batch, kinds))))
 
 
 _WRITERS = {
