@@ -43,6 +43,11 @@ def python_values(array: Any, kind: str, shown: bool = False) -> list[Any]:
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
+def is_converted(arrow: Any, kind: str) -> bool:
+    """Return whether values of this type differ from what Arrow returns for them."""
+    return _converter(arrow, kind, shown=True) is not None
+
+
 def _converter(arrow: Any, kind: str, shown: bool) -> Callable[[Any], Any] | None:
     """Return a function from Arrow's value to the one of the engine's own client; None if they are equal."""
     import pyarrow as pa

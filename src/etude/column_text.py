@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
-from etude.arrow_values import python_values
+from etude.arrow_values import is_converted, python_values
 from etude.cell_text import csv_field, json_value, text_value
+
+YEAR_1, YEAR_9999 = -719_162, 2_932_896
+"""The first and last day that has four digits for its year, in days since 1970."""
 
 
 def csv_lines(
@@ -28,15 +31,41 @@ def csv_lines(
 
 
 def _csv_fields(array: Any, kind: str, delimiter: str, escape: Callable[[str], str] | None) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if (texts := _as_texts(array, kind)) is not None:
+        fields: list[str] = texts.fill_null("").to_pylist()
+        if not pa.types.is_string(array.type):
+            return fields
+        # What may need quotes: more than `csv_field` quotes, so that Arrow's expressions need not know all of Unicode.
+        marked = pc.match_substring_regex(texts, f'["\\r\\n{delimiter}]|^[^!-~]|[^!-~]$|^$')
+        marked = pc.or_kleene(marked, pc.invert(pc.match_substring_regex(texts, "^[0-9A-Za-z]"))) if escape else marked
+        for place in pc.indices_nonzero(marked.fill_null(False)).to_pylist():
+            fields[place] = csv_field(fields[place], delimiter, escape)
+        return fields
     values = python_values(array, kind, shown=True)
-    plain = {type(v) for v in values} - {type(None)}
-    if plain == {int}:
-        return ["" if v is None else str(v) for v in values]
-    if plain == {float} and escape is None:
+    if pa.types.is_float64(array.type):
         return ["" if v is None else repr(v) for v in values]
-    if plain == {str}:
-        return ["" if v is None else csv_field(v, delimiter, escape) for v in values]
     return ["" if v is None else csv_field(text_value(v), delimiter, escape) for v in values]
+
+
+def _as_texts(array: Any, kind: str) -> Any:
+    """Return whole numbers, texts and dates as an array of texts; None for what Arrow writes in another way."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if is_converted(array.type, kind):
+        return None
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_integer(array.type):
+        return pc.cast(array, pa.string())
+    if pa.types.is_date32(array.type):
+        bounds = pc.min_max(pc.cast(array, pa.int32()))
+        first, last = bounds["min"].as_py(), bounds["max"].as_py()
+        return pc.cast(array, pa.string()) if first is None or (first >= YEAR_1 and last <= YEAR_9999) else None
+    return None
 
 
 def text_lines(batch: Any, kinds: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -61,12 +90,15 @@ def json_objects(batch: Any, names: Sequence[str], kinds: Sequence[str]) -> Iter
 
 
 def _json_texts(array: Any, kind: str) -> list[str]:
+    import pyarrow as pa
+
+    if (texts := _as_texts(array, kind)) is not None:
+        if pa.types.is_string(array.type):
+            return ["null" if text is None else encode_basestring(text) for text in texts.to_pylist()]
+        if pa.types.is_integer(array.type):
+            return texts.fill_null("null").to_pylist()  # type: ignore[no-any-return]
+        return ["null" if text is None else f'"{text}"' for text in texts.to_pylist()]
     values = python_values(array, kind, shown=True)
-    plain = {type(v) for v in values} - {type(None)}
-    if plain == {int}:
-        return ["null" if v is None else str(v) for v in values]
-    if plain == {float}:
+    if pa.types.is_float64(array.type):
         return ["null" if v is None else repr(v) if math.isfinite(v) else f'"{v}"' for v in values]
-    if plain == {str}:
-        return ["null" if v is None else encode_basestring(v) for v in values]
     return [json.dumps(json_value(v), ensure_ascii=False) for v in values]
