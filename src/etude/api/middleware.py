@@ -31,7 +31,7 @@ PROBES = frozenset({"/healthz", "/readyz"})
 """Paths that are answered even if their sender had too many refusals: a proxy asks for them too."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
-) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
+) | frozenset({"match", "rows", "runs", "search", "spending", "sql", "threads", "vram"})
 """Routes below `/api` that also work at the root."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""

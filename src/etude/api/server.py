@@ -26,6 +26,7 @@ from etude.api import (
     page,
     results,
     runs,
+    search,
     streams,
     threads,
 )
@@ -47,6 +48,7 @@ FLUSH_S = 0.2
 """Seconds between writes of buffered audit entries and usage."""
 NOUNS: tuple[APIRouter, ...] = (
     gateway.router,
+    search.router,
     chat.router,
     runs.router,
     results.router,
