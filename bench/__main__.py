@@ -31,6 +31,7 @@ NAMES = (
     "replay",
     "scripts",
     "learning",
+    "search",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
-from etude.errors import Conflict, Invalid, NotFound
+from etude.errors import Conflict, EtudeError, Invalid, NotFound
 from etude.fair_share import ThreadShare
 from etude.redaction import redact
 from etude.result import Result
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from etude.runtime.result_repair import Repaired
     from etude.runtime.session_pool import SessionPool
     from etude.runtime.tool_context import RunResources
+    from etude.search.base import Mode
+    from etude.search.indexes import Indexes
+    from etude.search.match import Filter
+    from etude.search.results import MatchPage, SearchPage
     from etude.sessions.base import Provider
     from etude.sessions.policy import Policy
     from etude.sources.cost import Size
@@ -129,6 +133,8 @@ class App:
                 each.agents.queue.close()
             if "scripts" in each.__dict__:
                 each.scripts.close()
+            if "indexes" in each.__dict__:
+                each.indexes.close()
         if "session_pool" in self.__dict__:
             self.session_pool.close()
         for model in self._models.values():
@@ -193,10 +199,13 @@ class App:
         return self.add_source(name, SourceSpec(url=url, tables=granted, by=by or "a local user"))
 
     def remove_source(self, name: str) -> None:
-        """Remove an added source. Its data stays, unless it was uploaded: then its files are removed as well."""
+        """Remove an added source and its index. Its data stays, unless it was uploaded: then its files go as well."""
         if name in self.settings.sources:
             raise Conflict(f"`{name}` is defined in the settings.", hint="Remove it there.")
         found = self.store.sources().get(name)
+        if found is not None:
+            with suppress(EtudeError):  # a source whose address is gone can be removed, too
+                self.indexes.remove(self._open(name, found))
         if found is not None and found.uploaded:
             self.uploads.remove(name, found)
         else:
@@ -323,6 +332,50 @@ class App:
         from etude.catalog.storage.annotations import put_annotations
 
         put_annotations(self, self.source(source), annotations)
+
+    # -- search
+
+    @made_once
+    def indexes(self) -> Indexes:
+        """The indexes of the sources of this tenant, which `search` and `match` use."""
+        from etude.search.indexes import Indexes
+
+        return Indexes(self)
+
+    def search(
+        self,
+        query: str,
+        source: str | Source | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        tables: Sequence[str] | None = None,
+        k: int = 10,
+        offset: int = 0,
+        mode: Mode = "hybrid",
+    ) -> SearchPage:
+        """Find rows, values, tables, columns, files, playbooks and runs by words and by meaning."""
+        return self.indexes.search(query, source, kinds=kinds, tables=tables, k=k, offset=offset, mode=mode)
+
+    def match(
+        self,
+        source: str | Source,
+        table: str,
+        like: str | Mapping[str, Any],
+        where: Filter | None = None,
+        *,
+        columns: Sequence[str] = (),
+        k: int = 10,
+        offset: int = 0,
+        facets: Sequence[str] = (),
+    ) -> MatchPage:
+        """Return the rows of a table that pass `where`, most similar first to a text or to the row of a key.
+
+        `where` is a condition in the source's SQL, or filters of a QueryPlan; the engine executes it.
+        """
+        from etude.search.match import Matcher
+
+        matcher = Matcher(self, self.indexes, self.source(source), table, columns)
+        return matcher.match(where, like, k, offset, facets)
 
     # -- runs
 

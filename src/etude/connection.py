@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from etude.replays.proof import Proof
     from etude.runtime.answer import Answer
     from etude.runtime.notebook import Notebook
+    from etude.search.results import BuiltIndex, MatchPage, SearchPage
     from etude.sources.parameters import Params
     from etude.sources.plan import QueryPlan
     from etude.sources.source import Source
@@ -176,6 +177,18 @@ class Connection(Database):
     def plan(self, plan: QueryPlan | dict[str, Any] | str, *, record: bool | None = None) -> Result:
         """Run a QueryPlan."""
         return self._app.plan(self._source, plan, record=record)
+
+    def index(self, *, columns: Sequence[str] = (), rebuild: bool = False) -> BuiltIndex:
+        """Make the index of the source, or bring it up to date; `columns` names those to index."""
+        return self._app.indexes.build(self._source, columns=columns, rebuild=rebuild)
+
+    def search(self, query: str, **options: Any) -> SearchPage:
+        """Find rows, tables, columns, files and past runs by words and by meaning; see `App.search` for the options."""
+        return self._app.search(query, self._source, **options)
+
+    def match(self, table: str, like: str | Mapping[str, Any], where: Any = None, **options: Any) -> MatchPage:
+        """Return the rows that pass `where`, most similar first to a text or a row; see `App.match` for the options."""
+        return self._app.match(self._source, table, like, where, **options)
 
     def catalog(self) -> Catalog:
         """Return the tables, columns, types, keys, comments and row counts."""

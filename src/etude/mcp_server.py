@@ -30,6 +30,8 @@ from etude.playbook import Playbook
 from etude.result import first_page
 from etude.runtime.answer import describe_answer
 from etude.runtime.query import CELL
+from etude.search.base import Kind, Mode
+from etude.search.results import MatchPage, SearchPage
 from etude.store.agents import AgentInfo, AgentStep
 from etude.store.identity import Report, Role
 from etude.validation import explain
@@ -549,6 +551,46 @@ def _profiled(table: TableProfile) -> ProfiledTable:
     )
 
 
+def search(
+    caller: McpCaller,
+    query: Annotated[str, Field(min_length=1, max_length=2_000, description="words, in any language")],
+    dataset: Annotated[str | None, Field(description="A name from list_datasets; all datasets by default.")] = None,
+    kinds: Annotated[
+        list[Kind] | None, Field(description="Only these: row, value, table, column, file, playbook, run.")
+    ] = None,
+    tables: Annotated[list[str] | None, Field(max_length=100, description="Only in these tables.")] = None,
+    k: Annotated[int, Field(ge=1, le=100)] = 10,
+    offset: Annotated[int, Field(ge=0, le=1_000)] = 0,
+    mode: Mode = "hybrid",
+) -> SearchPage:
+    """Find tables, columns, values, rows, documents, playbooks and past questions by words and by meaning.
+
+    Use it to find the right table among many, how a value is spelt, or a run that answered this before.
+    """
+    name = caller.app.source_name(dataset) if dataset is not None else None
+    return caller.app.search(query, name, kinds=kinds, tables=tables, k=k, offset=offset, mode=mode)
+
+
+def match(
+    caller: McpCaller,
+    table: Annotated[str, Field(min_length=1, max_length=1_000)],
+    like: Annotated[str | dict[str, Any], Field(description='a text, or the key of a row such as {"id": 17}')],
+    where: Annotated[
+        str | dict[str, Any] | list[dict[str, Any]] | None,
+        Field(description="a condition in the dataset's SQL, or filters of a QueryPlan; it holds exactly"),
+    ] = None,
+    dataset: Dataset = None,
+    columns: Annotated[list[str] | None, Field(max_length=20, description="The columns to compare.")] = None,
+    facets: Annotated[list[str] | None, Field(max_length=8, description="Columns to count the values of.")] = None,
+    k: Annotated[int, Field(ge=1, le=1_000)] = 10,
+    offset: Annotated[int, Field(ge=0, le=100_000)] = 0,
+) -> MatchPage:
+    """Return the rows of a table that pass `where`, most similar first to `like`, each with the reason."""
+    caller.check_capacity()
+    name = caller.app.source_name(dataset)
+    return caller.app.match(name, table, like, where, columns=columns or (), k=k, offset=offset, facets=facets or ())
+
+
 def log(
     caller: McpCaller,
     text: Annotated[str, Field(min_length=1, max_length=TEXT, description="what was asked and what was learned")],
@@ -575,7 +617,7 @@ def playbooks(caller: McpCaller) -> Playbooks:
 def agents_create(
     caller: McpCaller,
     kind: Annotated[
-        str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `echo`, or an installed kind")
+        str, Field(max_length=100, description="`analyst`, `watch`, `catalog`, `index`, `echo`, or an installed kind")
     ],
     config: Annotated[
         dict[str, Any], Field(description="the configuration of this kind; an error says what is wrong with it")
@@ -665,6 +707,8 @@ TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
     (steer_run, "analyst", False),
     (list_datasets, "reader", True),
     (describe_dataset, "reader", True),
+    (search, "reader", True),
+    (match, "analyst", True),
     (catalogs_list, "reader", True),
     (catalogs_show, "reader", True),
     (catalogs_compare, "reader", True),

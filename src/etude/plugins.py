@@ -12,6 +12,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "analyst": "etude.agents.kinds.analyst:AnalystAgent",
         "catalog": "etude.agents.kinds.catalog:CatalogAgent",
         "echo": "etude.agents.kinds.echo:EchoAgent",
+        "index": "etude.agents.kinds.index:IndexAgent",
         "redis": "etude.agents.kinds.redis:RedisAgent",
         "learn": "etude.agents.kinds.learn:LearnAgent",
         "watch": "etude.agents.kinds.watch:WatchAgent",
@@ -30,6 +31,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "local": "etude.sessions.local:LocalProvider",
         "container": "etude.sessions.container:ContainerProvider",
     },
+    "embeddings": {
+        "wordllama": "etude.search.embeddings.wordllama:WordLlamaEmbeddings",
+        "minilm": "etude.search.embeddings.minilm:MiniLmEmbeddings",
+        "remote": "etude.search.embeddings.remote:RemoteEmbeddings",
+    },
     "model": {
         "scripted": "etude.models.scripted:open_scripted",
         "cassette": "etude.models.cassette:open_cassette",
@@ -39,6 +45,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "tool": {
         "list_datasets": "etude.tools.list_datasets:ListDatasets",
         "get_dataset_schema": "etude.tools.get_dataset_schema:GetDatasetSchema",
+        "search": "etude.tools.search:SearchDataset",
         "execute_sql": "etude.tools.execute_sql:ExecuteSql",
         "execute_query_plan": "etude.tools.execute_query_plan:ExecuteQueryPlan",
         "execute_python": "etude.tools.execute_python:ExecutePython",

@@ -45,6 +45,7 @@ LATE_S = 0.5
 TOOLS = (
     "list_datasets",
     "get_dataset_schema",
+    "search",
     "execute_sql",
     "execute_query_plan",
     "execute_python",
@@ -81,7 +82,7 @@ def make_setup(
         budget=run.budget or Budget(),
         resources=resources,
         conclude=conclude,
-        hidden=frozenset({"list_datasets", "get_dataset_schema"} if opening.whole else ()),
+        hidden=_hidden(app, [source] if source else [app.source(n) for n in resources.names], opening.whole),
         fill=lambda run, text: render_figures(text, read_results(run, app.read_result)).text,
     )
 
@@ -126,8 +127,30 @@ def make_resources(
         lend_session=lend,
         limits=limits,
         scratch=app.scratch,
+        search=lambda name, text, kinds, k: _search(app, sources[name], text, kinds, k),
     )
     return replace(resources, mark=mark) if mark else resources
+
+
+def _hidden(app: App, sources: Sequence[Source], whole: bool) -> frozenset[str]:
+    """Return the tools that a model does not need: those for a schema that it sees, and `search` without an index."""
+    hidden = {"list_datasets", "get_dataset_schema"} if whole else set[str]()
+    with contextlib.suppress(EtudeError):
+        if any(app.indexes.find(source) is not None for source in sources):
+            return frozenset(hidden)
+    return frozenset(hidden | {"search"})
+
+
+def _search(app: App, source: Source, query: str, kinds: Sequence[str], k: int) -> list[str]:
+    """Return hits as lines for a model."""
+    page = app.search(query, source, kinds=list(kinds) or None, k=k)
+    lines = []
+    for hit in page.hits:
+        place = ".".join(part for part in (hit.table, hit.column) if part)
+        key = ", ".join(f"{name}={value}" for name, value in hit.key.items())
+        head = " ".join(part for part in (hit.kind, place, f"({key})" if key else "") if part)
+        lines.append(f"{head}: {' '.join(hit.snippet.split())}")
+    return lines
 
 
 def _load_tools() -> Mapping[str, Tool]:

@@ -187,6 +187,26 @@ class CatalogSettings(Entity):
     """Seconds after which a cell of a catalog's script is stopped."""
 
 
+class SearchSettings(Entity):
+    """Settings of `etude index`, `etude search` and `etude match`."""
+
+    embeddings: str = ""
+    """The model that makes vectors: `wordllama`, `minilm`, `PROVIDER:MODEL` of a provider in `models`, or `none`; by
+    default `wordllama` if it is installed."""
+    backend: Literal["auto", "exact", "lance"] = "auto"
+    """`lance` is LanceDB, `exact` reads all into memory; by default LanceDB if installed, for large indexes."""
+    store: str = ""
+    """Where indexes are stored: a folder, `s3://bucket/prefix`, `gs://`, `az://`; below `objects` by default."""
+    store_options: dict[str, str] = Field(default_factory=dict)
+    """Options of that store besides its URL; by default those of `objects`."""
+    exact: int = Field(default=20_000, ge=0)
+    """Up to this many documents, an index is exact even if LanceDB is installed."""
+    documents: int = Field(default=1_000_000, ge=1)
+    """The most documents of an index; a source with more is refused."""
+    candidates: int = Field(default=100_000, ge=1)
+    """The most rows that may pass the filter of a match; more are refused."""
+
+
 def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -278,6 +298,7 @@ class Settings(Entity):
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     """Model providers by name, such as `openai`."""
     catalog: CatalogSettings = CatalogSettings()
+    search: SearchSettings = SearchSettings()
     server: ServerSettings = ServerSettings()
     agents: AgentSettings = AgentSettings()
     remote: RemoteSettings = RemoteSettings()

@@ -126,6 +126,16 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             {"query": "SELECT 1", "dataset": "shop", "thread_id": thread},
             {"query": f"SELECT * FROM {dataset}.orders", "dataset": "shop"},
         ],
+        "/api/search": [
+            {"query": "orders", "dataset": dataset},
+            {"query": "everything about orders", "mode": "text"},
+            {"query": "orders", "source": dataset, "kinds": ["row", "run"], "mode": "text"},
+        ],
+        "/api/match": [
+            {"table": "orders", "like": "x", "dataset": dataset},
+            {"table": f"{dataset}.orders", "like": "x", "dataset": "shop"},
+            {"table": "orders", "like": "x", "where": f"id IN (SELECT id FROM {dataset}.orders)", "dataset": "shop"},
+        ],
         "/api/ask": [
             {"question": "how many orders?", "dataset": dataset},
             {"question": "how many orders?", "thread_id": thread},
@@ -273,6 +283,8 @@ def test_a_tool_of_an_mcp_client_is_its_tenant_s_too(scene: Scene) -> None:
         ("answer_run", {"run_id": scene.ours["waiting"], "text": "2024"}),
         ("steer_run", {"run_id": scene.ours["waiting"], "guidance": "only 2024"}),
         ("describe_dataset", {"dataset": scene.ours["dataset"]}),
+        ("search", {"query": "orders", "dataset": scene.ours["dataset"]}),
+        ("match", {"table": "orders", "like": "x", "dataset": scene.ours["dataset"]}),
         ("catalogs_list", {"dataset": scene.ours["dataset"]}),
         ("catalogs_show", {"dataset": scene.ours["dataset"]}),
         ("catalogs_compare", {"dataset": scene.ours["dataset"], "before": "latest"}),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from etude.runtime.control import Control
     from etude.runtime.notebook import Notebook
     from etude.runtime.session_pool import SessionPool
+    from etude.search.indexes import Indexes
     from etude.settings import Settings
     from etude.sources.plan import QueryPlan
     from etude.sources.source import Source
@@ -36,6 +37,9 @@ class AgentApp(Protocol):
 
     @property
     def cataloger(self) -> Cataloger: ...  # noqa: D102
+
+    @property
+    def indexes(self) -> Indexes: ...  # noqa: D102
 
     @property
     def session_pool(self) -> SessionPool: ...  # noqa: D102

@@ -30,8 +30,8 @@ OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "
 PROBES = frozenset({"/healthz", "/readyz"})
 """Paths that are answered even if their sender had too many refusals: a proxy asks for them too."""
 CLASSIC = frozenset(
-    {"ask", "audit", "catalogs", "chat", "datasets", "events", "ingest", "keys", "log", "playbooks", "profile"}
-) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
+    {"ask", "audit", "catalogs", "chat", "datasets", "events", "ingest", "keys", "log", "match", "playbooks", "profile"}
+) | frozenset({"rows", "runs", "search", "spending", "sql", "threads", "vram"})
 """Routes below `/api` that also work at the root."""
 UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
 """Paths whose POST takes a body that may be large: the route reads it while it arrives."""

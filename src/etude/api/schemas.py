@@ -12,6 +12,7 @@ from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonS
 from etude.entities import Entity, ResultInfo, RunStatus
 from etude.feedback import Verdict
 from etude.replays.proof import StepProof
+from etude.search.base import KINDS, Kind, Mode
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")
@@ -99,6 +100,56 @@ class QuestionRequest(Body):
     model: str | None = Field(default=None, max_length=200)
     budget: AskedBudget | None = None
     fresh: bool = Field(default=False, description="Do not replay an earlier run with the same question.")
+
+
+class SearchFilter(Body):
+    """Which documents may be found."""
+
+    tables: list[Annotated[str, Field(max_length=1000)]] | None = Field(default=None, min_length=1, max_length=100)
+
+
+class SearchRequest(Body):
+    """Words to search for, by what they say and by what they mean."""
+
+    query: str = Field(min_length=1, max_length=2_000)
+    dataset: str | None = Field(
+        default=None,
+        max_length=200,
+        validation_alias=AliasChoices("dataset", "source"),
+        description="All datasets of the tenant by default.",
+    )
+    kinds: list[Kind] | None = Field(default=None, min_length=1, max_length=len(KINDS))
+    filter: SearchFilter | None = None
+    k: int = Field(default=10, ge=1, le=100)
+    offset: int = Field(default=0, ge=0, le=1_000)
+    mode: Mode = "hybrid"
+
+
+class MatchRequest(Body):
+    """Rows to find: a filter that holds exactly, and what they should be similar to."""
+
+    dataset: str | None = Field(
+        default=None,
+        max_length=200,
+        validation_alias=AliasChoices("dataset", "source"),
+        description="May be omitted if there is only one.",
+    )
+    table: str = Field(min_length=1, max_length=1_000)
+    where: (
+        Annotated[str, Field(max_length=20_000)]
+        | dict[str, Any]
+        | Annotated[list[dict[str, Any]], Field(max_length=100)]
+        | None
+    ) = Field(default=None, description="A condition in the dataset's SQL, or filters of a QueryPlan.")
+    like: Annotated[str, Field(min_length=1, max_length=20_000)] | dict[str, Any] = Field(
+        description='A text, or the key of a row such as {"id": 17}.'
+    )
+    columns: list[Annotated[str, Field(max_length=1_000)]] = Field(
+        default=[], max_length=20, description="The columns to compare; the catalog chooses them by default."
+    )
+    facets: list[Annotated[str, Field(max_length=1_000)]] = Field(default=[], max_length=8)
+    k: int = Field(default=10, ge=1, le=1_000)
+    offset: int = Field(default=0, ge=0, le=100_000)
 
 
 class ChatMessage(Body):

@@ -28,6 +28,7 @@ from etude.api import (
     results,
     runs,
     scripts,
+    search,
     streams,
     threads,
 )
@@ -49,6 +50,7 @@ FLUSH_S = 0.2
 """Seconds between writes of buffered audit entries and usage."""
 NOUNS: tuple[APIRouter, ...] = (
     gateway.router,
+    search.router,
     chat.router,
     runs.router,
     results.router,

@@ -72,6 +72,9 @@ def run(options: argparse.Namespace) -> None:
                 app.source(name)  # a name, or an error now and not with the first question
         keys = check_access(app, host, options)
         app.pool.warm()
+        trouble = app.indexes.check_store()
+        if trouble:
+            sys.stderr.write(f"warning: {trouble} Search indexes there are exact ones, which are read into memory.\n")
         # Only a person at a terminal, on this machine, wants a browser.
         wanted = sys.stdin.isatty() and sys.stdout.isatty() and is_loopback(host) and not options.no_open
         serve(

@@ -84,6 +84,8 @@ class RunResources:
     """Marks data for the model. It is random, so no data can contain it."""
     find_known: Callable[[str], Mapping[str, KnownTable]] = lambda _: {}
     """Return the tables of a source that its profile describes."""
+    search: Callable[[str, str, Sequence[str], int], Sequence[str]] = lambda *_: ()
+    """Search the index of a source: source, query, kinds, number of hits."""
 
     def quote(self, text: str) -> str:
         """Mark a text as data, so that the model does not take it for instructions."""
@@ -119,6 +121,10 @@ class RecordedToolContext:
     def catalog(self, source: str) -> Catalog:
         """Return the catalog of a source."""
         return self._resources.find_catalog(self._require(source))
+
+    def search(self, source: str, query: str, kinds: Sequence[str], k: int) -> Sequence[str]:
+        """Return what the index of a source finds, one line for each hit."""
+        return self._resources.search(self._require(source), query, kinds, k)
 
     def sql(self, source: str, query: str) -> Result:
         """Run a query as a step of the run."""

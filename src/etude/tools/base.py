@@ -46,6 +46,10 @@ class ToolContext(Protocol):
         """Return the tables and columns of a source."""
         ...
 
+    def search(self, source: str, query: str, kinds: Sequence[str], k: int) -> Sequence[str]:
+        """Return what the index of a source finds, one line for each hit."""
+        ...
+
     def sql(self, source: str, query: str) -> Result:
         """Run a query as a step of the run."""
         ...

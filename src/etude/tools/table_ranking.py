@@ -11,7 +11,7 @@ from etude.entities import Catalog, Table
 
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _HUMP = re.compile(r"(?<=[^\W\d_A-Z])(?=[A-Z])")
-_STOP = frozenset(
+STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
         "a an and are as at be by did do for from give had has have how i in is it list me of on or per show tell that "
@@ -27,7 +27,7 @@ def words(text: str) -> list[str]:
 
 @lru_cache(maxsize=50_000)
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(_stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in _STOP)
+    return tuple(stem(w.lower()) for w in _WORD.findall(_HUMP.sub(" ", text)) if w.lower() not in STOP_WORDS)
 
 
 def rank_tables(catalog: Catalog, question: str) -> list[Table]:
@@ -68,7 +68,8 @@ def _score(asked: set[str], document: Counter[str], seen_in: Counter[str], count
     return total
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """Return an English word in lower case without its plural ending."""
     for ending, instead in (("ies", "y"), ("sses", "ss"), ("ses", "s"), ("xes", "x"), ("s", "")):
         if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):
             return word[: -len(ending)] + instead

@@ -1,0 +1,60 @@
+"""Routes that find things by words and by meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+
+from etude.api.call import AnalystCall, ReaderCall
+from etude.api.queries import charged
+from etude.api.schemas import MatchRequest, SearchRequest
+from etude.search.results import MatchPage, SearchPage
+
+if TYPE_CHECKING:
+    from etude.api.call import ApiCall
+
+router = APIRouter(tags=["gateway"])
+
+
+@router.post("/search", response_model=SearchPage)
+async def search(call: ReaderCall, body: SearchRequest) -> SearchPage:
+    """Find rows, values, tables, columns, documents, playbooks and past questions; each hit tells why it was found."""
+    return await call.run_in_thread(find, call, body)
+
+
+def find(call: ApiCall, body: SearchRequest) -> SearchPage:
+    """Search one dataset, or all of the tenant."""
+    name = call.dataset(body.dataset) if body.dataset is not None else None
+    with charged(call):
+        return call.app.search(
+            body.query,
+            name,
+            kinds=body.kinds,
+            tables=body.filter.tables if body.filter is not None else None,
+            k=body.k,
+            offset=body.offset,
+            mode=body.mode,
+        )
+
+
+@router.post("/match", response_model=MatchPage)
+async def match(call: AnalystCall, body: MatchRequest) -> MatchPage:
+    """Return the rows of a table that pass a filter, most similar first to a text or to another row."""
+    return await call.run_in_thread(find_rows, call, body)
+
+
+def find_rows(call: ApiCall, body: MatchRequest) -> MatchPage:
+    """Filter and rank the rows of a table."""
+    call.server.access_control.check_budget(call.caller)
+    with charged(call):
+        return call.app.match(
+            call.dataset(body.dataset),
+            body.table,
+            body.like,
+            body.where,
+            columns=body.columns,
+            k=body.k,
+            offset=body.offset,
+            facets=body.facets,
+        )

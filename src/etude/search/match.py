@@ -1,0 +1,366 @@
+"""Rows that pass a filter, ranked by their similarity to a text or to another row.
+
+The engine executes the filter: it decides which rows there are, and the ranking only sorts them. Texts come from the
+rows as they are now; an index only saves the time to embed them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etude.catalog.measure.pii import mask_value
+from etude.cell_text import json_value
+from etude.entities import Table
+from etude.errors import Invalid, LimitExceeded, NotFound, UnknownTable
+from etude.limits import change_limits
+from etude.search.base import Mode, Only, fingerprint_of
+from etude.search.documents import TextColumns, row_text
+from etude.search.exact import K1, B, vectors_of
+from etude.search.ranking import cut_snippet
+from etude.search.results import FacetValue, MatchedRow, MatchPage
+from etude.search.terms import query_terms, terms_of
+from etude.sources.quoting import quote_identifier, quote_table
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.result import Result
+    from etude.search.indexes import Indexes
+    from etude.sources.source import Source
+
+K = 1_000
+OFFSET = 100_000
+FACETS = 8
+FACET_VALUES = 50
+CHUNK = 1_024
+LIKE = 20_000
+Filter = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Matcher:
+    """One match on a table of a source."""
+
+    def __init__(self, app: App, indexes: Indexes, source: Source, table: str, columns: Sequence[str]) -> None:
+        self._app = app
+        self._indexes = indexes
+        self._source = source
+        self._catalog = app.catalog(source)
+        found = self._catalog.table(table)
+        if found is None:
+            listed = ", ".join(f"`{t.name}`" for t in self._catalog.tables[:8])
+            raise UnknownTable(f"There is no table `{table[:200]}` in `{source.name}`.", hint=f"Tables: {listed}.")
+        self._table: Table = found
+        self._open = indexes.open_latest(source)
+        texts, self._masked, self._key = self._facts()
+        self._columns = self._check_columns(columns) if columns else texts
+        if not self._columns:
+            raise Invalid(f"`{found.name}` has no column of text that can be compared.", hint="Name some: `columns`.")
+
+    def _facts(self) -> tuple[tuple[str, ...], dict[str, str], tuple[str, ...]]:
+        """Return the text columns, the masked columns and the key, from the index if the schema is still the same."""
+        name = self._table.name
+        if self._open is not None and self._open[0].schema_fingerprint == self._catalog.fingerprint:
+            manifest = self._open[0]
+            return manifest.texts.get(name, ()), manifest.masked.get(name, {}), manifest.keys.get(name, ())
+        facts = TextColumns(self._app.profile(self._source))
+        if name not in facts.texts:
+            raise NotFound(f"The catalog has no table `{name}` yet.", hint="Try again.")
+        return facts.texts[name], facts.masked[name], facts.keys[name]
+
+    def _check_columns(self, columns: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self._column(name, "compared") for name in columns)
+
+    def _column(self, name: str, use: str) -> str:
+        found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
+        if found is None:
+            listed = ", ".join(f"`{c.name}`" for c in self._table.columns[:12])
+            raise Invalid(f"There is no column `{name[:200]}` in `{self._table.name}`.", hint=f"Columns: {listed}.")
+        if found in self._masked:
+            raise Invalid(
+                f"`{found}` is masked as personal data ({self._masked[found]}), so it cannot be {use}.",
+                hint="Name another column.",
+            )
+        return found
+
+    def match(
+        self,
+        where: Filter | None,
+        like: str | Mapping[str, Any],
+        k: int,
+        offset: int,
+        facets: Sequence[str],
+    ) -> MatchPage:
+        """Return a page of the rows that pass the filter, most similar first."""
+        started = time.monotonic()
+        if not 1 <= k <= K or not 0 <= offset <= OFFSET:
+            raise Invalid(f"k is {k} and the offset {offset}.", hint=f"k goes from 1 to {K}, the offset to {OFFSET:,}.")
+        if len(facets) > FACETS:
+            raise Invalid(f"There are {len(facets)} facets; at most {FACETS} are allowed.", hint="Ask for fewer.")
+        counted = {self._column(name, "counted"): Counter[Any]() for name in facets}
+        text, itself = self._like(like)
+        sql, shown = self._select(where)
+        names = [c.name for c in self._table.columns]
+        ranking = self._ranking(text)
+        best: list[tuple[float, str, int, tuple[Any, ...]]] = []
+        total, most = 0, self._app.settings.search.candidates
+        for rows in _chunks(self._rows(sql, most)):
+            values = [dict(zip(names, row)) for row in rows]
+            scores = ranking.score([row_text(each, self._columns) for each in values])
+            for row, each, score in zip(rows, values, scores):
+                if itself is not None and all(each[name] == value for name, value in itself.items()):
+                    continue  # a row is not compared with itself
+                total += 1
+                for name, counter in counted.items():
+                    counter[_countable(each[name])] += 1
+                # Ties are in the order of the keys, so that pages do not overlap.
+                best.append((-score, repr([each[name] for name in self._key]), total, row))
+            best = heapq.nsmallest(offset + k + 1, best)
+        page = [(-score, dict(zip(names, row))) for score, _, _, row in best[offset : offset + k]]
+        return MatchPage(
+            source=self._source.name,
+            table=self._table.name,
+            where=shown,
+            mode=ranking.mode,
+            columns=list(self._columns),
+            rows=[self._matched(row, score, shown, text, ranking) for score, row in page],
+            total=total,
+            next=offset + k if len(best) > offset + k else None,
+            facets={
+                name: [FacetValue(value=v, count=n) for v, n in counter.most_common(FACET_VALUES)]
+                for name, counter in counted.items()
+            },
+            notes=ranking.notes,
+            elapsed_ms=round((time.monotonic() - started) * 1000, 3),
+        )
+
+    # The filter.
+
+    def _select(self, where: Filter | None) -> tuple[str, str]:
+        """Return the query for the rows that pass the filter, and the filter as text."""
+        dialect = self._catalog.dialect
+        listed = ", ".join(quote_identifier(c.name, dialect) for c in self._table.columns)
+        if not where or (isinstance(where, str) and not where.strip()):
+            return f"SELECT {listed} FROM {quote_table(self._table.name, dialect)}", ""
+        if isinstance(where, str):
+            condition = parse_condition(where, dialect)
+            return f"SELECT {listed} FROM {quote_table(self._table.name, dialect)} WHERE ({condition})", condition
+        filters = [where] if isinstance(where, Mapping) else list(where)
+        plan = {"from": self._table.name, "select": [{"column": c.name} for c in self._table.columns], "where": filters}
+        sql = self._app.compile(self._source, plan)[1]
+        return sql, describe_filters(filters)
+
+    def _rows(self, sql: str, most: int) -> Iterator[tuple[Any, ...]]:
+        limits = change_limits(self._app.settings.limits, {"rows": most})
+        try:
+            result: Result = self._app.sql(self._source, sql, limits=limits, record=False)
+        except LimitExceeded as error:
+            if error.details.get("limit") != "rows":
+                raise
+            raise LimitExceeded(
+                f"More than {most:,} rows pass the filter.",
+                hint="Narrow `where`, or raise `search.candidates`.",
+                limit="candidates",
+            ) from None
+        yield from result.iter_rows()
+
+    # The text to compare with.
+
+    def _like(self, like: str | Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+        """Return the text to compare with; and, if it is that of a row, the key of this row."""
+        if isinstance(like, str):
+            if not like.strip():
+                raise Invalid("`like` is empty.", hint="Write a text, or the key of a row.")
+            if len(like) > LIKE:
+                raise Invalid(f"`like` has {len(like):,} characters; at most {LIKE:,} are allowed.", hint="Shorten it.")
+            return like, None
+        if not like:
+            raise Invalid("`like` is an empty key.", hint='Write the columns of the key: {"id": 17}.')
+        names = {self._any_column(name): value for name, value in like.items()}
+        filters = [{"column": {"column": n}, "op": "=", "value": v} for n, v in names.items()]
+        columns = list(dict.fromkeys((*self._columns, *names)))
+        plan = {"from": self._table.name, "select": [{"column": c} for c in columns], "where": filters}
+        rows = self._app.plan(
+            self._source, plan, limits=change_limits(self._app.settings.limits, {"limit": 2}), record=False
+        ).rows()
+        if len(rows) != 1:
+            found = "no row" if not rows else "several rows"
+            raise NotFound(
+                f"`{self._table.name}` has {found} with the key {json.dumps(dict(like), default=str)[:200]}.",
+                hint="Give the key of one row.",
+            )
+        values = dict(zip(columns, rows[0]))
+        return row_text(values, self._columns), {name: values[name] for name in names}
+
+    def _any_column(self, name: str) -> str:
+        found = next((c.name for c in self._table.columns if c.name.lower() == name.lower()), None)
+        if found is None:
+            raise Invalid(f"There is no column `{name[:200]}` in `{self._table.name}`.", hint="Look at its schema.")
+        return found
+
+    # Ranking.
+
+    def _ranking(self, text: str) -> _Ranking:
+        model = self._indexes.embeddings
+        if model is None:
+            note = "There are no embeddings, so rows are ranked by their words. pip install 'etude[search]'"
+            return _WordRanking(text, [note])
+        known: dict[str, Any] = {}
+        if self._open is not None and self._open[0].embeddings == model.identity:
+            only = Only(("row",), (self._table.name,))
+            for batch in self._open[1].batches(["fingerprint", "vector"], only):
+                known |= zip(batch.column("fingerprint").to_pylist(), vectors_of(batch.column("vector")))
+        return _VectorRanking(text, model, known)
+
+    def _matched(self, row: Mapping[str, Any], score: float, where: str, text: str, ranking: _Ranking) -> MatchedRow:
+        column, similarity = ranking.nearest_column(row, self._columns)
+        terms = cut_snippet(row_text(row, self._columns), query_terms(text)).terms
+        said = f"{similarity:.2f} similar in {column}" if ranking.mode == "vector" else ""
+        if ranking.mode == "text":
+            said = f"contains {', '.join(terms)}" if terms else "contains none of the words"
+        shown = {name: self._shown(name, value) for name, value in row.items()}
+        because = "; ".join(part for part in (where, said) if part)
+        return MatchedRow(row=shown, score=round(score, 4), because=because, terms=list(terms))
+
+    def _shown(self, name: str, value: Any) -> Any:
+        kind = self._masked.get(name)
+        plain = json_value(value)
+        if kind is None or plain is None:
+            return plain
+        return mask_value(kind, plain if isinstance(plain, str | int | float | bool) else str(plain))
+
+
+class _Ranking:
+    """Scores texts by their similarity to one text."""
+
+    mode: Mode
+    notes: list[str]
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Return the scores of texts."""
+        raise NotImplementedError
+
+    def nearest_column(self, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, float]:
+        """Return the column that is most similar, and how much."""
+        raise NotImplementedError
+
+
+class _VectorRanking(_Ranking):
+    """By the cosine of their vectors."""
+
+    mode: Mode = "vector"
+
+    def __init__(self, text: str, model: Any, known: dict[str, Any]) -> None:
+        self._model = model
+        self._known = known
+        self._vector = model.embed([text])[0]
+        self.notes = []
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        from etude.search.embeddings.base import load_numpy
+
+        np = load_numpy()
+        fingerprints = [fingerprint_of(text) for text in texts]
+        missing = {f: t for f, t in zip(fingerprints, texts) if f not in self._known}
+        if missing:
+            self._known |= zip(missing, self._model.embed(list(missing.values())))
+        return [float(s) for s in np.stack([self._known[f] for f in fingerprints]) @ self._vector]
+
+    def nearest_column(self, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, float]:
+        filled = [c for c in columns if row[c] not in (None, "")]
+        if not filled:
+            return columns[0], 0.0
+        scores = self.score([row_text(row, [c]) for c in filled])
+        best = max(range(len(filled)), key=lambda place: scores[place])
+        return filled[best], scores[best]
+
+
+class _WordRanking(_Ranking):
+    """By their words: BM25 with the frequencies of the rows seen so far, which is all that a stream can know."""
+
+    mode: Mode = "text"
+
+    def __init__(self, text: str, notes: list[str]) -> None:
+        self._terms = query_terms(text)
+        self.notes = notes
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        return [self._score(text) for text in texts]
+
+    def _score(self, text: str) -> float:
+        counts = Counter(terms_of(text))
+        length = sum(counts.values())
+        # Rare and common terms count alike: their frequencies among the rows that pass the filter are not known yet.
+        return sum(
+            counts[t] * (K1 + 1) / (counts[t] + K1 * (1 - B + B * length / 20)) for t in self._terms if t in counts
+        )
+
+    def nearest_column(self, row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, float]:
+        return columns[0], 0.0
+
+
+def _countable(value: Any) -> Any:
+    plain = json_value(value)
+    return json.dumps(plain) if isinstance(plain, list | dict) else plain
+
+
+def _chunks(rows: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    chunk: list[tuple[Any, ...]] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def parse_condition(text: str, dialect: str) -> str:
+    """Return one SQL condition as it will be executed: parsed, and written again from its syntax tree.
+
+    What is executed is what was parsed. A text that would close the parenthesis around it, or that contains a further
+    clause or statement, has no such tree.
+    """
+    import sqlglot
+    from sqlglot import exp
+
+    hint = "Write one condition, such as: state = 'IL' AND skill LIKE '%forklift%'."
+    if len(text) > LIKE:
+        raise Invalid(f"`where` has {len(text):,} characters; at most {LIKE:,} are allowed.", hint="Shorten it.")
+    try:
+        parsed = sqlglot.parse(f"SELECT 1 WHERE {text}", dialect=dialect)
+    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise Invalid(f"`where` is not a valid condition: {reason}", hint=hint) from None
+    select = parsed[0] if len(parsed) == 1 else None
+    clauses = {name for name, value in select.args.items() if value} if isinstance(select, exp.Select) else set()
+    if select is None or clauses != {"expressions", "where"}:
+        raise Invalid("`where` is more than one condition.", hint=hint)
+    condition = select.args["where"].this
+    return str(condition.sql(dialect=dialect, comments=False))
+
+
+def describe_filters(filters: Sequence[Any]) -> str:
+    """Return the filters of a QueryPlan as a person would say them."""
+    return " and ".join(_describe(each) for each in filters)
+
+
+def _describe(each: Any) -> str:
+    if not isinstance(each, Mapping):
+        return json.dumps(each, default=str)
+    for word in ("and", "or"):
+        if word in each and isinstance(each[word], Sequence):
+            return "(" + f" {word} ".join(_describe(part) for part in each[word]) + ")"
+    if "not" in each:
+        return f"not {_describe(each['not'])}"
+    column = each.get("column")
+    name = column.get("column") if isinstance(column, Mapping) and set(column) <= {"column", "table"} else column
+    shown = name if isinstance(name, str) else json.dumps(name, default=str)
+    op = str(each.get("op", "")).replace("_", " ")
+    value = each.get("value")
+    return (
+        f"{shown} {op}" if "value" not in each else f"{shown} {op} {json.dumps(value, default=str, ensure_ascii=False)}"
+    )

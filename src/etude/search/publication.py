@@ -1,0 +1,148 @@
+"""Versions of an index in a store: each is written beside the last one, and one small file names the valid one.
+
+Whatever is killed while it writes a version leaves the last one valid. A reader keeps the version that it opened.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from etude.entities import Entity
+from etude.errors import Invalid, NotFound
+from etude.ids import new_id
+from etude.search import exact, lance
+from etude.store.base import MAIN
+from etude.store.objects import Objects
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.sources.source import Source
+
+ROOT = "search"
+CURRENT = "current.json"
+FORMAT = 1
+ABANDONED_S = 86_400.0
+"""A version that is this old and was never published is what a killed process left."""
+
+
+class Manifest(Entity):
+    """A published version of an index, and what it was made from."""
+
+    format: int = FORMAT
+    version: str
+    backend: str
+    embeddings: str | None = None
+    """The name and version of the model; vectors of another one are never compared with these."""
+    dimensions: int = 0
+    documents: int
+    kinds: dict[str, int] = {}
+    digest: str
+    """Changes with any document."""
+    schema_fingerprint: str = ""
+    data: str = ""
+    """Changes with the data, if the source tells its changes cheaply."""
+    named: tuple[str, ...] = ()
+    """The columns that a person chose; empty if the catalog did."""
+    texts: dict[str, tuple[str, ...]] = {}
+    masked: dict[str, dict[str, str]] = {}
+    keys: dict[str, tuple[str, ...]] = {}
+    read_at: datetime
+    made_at: datetime
+    previous: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Publication:
+    """The versions of the index of one source."""
+
+    def __init__(self, app: App, source: Source) -> None:
+        settings = app.settings.search
+        self.options = settings.store_options or app.settings.objects_options
+        self.objects = Objects(settings.store, **self.options) if settings.store else app.objects
+        # Grants are part of the name: an index of tables that are no longer granted is not found.
+        name = f"{source.name}-{app.source_fingerprint(source)[:12]}"
+        tenant = [] if app.tenant == MAIN else ["tenants", app.tenant]
+        self.root = "/".join([ROOT, *tenant, f"source-{name}"])
+
+    def read(self) -> Manifest | None:
+        """Return the valid version; None if there is none, or if it is from another version of etude."""
+        try:
+            return Manifest.model_validate_json(self.objects.read(f"{self.root}/{CURRENT}"))
+        except (NotFound, ValidationError):
+            return None
+
+    def new_version(self) -> str:
+        """Return the name of a version to write."""
+        return new_id("index")
+
+    def place(self, version: str) -> str:
+        """Return where a version is."""
+        return f"{self.root}/{version}"
+
+    def publish(self, made: Manifest) -> Manifest:
+        """Make a version the valid one, unless one that was read from newer data is valid already; remove old ones."""
+        last: list[Manifest] = []
+
+        def change(current: bytes | None) -> bytes | None:
+            last[:] = [Manifest.model_validate_json(current)] if current is not None and _is_valid(current) else []
+            if last and last[0].read_at > made.read_at:
+                return None
+            return made.model_copy(update={"previous": last[0].version if last else None}).model_dump_json().encode()
+
+        self.objects.update(f"{self.root}/{CURRENT}", change, "application/json")
+        if last and last[0].read_at > made.read_at:
+            self.remove_version(made.version)
+            return last[0]
+        # A process may still read the version before this one, but hardly the one before that.
+        if last and last[0].previous is not None:
+            self.remove_version(last[0].previous)
+        self._remove_abandoned({made.version, *(m.version for m in last)})
+        return made
+
+    def remove_version(self, version: str) -> None:
+        """Remove one version, whichever backend wrote it."""
+        exact.remove_index(self.objects, self.place(version))
+        lance.remove_index(self.objects, self.place(version))
+
+    def remove(self) -> None:
+        """Remove the index with all its versions."""
+        self.objects.remove(f"{self.root}/{CURRENT}")
+        for version in self._versions():
+            self.remove_version(version)
+
+    def _versions(self) -> list[str]:
+        names = (name.removeprefix(f"{self.root}/").split("/") for name in self.objects.names(self.root))
+        return sorted({parts[0] for parts in names if len(parts) > 1})
+
+    def _remove_abandoned(self, valid: set[str]) -> None:
+        # The ids rise with time, so one that could have been made a day ago tells which are older.
+        oldest = new_id_at(time.time() - ABANDONED_S)
+        for version in self._versions():
+            if version not in valid and version < oldest:
+                self.remove_version(version)
+
+
+def new_id_at(seconds: float) -> str:
+    """Return the beginning of the ids of versions that were made at a time."""
+    alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+    value = int(seconds * 1000) << 80
+    return "index_" + "".join(alphabet[(value >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def _is_valid(current: bytes) -> bool:
+    try:
+        Manifest.model_validate_json(current)
+    except ValidationError:
+        return False
+    return True
+
+
+def check_backend(name: str) -> str:
+    """Return the backend of the settings; raise if it is not installed."""
+    if name == "lance" and not lance.is_installed():
+        raise Invalid("`lancedb` is not installed.", hint="pip install 'etude[search]', or set `search.backend`.")
+    return name
