@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 PROBE_S = 60.0
 """How long a sandbox that started shows that others will start."""
+RETRY_S = 5.0
+"""How soon to try again after a failure."""
 
 
 class SandboxProbe:
@@ -23,19 +25,39 @@ class SandboxProbe:
     def __init__(self, app: App) -> None:
         self._app = app
         self._lock = threading.Lock()
-        self._at = -math.inf
-        self._found = ""
+        self._due = -math.inf
+        self._found: str | EtudeError | None = None
 
     def check(self) -> str:
-        """Return the provider and its isolation level; raise `SandboxError` if no sandbox starts."""
-        with self._lock:
-            if time.monotonic() - self._at > PROBE_S:
-                try:
-                    self._found = self._start()
-                except EtudeError:
-                    self._found = self._start()
-                self._at = time.monotonic()
-            return self._found
+        """Return the provider and its isolation level; raise `SandboxError` if no sandbox starts.
+
+        Only the first caller waits for a sandbox. Later ones get what is known, and a new try begins if that is old.
+        """
+        if self._found is None:
+            with self._lock:
+                if self._found is None:
+                    self._try()
+        elif time.monotonic() > self._due and self._lock.acquire(blocking=False):
+            threading.Thread(target=self._try_and_release, name="etude-sandbox-probe", daemon=True).start()
+        if isinstance(self._found, EtudeError):
+            raise self._found
+        return str(self._found)
+
+    def _try_and_release(self) -> None:
+        try:
+            self._try()
+        finally:
+            self._lock.release()
+
+    def _try(self) -> None:
+        try:
+            try:
+                self._found = self._start()
+            except EtudeError:
+                self._found = self._start()
+        except EtudeError as error:
+            self._found = error
+        self._due = time.monotonic() + (RETRY_S if isinstance(self._found, EtudeError) else PROBE_S)
 
     def _start(self) -> str:
         provider = self._app.sandbox

@@ -349,7 +349,6 @@ def restore(settings: Settings, place: Objects, manifest: Manifest, on_progress:
 
     Objects come first, so that the store never refers to one that is not there.
     """
-    from etude.app import App
     from etude.sources.source_url import local_path
 
     began = time.monotonic()
@@ -386,8 +385,8 @@ def restore(settings: Settings, place: Objects, manifest: Manifest, on_progress:
             _restore_playbooks(settings.home, place.get(manifest.playbooks.hash))
         on_progress("writing the store")
         kind.load(target, manifest.schema_version, files)
-    with App(settings) as app:
-        app.store.check()
+    with kind(target) as store:
+        store.check()
     seconds = round(time.monotonic() - began, 3)
     return Restored(manifest=manifest, artifacts=len(hashes), objects=len(manifest.objects), seconds=seconds)
 

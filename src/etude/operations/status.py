@@ -34,7 +34,7 @@ LOW_BYTES = 5 << 30
 NEARLY = 0.9
 """A tenant that uses more than this share of its storage is near its limit."""
 ERRORS = 5
-ASK_S = 3.0
+ASK_S = 10.0
 FAILED_ACTIONS = """SELECT a.id, g.id, a.last_error, a.processed_at
     FROM actions a JOIN agents g ON g.no = a.agent WHERE a.state = 'failed' ORDER BY a.seq DESC LIMIT ?"""
 

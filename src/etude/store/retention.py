@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, NotFound
-
 from etude.store.base import no_run
 
 if TYPE_CHECKING:
