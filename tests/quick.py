@@ -32,6 +32,7 @@ SLOW = (
     "catalog/test_workflow.py",
     "chaos",
     "cli",
+    "deploy",
     "e2e",
     "fuzz",
     "journeys",
