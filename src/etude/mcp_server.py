@@ -21,7 +21,15 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import Field, ValidationError
 
 from etude import __version__
-from etude.agents.control import Agents, Sent, check_reach, require_agent_control
+from etude.agents.control import (
+    LONGEST_DELAY_S,
+    MAX_REASON,
+    MOST_URGENCY,
+    Agents,
+    Sent,
+    check_reach,
+    require_agent_control,
+)
 from etude.catalog.drift.change import Change
 from etude.entities import ENDED, AnswerBody, Entity, RowPage, Run, RunStatus, Table
 from etude.errors import EtudeError, Invalid, LimitExceeded, NotFound, problem
@@ -32,8 +40,10 @@ from etude.runtime.answer import describe_answer
 from etude.runtime.query import CELL
 from etude.search.base import Kind, Mode
 from etude.search.results import MatchPage, SearchPage
-from etude.store.agents import AgentInfo, AgentStep
+from etude.store.action import URGENCY
+from etude.store.agents import AgentInfo, AgentStep, Cause
 from etude.store.identity import Report, Role
+from etude.store.processes import Processes
 from etude.validation import explain
 
 if TYPE_CHECKING:
@@ -72,7 +82,15 @@ Dataset = Annotated[str | None, Field(description="A name from list_datasets; ma
 ThreadId = Annotated[str | None, Field(description="From an earlier call, to continue its session.")]
 AgentId = Annotated[str, Field(max_length=128, description="The id of an agent.")]
 CatalogName = Annotated[str, Field(max_length=100, description="A name from catalogs_list, or `latest`.")]
+Reason = Annotated[str | None, Field(max_length=MAX_REASON, description="Why; events have it.")]
+NO_WORKER = "No worker runs, so the agent does not start: have the person run `etude serve` or `etude worker`."
 Guidance = Annotated[str | dict[str, Any] | None, Field(description="Text or an object.")]
+
+
+class CreatedAgent(AgentInfo):
+    """A new agent; `next` says what must be done so that it starts, if anything."""
+
+    next: str = ""
 
 
 class CellResult(Entity):
@@ -262,11 +280,28 @@ def _failed(error: EtudeError) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=json.dumps(problem(error)))], is_error=True)
 
 
-def create_mcp(find_caller: FindCaller) -> MCPServer[Any]:
-    """Create the MCP server; `find_caller` returns the caller of a request."""
+def choose_tools(names: str) -> frozenset[str]:
+    """Return the tools of a list such as `python,sql`; raise `Invalid` if one does not exist."""
+    known = [work.__name__ for work, _, _ in TOOLS]
+    chosen = frozenset(name.strip() for name in names.split(",") if name.strip())
+    for name in sorted(chosen - set(known)):
+        near = difflib.get_close_matches(name, known, n=1)
+        raise Invalid(
+            f"There is no tool `{name[:80]}`.",
+            hint=f"Did you mean `{near[0]}`?" if near else f"Tools: {', '.join(f'`{each}`' for each in known)}.",
+        )
+    if not chosen:
+        raise Invalid("No tool was chosen.", hint="Give names such as `python,sql`.")
+    return chosen
+
+
+def create_mcp(find_caller: FindCaller, tools: frozenset[str] | None = None) -> MCPServer[Any]:
+    """Create the MCP server; `find_caller` returns the caller of a request. `tools` narrows the list."""
     server = _Server("etude", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING", subscriptions=False)
     threads = _Threads()
     for work, role, reads in TOOLS:
+        if tools is not None and work.__name__ not in tools:
+            continue
         server.add_tool(
             _as_tool(work, role, find_caller, threads),
             name=work.__name__,
@@ -623,11 +658,13 @@ def agents_create(
         dict[str, Any], Field(description="the configuration of this kind; an error says what is wrong with it")
     ],
     id: Annotated[str | None, Field(max_length=128)] = None,
-) -> AgentInfo:
+) -> CreatedAgent:
     """Create an agent that works in the background, for minutes or months; `agents_show` shows its progress."""
     check_reach(caller.app, kind, config, caller.require)
     caller.check_capacity()
-    return caller.app.agents.create(kind, config, id, caller.key_id)
+    made = caller.app.agents.create(kind, config, id, caller.key_id, cause=_cause(caller, None))
+    runs = any(process.alive for process in Processes(caller.app.store).list())
+    return CreatedAgent(**dict(made), next="" if runs else NO_WORKER)
 
 
 def agents_list(
@@ -646,6 +683,10 @@ def agents_show(caller: McpCaller, agent_id: AgentId, steps: Annotated[int, Fiel
     return AgentView(agent=info, state=agents.state(agent_id), steps=list(last))
 
 
+def _cause(caller: McpCaller, reason: str | None) -> Cause:
+    return Cause(caller.key_id or "mcp", reason or "")
+
+
 def _hold(caller: McpCaller, agent_id: str) -> Agents:
     return require_agent_control(caller.app.agents, agent_id, caller.require)
 
@@ -657,43 +698,59 @@ def agents_message(
     id: Annotated[
         str | None, Field(min_length=1, max_length=128, description="messages with the same id count as one")
     ] = None,
+    urgency: Annotated[int, Field(ge=0, le=MOST_URGENCY, description="lower values are handled first")] = URGENCY,
+    delay_s: Annotated[float, Field(ge=0, le=LONGEST_DELAY_S, description="seconds to wait before its step")] = 0.0,
+    reason: Reason = None,
 ) -> Sent:
     """Send a message to an agent, which handles it in its own step."""
-    return Sent(action=_hold(caller, agent_id).message(agent_id, body, id=id))
+    how: dict[str, Any] = {"id": id, "urgency": urgency, "delay": delay_s}
+    return Sent(action=_hold(caller, agent_id).message(agent_id, body, cause=_cause(caller, reason), **how))
 
 
-def agents_steer(caller: McpCaller, agent_id: AgentId, guidance: Guidance) -> AgentInfo:
+def agents_steer(caller: McpCaller, agent_id: AgentId, guidance: Guidance, reason: Reason = None) -> AgentInfo:
     """Give guidance to an agent, which reads it before its next model call; nothing is interrupted."""
-    return _hold(caller, agent_id).steer(agent_id, guidance)
+    return _hold(caller, agent_id).steer(agent_id, guidance, cause=_cause(caller, reason))
 
 
-def agents_pause(caller: McpCaller, agent_id: AgentId, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
+def agents_pause(
+    caller: McpCaller,
+    agent_id: AgentId,
+    mode: Literal["after_step", "now"] = "after_step",
+    reason: Reason = None,
+) -> AgentInfo:
     """Pause an agent after its current step; `now` interrupts that step."""
-    return _hold(caller, agent_id).pause(agent_id, mode)
+    return _hold(caller, agent_id).pause(agent_id, mode, cause=_cause(caller, reason))
 
 
-def agents_resume(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+def agents_resume(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None, reason: Reason = None) -> AgentInfo:
     """Resume a paused agent; if there is guidance, a step starts with it."""
-    return _hold(caller, agent_id).resume(agent_id, guidance)
+    return _hold(caller, agent_id).resume(agent_id, guidance, cause=_cause(caller, reason))
 
 
-def agents_interrupt(caller: McpCaller, agent_id: AgentId, guidance: Guidance = None) -> AgentInfo:
+def agents_interrupt(
+    caller: McpCaller, agent_id: AgentId, guidance: Guidance = None, reason: Reason = None
+) -> AgentInfo:
     """Interrupt the current step of an agent; its next step starts with the guidance."""
-    return _hold(caller, agent_id).interrupt(agent_id, guidance)
+    return _hold(caller, agent_id).interrupt(agent_id, guidance, cause=_cause(caller, reason))
 
 
-def agents_reload(caller: McpCaller, agent_id: AgentId, config: dict[str, Any] | None = None) -> AgentInfo:
+def agents_reload(
+    caller: McpCaller, agent_id: AgentId, config: dict[str, Any] | None = None, reason: Reason = None
+) -> AgentInfo:
     """Reload settings and sources before an agent's next step, and use the new configuration if one is given."""
     agents = caller.app.agents
     check_reach(caller.app, agents.get(agent_id).kind, config or {}, caller.require)
-    return agents.reload(agent_id, config)
+    return agents.reload(agent_id, config, cause=_cause(caller, reason))
 
 
 def agents_destroy(
-    caller: McpCaller, agent_id: AgentId, grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30
+    caller: McpCaller,
+    agent_id: AgentId,
+    grace_s: Annotated[float, Field(ge=0, le=86_400)] = 30,
+    reason: Reason = None,
 ) -> AgentInfo:
     """Destroy an agent; its steps stay recorded."""
-    return _hold(caller, agent_id).destroy(agent_id, grace_s)
+    return _hold(caller, agent_id).destroy(agent_id, grace_s, cause=_cause(caller, reason))
 
 
 TOOLS: tuple[tuple[Callable[..., Entity], Role, bool], ...] = (
@@ -798,13 +855,13 @@ def _cell_of(app: App, run: Run, thread_id: str) -> CellResult:
 # Transports.
 
 
-def serve_stdio(app: App) -> None:
-    """Serve one client over standard input and output, as the first tenant."""
+def serve_stdio(app: App, tools: frozenset[str] | None = None) -> None:
+    """Serve one client over standard input and output, as the first tenant. `tools` narrows the list of tools."""
     from etude.store.identity import Identity
 
     identity = Identity(app.store)
     caller = McpCaller(app, lambda fields: identity.add_report(app.tenant, fields))
-    create_mcp(lambda _: caller).run("stdio")
+    create_mcp(lambda _: caller, tools).run("stdio")
 
 
 def http_handler(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -257,6 +258,57 @@ class AgentSettings(Entity):
     _are_networks = field_validator("reach")(_check_reach)
 
 
+Days = Annotated[float, Field(ge=0, le=36_500)]
+"""A number of days; 0 means for ever."""
+
+
+class TenantRetention(Entity):
+    """How long the records of one tenant are kept, in days; what is not set is as for all tenants."""
+
+    runs: Days | None = None
+    results: Days | None = None
+    threads: Days | None = None
+    actions: Days | None = None
+    events: Days | None = None
+    steps: Days | None = None
+    audit: Days | None = None
+    catalogs: Days | None = None
+
+
+Kept = Literal["runs", "results", "threads", "actions", "events", "steps", "audit", "catalogs"]
+"""A kind of record with a retention of its own."""
+
+
+class RetentionSettings(Entity):
+    """How many days records are kept; 0 means for ever. Servers and workers delete older ones every hour."""
+
+    runs: Days = 0.0
+    """Days that runs are kept after they ended, with their results. Pinned runs stay, and those that others need."""
+    results: Days = 0.0
+    """Days that results and other files of runs are kept; the runs stay, with their code and answers."""
+    threads: Days = 0.0
+    """Days that conversations are kept after their last message, once none of their runs is left."""
+    actions: Days = 30.0
+    """Days that actions of agents are kept after they ended."""
+    events: Days = 30.0
+    """Days that events of agents are kept."""
+    steps: Days = 30.0
+    """Days that steps of agents are kept; the last 1,000 of each agent always stay."""
+    audit: Days = 0.0
+    """Days that the audit log goes back."""
+    catalogs: Days = 0.0
+    """Days that catalogs are kept; the latest one of each source always stays."""
+    tenants: dict[str, TenantRetention] = Field(default_factory=dict)
+    """The same for single tenants, by name."""
+
+    def days(self, kind: Kept, tenant: str) -> float:
+        """Return how many days a kind of record of a tenant is kept; infinity for ever."""
+        own = self.tenants.get(tenant)
+        chosen = getattr(own, kind) if own is not None else None
+        found: float = getattr(self, kind) if chosen is None else chosen
+        return found or math.inf
+
+
 class TelemetrySettings(Entity):
     """Settings of traces over OpenTelemetry; off unless an address is given."""
 
@@ -303,6 +355,7 @@ class Settings(Entity):
     agents: AgentSettings = AgentSettings()
     remote: RemoteSettings = RemoteSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    retention: RetentionSettings = RetentionSettings()
     sources: dict[str, SourceSpec] = Field(default_factory=dict)
     """Sources by name."""
 

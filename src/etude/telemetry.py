@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,6 +26,26 @@ if TYPE_CHECKING:
     from etude.store.base import Store
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+MEASURED = (
+    ("actions", "etude_actions", "Actions of agents that have not ended.", "gauge", ("state",)),
+    ("queue_oldest", "etude_queue_oldest_seconds", "How long the next action has waited.", "gauge", ()),
+    ("agents", "etude_agents", "Agents.", "gauge", ("status",)),
+    ("claims", "etude_queue_claims", "Actions that this process has claimed.", "counter", ()),
+    ("retries", "etude_queue_retries", "Claims of actions that had failed before.", "counter", ()),
+    ("reclaimed", "etude_queue_reclaimed", "Actions taken over from lost workers.", "counter", ()),
+    ("ended", "etude_actions_ended", "Actions that this process has ended.", "counter", ("end",)),
+    ("processes", "etude_processes", "Servers and workers of the store.", "gauge", ("role", "state")),
+    ("engines", "etude_engines", "Engines by state, and queries that wait for one.", "gauge", ("state",)),
+    ("engines_killed", "etude_engines_killed", "Engines that were killed in use.", "counter", ()),
+    ("sessions", "etude_sessions", "Open sessions of threads.", "gauge", ("state",)),
+    ("storage", "etude_storage_bytes", "Results and files of a tenant.", "gauge", ("tenant",)),
+    ("storage_limit", "etude_storage_limit_bytes", "Storage quota of a tenant; 0 means none.", "gauge", ("tenant",)),
+    ("store", "etude_store_bytes", "The size of the database.", "gauge", ()),
+    ("disk_free", "etude_disk_free_bytes", "Free bytes of a file system.", "gauge", ("path",)),
+    ("disk_total", "etude_disk_total_bytes", "Size of a file system.", "gauge", ("path",)),
+)
+"""Metrics that are read when they are asked for: the key of the numbers, name, text, type and labels."""
+Measures = Mapping[str, Mapping[tuple[str, ...], float]]
 _FACTS = ("request_id", "tenant", "key", "run_id", "thread_id")
 
 
@@ -61,6 +81,8 @@ class Metrics:
         self._saved = Counter("etude_replay_tokens_saved_total", "Tokens that replays saved.", registry=registry)
         self._open = Gauge("etude_runs_open", "Runs that have not ended.", ["status"], registry=registry)
         self._streams = Gauge("etude_streams_open", "Event streams.", registry=registry)
+        self._measures: Measures = {}
+        registry.register(self)
         Gauge("etude_info", "This process.", ["version"], registry=registry).labels(__version__).set(1)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -86,8 +108,19 @@ class Metrics:
                 if step.params.get("cell") == 1:
                     self._sessions.labels(provider).inc()
 
-    def measure(self, streams: int, runs: dict[str, int]) -> None:
-        """Set the gauges: open streams, and open runs by status; `queued` is the depth of the queue."""
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics that are read when they are asked for, as `prometheus_client` wants them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for key, name, text, kind, labels in MEASURED:
+            family: Any = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, text, labels=labels)
+            for values, number in self._measures.get(key, {}).items():
+                family.add_metric(values, number)
+            yield family
+
+    def measure(self, streams: int, runs: dict[str, int], measures: Measures | None = None) -> None:
+        """Set the gauges: open streams, open runs by status, and the numbers of `MEASURED` by their keys."""
+        self._measures = measures or {}
         self._streams.set(streams)
         for status, count in runs.items():
             self._open.labels(status).set(count)
@@ -216,7 +249,9 @@ def _open_provider(settings: TelemetrySettings) -> TracerProvider:
         raise Unavailable("OpenTelemetry is not installed.", hint="pip install 'etude[otel]'") from None
     resource = Resource.create({"service.name": "etude", "service.version": __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    exporter = OTLPSpanExporter(settings.otlp, headers=dict(settings.headers))
+    # A variable of the environment cannot have a hyphen in its name, and no receiver wants an underscore in a header.
+    headers = {name.replace("_", "-").lower(): value for name, value in settings.headers.items()}
+    exporter = OTLPSpanExporter(settings.otlp, headers=headers)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 

@@ -730,12 +730,11 @@ def test_leases_are_renewed_during_pruning(
 ) -> None:
     removing, removed = threading.Event(), threading.Event()
 
-    def prune(_: Queue, days: float) -> int:
+    def prune(*_: object) -> None:
         removing.set()
         removed.wait(300)
-        return 0
 
-    monkeypatch.setattr(Queue, "prune", prune)
+    monkeypatch.setattr("etude.agents.worker.prune_quietly", prune)
     monkeypatch.setattr("etude.agents.worker.PRUNE_S", 0.01)
     monkeypatch.setattr("etude.agents.worker.FIRST_PRUNE_S", 0.0)
     worker = work(lease=1.0)

@@ -106,6 +106,8 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
         "key_id": key.id,
         "hash": run.artifacts[0].hash,
         "agent_id": ours.agents.create("echo", {"subject": MARK}, id="speaker").id,
+        "agent": "speaker",
+        "action_id": ours.agents.message("speaker", {"subject": MARK}),
     }
 
 
@@ -172,6 +174,8 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         "/api/agents/{agent_id}/interrupt": [{"guidance": "x"}],
         "/api/agents/{agent_id}/destroy": [{"grace_s": 0}],
         "/api/agents/{agent_id}/reload": [{}, {"config": {"subject": "x"}}],
+        "/api/actions/{action_id}/cancel": [{}, {"reason": "x"}],
+        "/api/actions/{action_id}/retry": [{}],
         "/api/events": [{"topic": "x", "agent": ours["agent_id"]}],
         "/api/playbooks": [{"text": "---\nname: theirs\ndescription: x\n---\nx\n"}],
         "/api/log": [{"text": "x", "dataset": dataset}, {"text": "x", "run_id": run}],

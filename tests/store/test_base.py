@@ -300,6 +300,7 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
     # As the schema was before: texts without case in place of words, and no index of words.
     with store._transaction() as execute:
         if store.dialect == "sqlite":
+            execute("DROP TRIGGER runs_lose_words")
             execute("DROP TRIGGER runs_have_words")
             execute("DROP TABLE run_vocabulary")
             execute("DROP TABLE run_words")
@@ -308,10 +309,15 @@ def test_runs_from_before_there_were_words_are_found_by_them(place: str, open_st
                 execute(f"DROP INDEX runs_by_{index}")
         execute("UPDATE runs SET search = lower(text)")
         execute("ALTER TABLE actions DROP COLUMN delayed_at")
+        execute("DROP INDEX actions_failed")
+        execute("DROP INDEX agents_by_thread")
+        execute("ALTER TABLE agents DROP COLUMN failed")
+        execute("ALTER TABLE audit DROP COLUMN reason")
         for table in (
             *("stored", "storage", "scripts", "script_uses", "edits", "suite_runs"),
             "lesson_events",
             "lesson_changes",
+            *("pins", "artifact_runs", "unused_artifacts", "leases", "processes"),
         ):
             execute(f"DROP TABLE {table}")
         execute("DELETE FROM schema_version WHERE version > 6")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -60,7 +61,15 @@ def test_what_is_kept_already_is_not_written_again(objects: Objects) -> None:
     key = f"artifacts/{artifact.hash[:2]}/{artifact.hash}"
     before = objects._store.head(key)
     assert objects.put(b"once", "x/y") == artifact
-    assert objects._store.head(key) == before
+    path = objects.local_path(artifact.hash)
+    if path is None:
+        assert objects._store.head(key) == before
+    else:
+        # It counts as new, so that it is not collected before a run refers to it.
+        os.utime(path, (0, 0))
+        file = path.stat().st_ino
+        objects.put(b"once", "x/y")
+        assert (path.stat().st_ino, path.stat().st_mtime > 0) == (file, True)
 
 
 def test_threads_put_the_same_at_once(objects: Objects) -> None:
@@ -353,3 +362,34 @@ def test_an_unusable_object_store_fails_its_checks(tmp_path: Path) -> None:
     results = list(check_objects(lambda: Objects(tmp_path / "file" / "objects")))
     assert [r.ok for r in results] == [False] * 3
     assert "cannot be used" in results[0].detail
+
+
+def test_an_unused_artifact_is_collected_unless_it_was_stored_again(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cloud it can be brought back for a while."""
+    artifact = objects.put(b"some result", "x/y")
+    now = datetime.now(UTC)
+    assert objects.collect(artifact.hash, now - timedelta(hours=1)) is None
+    assert objects.get(artifact.hash) == b"some result"
+    later = now + timedelta(hours=1)
+    assert objects.collect(artifact.hash, later) == artifact.size
+    assert not objects.exists(artifact.hash)
+    assert objects.collect(artifact.hash, later) == 0
+    assert objects.put(b"some result", "x/y") == artifact
+    assert objects.collect(artifact.hash, later) == artifact.size
+    assert objects.empty_trash(lambda _: True) == 0, "it is not old enough"
+    monkeypatch.setattr("etude.store.objects.TRASH_S", -3600.0)
+    brought_back = objects.empty_trash(lambda _: True)
+    assert objects.exists(artifact.hash) == bool(brought_back)
+    assert list(objects.artifacts()) == [artifact.hash] * brought_back
+
+
+def test_an_object_of_a_cloud_that_is_stored_again_counts_as_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = Objects("memory://")
+    artifact = objects.put(b"some result", "x/y")
+    key = f"artifacts/{artifact.hash[:2]}/{artifact.hash}"
+    first = objects._store.head(key)["last_modified"]
+    monkeypatch.setattr("etude.store.objects.YOUNG_S", -1.0)
+    assert objects.put(b"some result", "x/y") == artifact
+    assert objects._store.head(key)["last_modified"] > first

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
     from etude.sources.source import Source
     from etude.store.base import Store
+    from etude.store.objects import Objects
 
 
 class AgentApp(Protocol):
@@ -31,6 +32,9 @@ class AgentApp(Protocol):
 
     @property
     def store(self) -> Store: ...  # noqa: D102 - see `etude.App`, here and below
+
+    @property
+    def objects(self) -> Objects: ...  # noqa: D102
 
     @property
     def runs(self) -> Runs: ...  # noqa: D102

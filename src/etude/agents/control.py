@@ -16,6 +16,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -25,7 +26,16 @@ from etude.agents.base import Kind
 from etude.entities import Entity
 from etude.errors import Conflict, EtudeError, Forbidden, Invalid, LimitExceeded, NotFound
 from etude.ids import new_id
-from etude.store.agents import ActionInfo, AgentInfo, AgentStep, AgentStore
+from etude.store.agents import (
+    NO_CAUSE,
+    ActionInfo,
+    ActionState,
+    AgentInfo,
+    AgentStep,
+    AgentStore,
+    Cause,
+    action_not_found,
+)
 from etude.store.base import Page, Store
 from etude.store.identity import Role
 from etude.store.queue import Queue
@@ -36,6 +46,7 @@ if TYPE_CHECKING:
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 MAX_BODY = 1 << 20
+MAX_REASON = 1000
 MOST_URGENCY = 1000
 LONGEST_DELAY_S = 31_536_000.0
 ENDED = frozenset({"done", "failed", "cancelled"})
@@ -84,9 +95,7 @@ class Agents:
         try:
             while True:
                 notified.clear()
-                found = self.agent_store.action(action_id)
-                if found is None:
-                    raise NotFound(f"There is no action `{action_id}`.", hint="It may have ended and been deleted.")
+                found = self.action(action_id)
                 if found.state in ENDED:
                     return found
                 left = deadline - time.monotonic()
@@ -102,7 +111,13 @@ class Agents:
     # Verbs.
 
     def create(
-        self, kind: str, config: Mapping[str, Any] | None = None, id: str | None = None, key_id: str | None = None
+        self,
+        kind: str,
+        config: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        key_id: str | None = None,
+        *,
+        cause: Cause = NO_CAUSE,
     ) -> AgentInfo:
         """Create an agent, which starts at once. If a key is given, usage counts toward the key's daily quota."""
         agent_id = new_id("agent") if id is None else id
@@ -112,11 +127,18 @@ class Agents:
                 hint="Use at most 128 letters, digits and . _ : -, starting with a letter or a digit.",
             )
         checked = check_config(kind, config or {})
-        self.agent_store.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens)
+        self.agent_store.create(agent_id, kind, checked, key_id, listens=load_kind(kind).listens, cause=_checked(cause))
         return self.get(agent_id)
 
     def message(
-        self, agent_id: str, body: Any, *, urgency: int = 100, delay: float = 0.0, id: str | None = None
+        self,
+        agent_id: str,
+        body: Any,
+        *,
+        urgency: int = 100,
+        delay: float = 0.0,
+        id: str | None = None,
+        cause: Cause = NO_CAUSE,
     ) -> str:
         """Queue a message, which gets a step of its own, and return the id of its action.
 
@@ -133,59 +155,63 @@ class Agents:
             )
         if id is not None and not 0 < len(id) <= 128:
             raise Invalid(f"An id of {len(id):,} characters is not possible.", hint="Use 1 to 128 characters.")
-        name = self.agent_store.message(agent_id, body, urgency=urgency, delay=delay, id=id)
+        name = self.agent_store.message(agent_id, body, _checked(cause), urgency=urgency, delay=delay, id=id)
         if id is not None and (known := self.agent_store.action(id)) is not None and known.agent != agent_id:
             raise Conflict(f"Message `{id}` was already sent to agent `{known.agent}`.", hint="Choose another id.")
         return name
 
-    def pause(self, agent_id: str, mode: Literal["after_step", "now"] = "after_step") -> AgentInfo:
+    def pause(
+        self, agent_id: str, mode: Literal["after_step", "now"] = "after_step", *, cause: Cause = NO_CAUSE
+    ) -> AgentInfo:
         """Start no further step. `now` also interrupts the running step, which starts again after `resume`."""
         if mode not in ("after_step", "now"):
             raise Invalid(f"`{mode}` is not a valid pause mode.", hint="Give `after_step` or `now`.")
-        self.agent_store.pause(agent_id, mode == "now")
+        self.agent_store.pause(agent_id, mode == "now", _checked(cause))
         return self.get(agent_id)
 
-    def resume(self, agent_id: str, guidance: Any = None) -> AgentInfo:
+    def resume(self, agent_id: str, guidance: Any = None, *, cause: Cause = NO_CAUSE) -> AgentInfo:
         """Continue a paused agent. If guidance is given, a step begins with it at once."""
         _check_body(guidance)
-        self.agent_store.resume(agent_id, guidance)
+        self.agent_store.resume(agent_id, guidance, _checked(cause))
         return self.get(agent_id)
 
-    def steer(self, agent_id: str, guidance: Any) -> AgentInfo:
+    def steer(self, agent_id: str, guidance: Any, *, cause: Cause = NO_CAUSE) -> AgentInfo:
         """Give guidance, read before the next model call. Nothing is interrupted, and an idle agent is not woken."""
         if guidance is None:
             raise Invalid("The guidance is empty.", hint="Say what the agent should do.")
         _check_body(guidance)
-        self.agent_store.steer(agent_id, guidance)
+        self.agent_store.steer(agent_id, guidance, _checked(cause))
         return self.get(agent_id)
 
-    def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> AgentInfo:
+    def interrupt(
+        self, agent_id: str, guidance: Any = None, step_no: int | None = None, *, cause: Cause = NO_CAUSE
+    ) -> AgentInfo:
         """Interrupt the running step and begin the next with the guidance. A paused agent continues.
 
         If `step_no` is given and the agent has made another number of steps, raise `Conflict`: a late interrupt must
         not hit a later step.
         """
         _check_body(guidance)
-        self.agent_store.interrupt(agent_id, guidance, step_no)
+        self.agent_store.interrupt(agent_id, guidance, step_no, _checked(cause))
         return self.get(agent_id)
 
-    def destroy(self, agent_id: str, grace: float = 30.0) -> AgentInfo:
+    def destroy(self, agent_id: str, grace: float = 30.0, *, cause: Cause = NO_CAUSE) -> AgentInfo:
         """End the agent: start no further step, and give a running one `grace` seconds to end. Its record is kept."""
         if not 0 <= grace <= 86_400:
             raise Invalid(
                 f"A grace period of {grace:g} s is not possible.", hint="Give a number from 0 to 86400 seconds."
             )
-        self.agent_store.destroy(agent_id, grace)
+        self.agent_store.destroy(agent_id, grace, _checked(cause))
         return self.get(agent_id)
 
-    def reload(self, agent_id: str, config: Mapping[str, Any] | None = None) -> AgentInfo:
+    def reload(self, agent_id: str, config: Mapping[str, Any] | None = None, *, cause: Cause = NO_CAUSE) -> AgentInfo:
         """Have the next step use the current settings and sources, in a new session.
 
         The fields of `config` replace those of the agent's configuration; fields that are left out stay as they are.
         """
         kind = self.get(agent_id).kind
         if not config:
-            self.agent_store.reload(agent_id)
+            self.agent_store.reload(agent_id, cause=_checked(cause))
             return self.get(agent_id)
         fields = load_kind(kind).Config.model_fields
 
@@ -193,8 +219,49 @@ class Agents:
             # An upgrade may have removed fields that the agent was created with.
             return check_config(kind, {k: v for k, v in present.items() if k in fields} | dict(config))
 
-        self.agent_store.reload(agent_id, merge)
+        self.agent_store.reload(agent_id, merge, _checked(cause))
         return self.get(agent_id)
+
+    def reload_all(self, *, cause: Cause = NO_CAUSE) -> int:
+        """Have the next step of every agent, in every worker, use the current settings and sources; return how many."""
+        agents = self.agent_store.all_agents()
+        for agent_id in agents:
+            with suppress(NotFound, Conflict):  # it was destroyed meanwhile
+                self.agent_store.reload(agent_id, cause=_checked(cause))
+        return len(agents)
+
+    # Actions.
+
+    def actions(
+        self,
+        agent_id: str | None = None,
+        state: ActionState | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[ActionInfo]:
+        """Return a page of the actions of all agents or of one, newest first."""
+        return self.agent_store.actions(agent_id, state, limit, cursor)
+
+    def action(self, action_id: str) -> ActionInfo:
+        """Return an action."""
+        found = self.agent_store.action(action_id)
+        if found is None:
+            raise action_not_found(action_id)
+        return found
+
+    def attempts(self, action: ActionInfo) -> Sequence[AgentStep]:
+        """Return the recorded steps of an action, one for each attempt that got so far."""
+        return self.agent_store.attempts(action)
+
+    def cancel_action(self, action_id: str, *, cause: Cause = NO_CAUSE) -> ActionInfo:
+        """Cancel an action that waits; one that runs is stopped by interrupting its agent."""
+        self.agent_store.cancel_action(action_id, _checked(cause))
+        return self.action(action_id)
+
+    def retry_action(self, action_id: str, *, cause: Cause = NO_CAUSE) -> ActionInfo:
+        """Queue an action again that failed or was cancelled."""
+        self.agent_store.retry_action(action_id, _checked(cause))
+        return self.action(action_id)
 
 
 def load_kind(name: str) -> type[Kind[Any]]:
@@ -338,6 +405,13 @@ def require_agent_control(agents: Agents, agent_id: str, require: Callable[[Role
         admin = True  # the kind is no longer installed, so its role is unknown
     require("admin" if admin else "analyst")
     return agents
+
+
+def _checked(cause: Cause) -> Cause:
+    """Return who did something and why; raise if that is too long."""
+    if len(cause.reason) > MAX_REASON:
+        raise Invalid(f"The reason has {len(cause.reason):,} characters.", hint=f"Use at most {MAX_REASON:,}.")
+    return cause
 
 
 def _check_body(body: Any) -> None:

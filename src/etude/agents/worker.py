@@ -27,6 +27,7 @@ from etude.agents.hub import BATCH_S, Waker
 from etude.agents.running_step import RunningStep
 from etude.agents.step_runner import StepRunner, describe_error
 from etude.errors import EtudeError, Unavailable
+from etude.operations.prune import prune_quietly
 from etude.store.action import Finish, StepRecord
 from etude.store.agents import AgentStore
 from etude.store.identity import Identity
@@ -42,7 +43,6 @@ POLL_S = 0.5
 DRAIN_S = 30.0
 ENDING_S = 5.0
 """How long cancelled steps have to end, and then how long the threads that record them have."""
-KEEP_DAYS = 30.0
 FIRST_PRUNE_S = 60.0
 PRUNE_S = 3600.0
 """How often old records are deleted. The first time comes sooner, because many servers live less than an hour."""
@@ -462,8 +462,6 @@ class Worker:
         while not self._stopped.wait(wait):
             wait = PRUNE_S
             try:
-                self.queue.prune(KEEP_DAYS)
-            except Unavailable as error:
-                log.warning("%s", error.message)
+                prune_quietly(self.app, self._stopped.is_set)
             except Exception:
                 log.exception("pruning failed")

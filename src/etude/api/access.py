@@ -29,7 +29,7 @@ KEY_CACHE_S = 5.0
 REMEMBERED = 10_000
 """Keys and senders to remember; beyond that, all are forgotten."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-LINKED = frozenset({"/", "/healthz", "/favicon.ico"})
+LINKED = frozenset({"/", "/health", "/healthz", "/favicon.ico"})
 """Paths that other sites may link to: they cost next to nothing."""
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from etude.agents.control import (
     ID,
     LONGEST_DELAY_S,
+    MAX_REASON,
     MOST_URGENCY,
     Agents,
     KindInfo,
@@ -24,10 +25,11 @@ from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.schemas import Body, Listing
 from etude.api.streams import EventStream, LastEventId, parse_seq, to_event
+from etude.entities import Entity
 from etude.errors import Invalid
 from etude.store.action import URGENCY
-from etude.store.agents import AgentInfo, AgentStep
-from etude.store.topics import TOPIC, Topics
+from etude.store.agents import ActionInfo, ActionState, AgentInfo, AgentStep, Status
+from etude.store.topics import ANY, TOPIC, HubEvent, Topics
 
 if TYPE_CHECKING:
     from etude.agents.hub import Subscription
@@ -39,11 +41,20 @@ RESERVED_TOPICS = "agent."
 """Only agents publish topics with this prefix: a forged `agent.destroyed` would end the streams of that agent."""
 TOPICS = r"^[a-z0-9_*]+([.-][a-z0-9_*]+)*$"
 AgentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", max_length=128)]
+ActionId = Annotated[str, Path(min_length=1, max_length=128)]
 After = Annotated[int | None, Query(ge=0, le=1 << 53, description="Only events beyond this id.")]
 router = APIRouter(tags=["agents"])
 
 
-class AgentRequest(Body):
+class Reasoned(Body):
+    """What someone does, and why."""
+
+    reason: str | None = Field(
+        default=None, max_length=MAX_REASON, description="Why; events and the audit log have it."
+    )
+
+
+class AgentRequest(Reasoned):
     """A new agent."""
 
     kind: str = Field(min_length=1, max_length=100)
@@ -51,7 +62,7 @@ class AgentRequest(Body):
     config: dict[str, Any] = Field(default_factory=dict, description="The configuration of this kind.")
 
 
-class MessageRequest(Body):
+class MessageRequest(Reasoned):
     """A message for the agent, handled in its own step."""
 
     body: Any = Field(description="Text or an object.")
@@ -62,7 +73,7 @@ class MessageRequest(Body):
     )
 
 
-class GuidanceRequest(Body):
+class GuidanceRequest(Reasoned):
     """Guidance for an agent."""
 
     guidance: Any = Field(default=None, description="Text or an object.")
@@ -76,19 +87,19 @@ class InterruptRequest(GuidanceRequest):
     )
 
 
-class PauseRequest(Body):
+class PauseRequest(Reasoned):
     """How to pause an agent."""
 
     mode: Literal["after_step", "now"] = "after_step"
 
 
-class DestroyRequest(Body):
+class DestroyRequest(Reasoned):
     """How to destroy an agent."""
 
     grace_s: float = Field(default=30.0, ge=0, le=86_400, description="Seconds for the current step to finish.")
 
 
-class ReloadRequest(Body):
+class ReloadRequest(Reasoned):
     """What to change in an agent."""
 
     config: dict[str, Any] | None = Field(
@@ -104,6 +115,13 @@ class EventRequest(Body):
     agent: str | None = Field(default=None, max_length=128, description="The agent that the event is about.")
 
 
+class ActionView(Entity):
+    """An action with its attempts."""
+
+    action: ActionInfo
+    attempts: list[AgentStep]
+
+
 # Create and read.
 
 
@@ -114,7 +132,8 @@ async def create_agent(call: AnalystCall, body: AgentRequest, response: Response
     def create() -> AgentInfo:
         check_reach(call.app, body.kind, body.config, call.caller.require)
         key = call.caller.key
-        return call.app.agents.create(body.kind, body.config, body.id, key.id if key else None)
+        made_by = key.id if key else None
+        return call.app.agents.create(body.kind, body.config, body.id, made_by, cause=call.cause(body.reason))
 
     await call.access_store(call.check_capacity)
     made = await call.run_in_thread(create)
@@ -125,7 +144,7 @@ async def create_agent(call: AnalystCall, body: AgentRequest, response: Response
 @router.get("/agents", response_model=Listing[AgentInfo])
 async def list_agents(
     call: ReaderCall,
-    status: Literal["active", "paused", "destroying", "destroyed"] | None = None,
+    status: Status | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> Listing[AgentInfo]:
@@ -177,7 +196,7 @@ async def message_agent(call: AnalystCall, agent_id: AgentId, body: MessageReque
 
     def send() -> str:
         how: dict[str, Any] = {"urgency": body.urgency, "delay": body.delay_s, "id": body.id}
-        return _hold(call, agent_id).message(agent_id, body.body, **how)
+        return _hold(call, agent_id).message(agent_id, body.body, cause=call.cause(body.reason), **how)
 
     return Sent(action=await call.access_store(send))
 
@@ -185,35 +204,40 @@ async def message_agent(call: AnalystCall, agent_id: AgentId, body: MessageReque
 @router.post("/agents/{agent_id}/pause", response_model=AgentInfo)
 async def pause_agent(call: AnalystCall, agent_id: AgentId, body: PauseRequest | None = None) -> AgentInfo:
     """Pause an agent after its current step; `now` interrupts that step."""
-    mode = body.mode if body else "after_step"
-    return await call.access_store(lambda: _hold(call, agent_id).pause(agent_id, mode))
+    request = body or PauseRequest()
+    cause = call.cause(request.reason)
+    return await call.access_store(lambda: _hold(call, agent_id).pause(agent_id, request.mode, cause=cause))
 
 
 @router.post("/agents/{agent_id}/resume", response_model=AgentInfo)
 async def resume_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest | None = None) -> AgentInfo:
     """Resume a paused agent; if there is guidance, a step starts with it."""
-    guidance = body.guidance if body else None
-    return await call.access_store(lambda: _hold(call, agent_id).resume(agent_id, guidance))
+    request = body or GuidanceRequest()
+    cause = call.cause(request.reason)
+    return await call.access_store(lambda: _hold(call, agent_id).resume(agent_id, request.guidance, cause=cause))
 
 
 @router.post("/agents/{agent_id}/steer", response_model=AgentInfo)
 async def steer_agent(call: AnalystCall, agent_id: AgentId, body: GuidanceRequest) -> AgentInfo:
     """Give guidance to an agent, which reads it before its next model call; nothing is interrupted."""
-    return await call.access_store(lambda: _hold(call, agent_id).steer(agent_id, body.guidance))
+    cause = call.cause(body.reason)
+    return await call.access_store(lambda: _hold(call, agent_id).steer(agent_id, body.guidance, cause=cause))
 
 
 @router.post("/agents/{agent_id}/interrupt", response_model=AgentInfo)
 async def interrupt_agent(call: AnalystCall, agent_id: AgentId, body: InterruptRequest | None = None) -> AgentInfo:
     """Interrupt the current step of an agent; its next step starts with the guidance."""
     request = body or InterruptRequest()
-    return await call.access_store(lambda: _hold(call, agent_id).interrupt(agent_id, request.guidance, request.step_no))
+    what, cause = (agent_id, request.guidance, request.step_no), call.cause(request.reason)
+    return await call.access_store(lambda: _hold(call, agent_id).interrupt(*what, cause=cause))
 
 
 @router.post("/agents/{agent_id}/destroy", response_model=AgentInfo)
 async def destroy_agent(call: AnalystCall, agent_id: AgentId, body: DestroyRequest | None = None) -> AgentInfo:
     """Destroy an agent; its steps stay recorded."""
-    grace = (body or DestroyRequest()).grace_s
-    return await call.access_store(lambda: _hold(call, agent_id).destroy(agent_id, grace))
+    request = body or DestroyRequest()
+    cause = call.cause(request.reason)
+    return await call.access_store(lambda: _hold(call, agent_id).destroy(agent_id, request.grace_s, cause=cause))
 
 
 @router.post("/agents/{agent_id}/reload", response_model=AgentInfo)
@@ -223,9 +247,54 @@ async def reload_agent(call: AnalystCall, agent_id: AgentId, body: ReloadRequest
     def reload() -> AgentInfo:
         agents, config = call.app.agents, body.config if body else None
         check_reach(call.app, agents.get(agent_id).kind, config or {}, call.caller.require)
-        return agents.reload(agent_id, config)
+        return agents.reload(agent_id, config, cause=call.cause(body.reason if body else None))
 
     return await call.run_in_thread(reload)
+
+
+# Actions.
+
+
+@router.get("/actions", response_model=Listing[ActionInfo])
+async def list_actions(
+    call: ReaderCall,
+    agent: Annotated[str | None, Query(max_length=128, description="Only actions of this agent.")] = None,
+    state: ActionState | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: str | None = None,
+) -> Listing[ActionInfo]:
+    """List the actions in the queue, newest first, with their state, attempts and last error."""
+    page = await call.access_store(call.app.agents.actions, agent, state, limit, cursor)
+    return Listing(items=list(page.items), next=page.next)
+
+
+@router.get("/actions/{action_id}", response_model=ActionView)
+async def show_action(call: ReaderCall, action_id: ActionId) -> ActionView:
+    """Return an action with its attempts."""
+
+    def show() -> ActionView:
+        found = call.app.agents.action(action_id)
+        return ActionView(action=found, attempts=list(call.app.agents.attempts(found)))
+
+    return await call.access_store(show)
+
+
+def _hold_action(call: ApiCall, action_id: str) -> Agents:
+    return _hold(call, call.app.agents.action(action_id).agent)
+
+
+@router.post("/actions/{action_id}/cancel", response_model=ActionInfo)
+async def cancel_action(call: AnalystCall, action_id: ActionId, body: Reasoned | None = None) -> ActionInfo:
+    """Cancel an action that waits; interrupt its agent to stop one that runs."""
+    cause = call.cause(body.reason if body else None)
+    return await call.access_store(lambda: _hold_action(call, action_id).cancel_action(action_id, cause=cause))
+
+
+@router.post("/actions/{action_id}/retry", response_model=ActionInfo)
+async def retry_action(call: AnalystCall, action_id: ActionId, body: Reasoned | None = None) -> ActionInfo:
+    """Queue an action again that failed or was cancelled."""
+    cause = call.cause(body.reason if body else None)
+    return await call.access_store(lambda: _hold_action(call, action_id).retry_action(action_id, cause=cause))
 
 
 # Events.
@@ -252,6 +321,20 @@ async def agent_events(
         if subscription is None
         else EventStream(call, send_events(call, subscription, agent_id))
     )
+
+
+@router.get("/events", response_model=Listing[HubEvent])
+async def list_events(
+    call: ReaderCall,
+    topic: Annotated[str, Query(pattern=TOPICS, max_length=128, description="A topic, or a pattern.")] = ANY,
+    agent: Annotated[str | None, Query(max_length=128, description="Only events of this agent.")] = None,
+    after: After = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Listing[HubEvent]:
+    """List events in order: the newest, or those after an id. `next` is the value of `after` for the next page."""
+    topics = Topics(call.app.agents.queue)
+    found = await call.access_store(topics.list, topic, agent, after, limit)
+    return Listing(items=list(found), next=str(found[-1].id) if len(found) == limit else None)
 
 
 @router.post("/events", status_code=202, response_class=Response)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -15,9 +15,11 @@ from fastapi import Depends, Request
 from etude.api.access import AccessControl, Caller
 from etude.api.result_reader import ResultReader
 from etude.api.run_watcher import RunWatcher
+from etude.api.sandbox_probe import SandboxProbe
 from etude.entities import ENDED, Run
 from etude.errors import Unavailable
 from etude.fair_share import FairShare, hold_slot
+from etude.store.agents import Cause
 from etude.store.identity import ApiKey, Identity, Role
 from etude.telemetry import AccessLog, Metrics, Observer, Traces
 
@@ -59,6 +61,7 @@ class ServerState:
         self.owners: dict[str, ApiKey] = {}
         """The key that each open run is charged to, by run id."""
         self.result_reader = ResultReader(self.app)
+        self.sandbox_probe = SandboxProbe(self.app)
         self.observer = Observer(self.app.store)
         self.observer.show(self.ended)
         # A tenant's agents may run before its first request.
@@ -117,6 +120,14 @@ class ApiCall:
     """Returns once the client is gone."""
     slot: ExitStack
     """Counts this request toward the caller's concurrency limit; a stream releases it and counts as a stream."""
+    noted: dict[str, str] = field(default_factory=dict)
+    """What the logs and the audit say of the request: `run_id`, `thread_id`, `reason`."""
+
+    def cause(self, reason: str | None) -> Cause:
+        """Return who calls and why, for events; the audit log gets the reason too."""
+        if reason:
+            self.noted["reason"] = reason
+        return Cause(self.caller.name, reason or "")
 
     async def run_in_thread(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run blocking work in a thread; it may take long."""
@@ -132,7 +143,10 @@ class ApiCall:
 
     def thread(self, thread_id: str | None) -> str | None:
         """Return the id of a thread of the tenant; raise `NotFound` for any other."""
-        return None if thread_id is None else self.app.store.thread(thread_id).id
+        if thread_id is None:
+            return None
+        self.noted["thread_id"] = found = self.app.store.thread(thread_id).id
+        return found
 
     def check_capacity(self) -> None:
         """Refuse work if the key has used up its daily quota, or if the server is at capacity."""
@@ -149,6 +163,7 @@ class ApiCall:
 
     def charge_to_caller(self, run_id: str) -> None:
         """Charge the run's usage to the caller's key once the run ends."""
+        self.noted["run_id"] = run_id
         key = self.caller.key
         if key is None:
             return

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
 
 from etude.api.call import AdminCall, AnalystCall, ReaderCall
 from etude.api.chat import answer_of, begin_answer, wait_for
@@ -66,6 +68,13 @@ async def list_reports(
     """List reports, newest first."""
     page = await call.access_store(call.server.identity.reports, call.caller.tenant, limit, cursor)
     return Listing(items=page.items, next=page.next)
+
+
+@router.get("/skill", response_class=PlainTextResponse)
+async def skill(call: ReaderCall) -> PlainTextResponse:
+    """Return the SKILL.md that teaches coding agents to use etude."""
+    text = (resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8")
+    return PlainTextResponse(text, media_type="text/markdown; charset=utf-8")
 
 
 @router.get("/playbooks", response_model=Listing[PlaybookSummary])

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from fastapi import APIRouter, Response
@@ -16,6 +16,7 @@ from etude import __version__
 from etude.api.call import AdminCall, AnyCall, ReaderCall
 from etude.api.schemas import Gpu, Health, LocalModelStatus, PartStatus, Vram
 from etude.errors import EtudeError, Forbidden
+from etude.operations.status import Status, find_status, measures_of
 from etude.store.base import MAIN
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ router = APIRouter(tags=["health"])
 probes = APIRouter(tags=["health"])
 
 
+@probes.get("/health", response_model=Health)
 @probes.get("/healthz", response_model=Health)
 async def healthz(call: AnyCall) -> Health:
     """Report that the process is alive."""
@@ -47,7 +49,7 @@ def check_parts(server: ServerState) -> dict[str, PartStatus]:
     checks: dict[str, Callable[[], str]] = {
         "store": lambda: str(app.store.check()["kind"]),
         "objects": lambda: "writes" if app.objects.check()["create"] else "no conditional writes",
-        "sandbox": lambda: _sandbox(app),
+        "sandbox": server.sandbox_probe.check,
         "model": lambda: app.settings.model,
     }
     found = {name: _check_part(check) for name, check in checks.items()}
@@ -66,10 +68,6 @@ def _check_part(check: Callable[[], str]) -> PartStatus:
         return PartStatus(ok=False, detail=type(error).__name__)
 
 
-def _sandbox(app: Any) -> str:
-    return type(app.sandbox).__name__.removesuffix("Provider").lower()
-
-
 @probes.get("/metrics", response_class=PlainTextResponse)
 async def metrics(call: AdminCall) -> PlainTextResponse:
     """Return the metrics of this process for Prometheus; only admins of the first tenant may read them."""
@@ -81,8 +79,17 @@ async def metrics(call: AdminCall) -> PlainTextResponse:
 
 def measure(server: ServerState) -> bytes:
     """Return the current metrics in Prometheus format."""
-    server.metrics.measure(server.run_watcher.count, server.app.store.count_open())
+    app = server.app
+    server.metrics.measure(server.run_watcher.count, app.store.count_open(), measures_of(app))
     return server.metrics.text()
+
+
+@router.get("/status", response_model=Status)
+async def status(call: AdminCall) -> Status:
+    """Return how the installation is: store, objects, disk, queue, workers, last errors, and what is wrong."""
+    if call.caller.tenant != MAIN:
+        raise Forbidden("The status covers all tenants.", hint=f"Use an admin key of the tenant `{MAIN}`.")
+    return await call.run_in_thread(find_status, call.server.app, ask_servers=False)
 
 
 @router.get("/vram", response_model=Vram)

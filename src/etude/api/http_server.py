@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import signal
@@ -19,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from etude.api.server import create_app
 from etude.errors import EtudeError, Unavailable
+from etude.store.processes import Processes
 from etude.telemetry import AccessLog
 
 if TYPE_CHECKING:
@@ -197,8 +199,18 @@ class HttpServer(uvicorn.Server):
             host, port, *_ = sockets[0].getsockname()
             address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             sys.stderr.write(f"etude listens on {address}\n")
+            self._enter(address)
             if self.on_listening is not None:
                 self.on_listening(address)
+
+    def _enter(self, address: str) -> None:
+        """Add this server to those that `etude status` shows; without the store it serves all the same."""
+        processes = Processes(self._server.app.store)
+        try:
+            processes.forget_dead()
+            processes.enter("server", address)
+        except EtudeError as error:
+            logging.getLogger("etude").warning("the server is not listed: %s", error.message)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new work, wait for running work, end the streams, and close."""
@@ -210,6 +222,8 @@ class HttpServer(uvicorn.Server):
         while server.at_work and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.05)
         server.run_watcher.close()
+        with contextlib.suppress(EtudeError):
+            Processes(server.app.store).leave()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -25,9 +25,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico", "/favicon.svg"})
+OPEN = frozenset(
+    {"/", "/health", "/healthz", "/readyz", "/openapi.json", "/api/session", "/favicon.ico", "/favicon.svg"}
+)
 """Paths that need no key, as do the files of the page: they reveal nothing secret, or they are used to log in."""
-PROBES = frozenset({"/healthz", "/readyz"})
+PROBES = frozenset({"/health", "/healthz", "/readyz"})
 """Paths that are answered even if their sender had too many refusals: a proxy asks for them too."""
 CLASSIC = frozenset(
     {"ask", "audit", "catalogs", "chat", "datasets", "events", "ingest", "keys", "log", "match", "playbooks", "profile"}
@@ -105,6 +107,7 @@ class Exchange:
         self._captured: list[bytes] | None = None
         self._media = ""
         self._shed = False
+        self._noted: dict[str, str] = {}
 
     async def serve(self, inner: Asgi) -> None:
         """Admit the request, answer it, and record the outcome."""
@@ -147,7 +150,7 @@ class Exchange:
             self._body = await self._read_body()
         app = server.app.scoped(self._caller.tenant)
         server.observer.watch(self._caller.tenant)
-        call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot)
+        call = ApiCall(server, self._caller, app, self._id, self._disconnected, slot, self._noted)
         self._scope.setdefault("state", {})["call"] = call
 
     async def _read_body(self) -> bytes:
@@ -279,11 +282,11 @@ class Exchange:
         if self._server.access is not None:
             self._server.access.add(f"{method} {path}", self._status, seconds, self._facts())
         if method not in SAFE or self._status in (401, 403):
-            key = self._caller.key.id if self._caller.key else None
+            key, reason = self._caller.key.id if self._caller.key else None, self._noted.get("reason")
             action = f"{method} {path}".encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-            self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address)
+            self._server.identity.note(self._caller.tenant, key, action, self._status, self._id, self._address, reason)
 
     def _facts(self) -> dict[str, str]:
         known = self._scope.get("path_params") or {}
-        named = {k: str(known[k]) for k in ("run_id", "thread_id") if k in known}
+        named = {k: str(v) for k, v in (self._noted | known).items() if k in ("run_id", "thread_id")}
         return {"request_id": self._id, "tenant": self._caller.tenant, "key": self._caller.name, **named}

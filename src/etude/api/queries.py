@@ -152,6 +152,8 @@ def run_blocking(call: ApiCall, body: SqlRequest, wait: ClientWait) -> bytes:
             record=recorded,
             on_progress=None if recorded else wait.check,
         )
+        if result.run_id is not None:
+            call.noted["run_id"] = result.run_id
         return as_json(result, RowSelection(limit=body.limit), None)
 
 

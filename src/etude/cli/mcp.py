@@ -12,6 +12,7 @@ CLIENTS = ("claude", "cursor", "vscode", "codex")
 EXAMPLES = (
     "etude mcp",
     "etude mcp --install claude",
+    "etude mcp --tools python,sql",
     "etude mcp --skill",
 )
 
@@ -24,13 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CLIENT",
         help=f"print the configuration for a client: {', '.join(CLIENTS)}",
     )
+    parser.add_argument("--tools", metavar="NAMES", help="offer only these tools, such as python,sql (all)")
     parser.add_argument("--skill", action="store_true", help="print SKILL.md, which teaches coding agents to use etude")
 
 
 def run(options: argparse.Namespace) -> None:
     """Serve one client, or print its configuration or the skill."""
     if options.install:
-        sys.stdout.write(config_for(options.install))
+        sys.stdout.write(config_for(options.install, options.tools))
         return
     if options.skill:
         from importlib import resources
@@ -38,19 +40,21 @@ def run(options: argparse.Namespace) -> None:
         sys.stdout.write((resources.files("etude") / "skill" / "SKILL.md").read_text("utf-8"))
         return
     try:
-        from etude.mcp_server import serve_stdio
+        from etude.mcp_server import choose_tools, serve_stdio
     except ImportError as error:
         raise Unavailable(f"`{error.name}` is not installed.", hint="pip install 'etude[server]'") from None
     from etude.app import App
 
+    tools = choose_tools(options.tools) if options.tools is not None else None
     with App() as app:
         app.pool.warm()
-        serve_stdio(app)
+        serve_stdio(app, tools)
 
 
-def config_for(client: str) -> str:
+def config_for(client: str, tools: str | None = None) -> str:
     """Return the configuration of a client; print on standard error where it belongs."""
     command, arguments = _command()
+    arguments += ["--tools", tools] if tools else []
     match client:
         case "claude":
             place = "# claude_desktop_config.json; for Claude Code: claude mcp add etude -- "

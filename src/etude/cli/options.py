@@ -38,6 +38,19 @@ def whole_number(text: str) -> int:
     return number
 
 
+def parse_options(pairs: list[str]) -> dict[str, str]:
+    """Return options given as KEY=VALUE."""
+    from etude.errors import Invalid
+
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise Invalid(f"`{pair}` is not an option.", hint="Write KEY=VALUE.")
+        found[key] = value
+    return found
+
+
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every command that prints a result."""
     parser.add_argument("--format", choices=FORMATS, help="how to print the result (table)")

@@ -1,4 +1,4 @@
-"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|uses|withdraw`."""
+"""`etude runs list|show|result|script|export|repair|replay|diff|scripts|uses|withdraw|delete|pin|unpin|pins`."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ EXAMPLES = (
     "etude runs replay run_01...",
     "etude runs diff run_01... run_02...",
     "etude runs scripts",
+    'etude runs pin run_01... --reason "audit 2026"',
+    "etude runs delete run_01...",
 )
 
 
@@ -78,7 +80,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     uses.add_argument("thing", help="the id of a script or of its run, playbook:NAME or description:SOURCE")
     uses.add_argument("--check", action="store_true", help="ask every question afresh, and compare")
-    for each in (listing, show, export, repair, again, diff, scripts, withdraw, uses):
+    delete = verbs.add_parser("delete", help="delete runs that have ended, with their results")
+    delete.add_argument("runs", nargs="+", metavar="RUN", help="their ids, or the beginnings of these")
+    delete.add_argument("--force", action="store_true", help="even if a run is evidence for a playbook")
+    pin = verbs.add_parser("pin", help="keep a run, whatever the retention settings say")
+    pin.add_argument("--reason", default="", help="why, for the record")
+    unpin = verbs.add_parser("unpin", help="let the retention settings decide about a run again")
+    for each in (pin, unpin):
+        each.add_argument("run", help="its id, or the beginning of it")
+    pins = verbs.add_parser("pins", help="list the pinned runs")
+    pins.add_argument("--limit", type=int, default=50)
+    for each in (listing, show, export, repair, again, diff, scripts, withdraw, uses, delete, pin, unpin, pins):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -98,6 +110,10 @@ def run(options: argparse.Namespace) -> int:
         "scripts": _scripts,
         "uses": _uses,
         "withdraw": _withdraw,
+        "delete": _delete,
+        "pin": _pin,
+        "unpin": _unpin,
+        "pins": _pins,
     }
     with App() as app:
         return verbs[options.verb](app, options) or 0
@@ -358,3 +374,55 @@ def _print_uses(
             line = f"  {use.run_id}  {use.at.astimezone():%Y-%m-%d %H:%M}  {use.level:<8}{told}"
             sys.stdout.write(f"{printable(line)}\n")
     return 0 if all(found.same_result for found in checked.values()) else 1
+
+
+def _delete(app: App, options: argparse.Namespace) -> None:
+    from etude.errors import Conflict
+    from etude.operations.prune import Pruned, collect_artifacts
+    from etude.store.retention import Retention
+
+    retention = Retention(app.store)
+    run_ids = [app.store.resolve_run(run) for run in options.runs]
+    for run_id in run_ids:
+        retention.check_deletable(run_id, options.force)
+    deleted = retention.delete_runs(run_ids)
+    if deleted < len(set(run_ids)):
+        raise Conflict(f"Only {deleted} of {len(set(run_ids))} runs were deleted.", hint="Others changed meanwhile.")
+    report = Pruned(dry_run=False)
+    collect_artifacts(app, report)
+    if options.json:
+        body = {"deleted": run_ids, "files": report.artifacts, "bytes": report.bytes, "waiting": report.waiting}
+        sys.stdout.write(json.dumps(body) + "\n")
+        return
+    sys.stdout.write(f"Deleted {deleted} run{'' if deleted == 1 else 's'} and {report.artifacts} files.\n")
+    if report.waiting:
+        sys.stdout.write(f"{report.waiting} files are too new to be removed; `etude prune` removes them in an hour.\n")
+
+
+def _pin(app: App, options: argparse.Namespace) -> None:
+    from etude.store.retention import Retention
+
+    run_id = app.store.resolve_run(options.run)
+    Retention(app.store).pin(run_id, options.reason)
+    sys.stdout.write(json.dumps({"pinned": run_id}) + "\n" if options.json else f"pinned {run_id}\n")
+
+
+def _unpin(app: App, options: argparse.Namespace) -> None:
+    from etude.store.retention import Retention
+
+    run_id = app.store.resolve_run(options.run)
+    Retention(app.store).unpin(run_id)
+    sys.stdout.write(json.dumps({"unpinned": run_id}) + "\n" if options.json else f"unpinned {run_id}\n")
+
+
+def _pins(app: App, options: argparse.Namespace) -> None:
+    from etude.store.retention import Retention
+
+    pins = Retention(app.store).pins(options.limit)
+    if options.json:
+        for each in pins:
+            facts = {"run_id": each.run_id, "reason": each.reason, "at": each.at.isoformat()}
+            sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    rows = [(each.run_id, f"{each.at.astimezone():%Y-%m-%d %H:%M}", each.reason) for each in pins]
+    print_table(["run", "pinned", "reason"], rows, sys.stdout)

@@ -71,6 +71,12 @@ class SessionPool:
             for left in closing:
                 _close(left)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many sessions are in use, and how many are open but idle."""
+        with self._lock:
+            used = sum(1 for slot in self._slots.values() if slot.users)
+            return {"busy": used, "idle": len(self._slots) - used}
+
     def drop(self, thread_id: str) -> None:
         """Close the sessions of a thread, even those in use."""
         with self._lock:

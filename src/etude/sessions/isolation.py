@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import functools
 import os
 import platform
 import resource
@@ -21,6 +20,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from dataclasses import dataclass
 
 from etude import confine
@@ -96,14 +96,27 @@ def map_ids(inside: int, outside_uid: int, outside_gid: int) -> None:
 # -- what this machine allows
 
 
-@functools.cache
+_PROBE_S = 60.0  # how long a lower level is believed: a probe may fail because the machine is short of something
+_probed: list[tuple[float, tuple[int, list[str]]]] = []
+
+
 def probe() -> tuple[int, list[str]]:
-    """Return the best isolation level on this system, and what is missing for a better one."""
+    """Return the best isolation level on this system, and what is missing for a better one.
+
+    The best level is found once. A lower one is tried again after a minute, so that a probe that failed once does not
+    lower the isolation of a server for its life.
+    """
+    if not _probed or (_probed[-1][1][0] < 3 and time.monotonic() - _probed[-1][0] > _PROBE_S):
+        _probed[:] = [(time.monotonic(), _find_level())]
+    return _probed[-1][1]
+
+
+def _find_level() -> tuple[int, list[str]]:
     if sys.platform != "linux" or machine() is None:
         return 1, ["Linux on x86-64 or arm64: on other systems, use a container"]
     if confine.landlock_abi() < 1:
         return 1, ["Landlock: Linux 5.13 or newer with Landlock enabled"]
-    if _can_isolate():
+    if _can_isolate() or _can_isolate():
         return 3, []
     missing = ["user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, or a container that allows them"]
     if confine.landlock_abi() < 6:

@@ -326,6 +326,7 @@ class LocalProvider(Provider):
         self._max_level = max_level
         self._lock = threading.RLock()
         self._zygotes: dict[tuple[Any, ...], ForkServerClient] = {}
+        self._outdated: list[ForkServerClient] = []
         self._ready: dict[tuple[Any, ...], list[Channel]] = {}
         self._closed = False
         self._looked = False
@@ -414,6 +415,10 @@ class LocalProvider(Provider):
             if self._closed:
                 raise SandboxError("The sandboxes are shut down.", hint="Open another app.")
             found = self._zygotes.get(spec.key())
+            if found is not None and found.alive and found.level < level:
+                # It was started when a probe had failed. Its sessions go on; new ones get the better level.
+                self._outdated.append(found)
+                found = None
             if found is None or not found.alive:
                 if found is not None:
                     found.close()
@@ -432,6 +437,6 @@ class LocalProvider(Provider):
             for channel in (c for waiting in self._ready.values() for c in waiting):
                 channel.close()
             self._ready.clear()
-            for fork_server in self._zygotes.values():
+            for fork_server in (*self._zygotes.values(), *self._outdated):
                 fork_server.close()
             self._zygotes.clear()

@@ -414,6 +414,7 @@ class Pool:
         self._closed = False
         self._tidied = False
         self._sweeper: threading.Thread | None = None
+        self._killed = 0
         self.on_load: OnProgress | None = None
         """Called with `LoadProgress` while files are read for anything but a query with a callback of its own."""
 
@@ -529,6 +530,8 @@ class Pool:
         """End a lease; an engine that still works serves the next caller."""
         with self._lock:
             # An engine that died in the meantime is noticed when the next query takes it.
+            if engine is not None and engine.killed:
+                self._killed += 1
             if engine is not None and not engine.killed:
                 if self._closed:
                     engine.kill()
@@ -539,6 +542,12 @@ class Pool:
                     self._start_sweeper()
             self._share.release(tenant)
             self._drop_surplus()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many engines are busy and idle, how many callers wait, and how many engines were killed in use."""
+        with self._lock:
+            waiting = sum(1 for _ in self._share.waiting())
+            return {"busy": self._share.taken, "idle": len(self._idle), "waiting": waiting, "killed": self._killed}
 
     def forget(self, unwanted: Callable[[Key], bool]) -> None:
         """End the idle engines whose key is unwanted, so that the files they hold open are free."""

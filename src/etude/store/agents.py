@@ -10,18 +10,20 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from etude.entities import Entity
-from etude.errors import Conflict, Invalid
+from etude.errors import Conflict, Invalid, NotFound
 from etude.ids import new_id
 from etude.redaction import is_secret
 from etude.store.action import ATTEMPTS, URGENCY, NewAction
 from etude.store.base import ALL, Page, row_limit
 from etude.store.queue import WAKE_URGENCY, Queue, agent_not_found
-from etude.store.queue_dialect import Transaction, to_text
+from etude.store.queue_dialect import REFRESH, Transaction, clean, to_text
 
-Status = Literal["active", "paused", "destroying", "destroyed"]
+Status = Literal["active", "error", "paused", "destroying", "destroyed"]
+"""`error`: active, but its last action failed for good."""
+ActionState = Literal["ready", "delayed", "running", "done", "failed", "cancelled"]
 Activity = Literal["running", "queued", "waiting", "idle", "done", "pausing", "paused", "destroying", "destroyed"]
 
 MAX_LISTENING_STATE = 1 << 20
@@ -30,7 +32,9 @@ ADD = """INSERT INTO agents (tenant, id, kind, config, key_id, listens, created_
     VALUES (?, ?, ?, ?, ?, ?, {now}, {now})
     ON CONFLICT (tenant, id) DO NOTHING RETURNING no"""
 LOCK = "SELECT no, status, running, step_no FROM agents WHERE tenant = ? AND id = ?{lock}"
-SELECT = """SELECT no, id, kind, config, status, running, head_seq, done, step_no, tokens, cost_usd, thread_id,
+SELECT = """SELECT no, id, kind, config,
+    CASE WHEN status = 'active' AND failed = 1 THEN 'error' ELSE status END,
+    running, head_seq, done, step_no, tokens, cost_usd, thread_id,
     last_output, last_error, created_at, updated_at,
     (SELECT min(run_after) FROM actions WHERE agent = agents.no AND state = 'delayed') FROM agents"""
 STATE_AND_CONFIG = "SELECT state, config FROM agents WHERE tenant = ? AND id = ?"
@@ -38,10 +42,19 @@ STEPS = """SELECT agent_steps.step_no, action, agent_steps.kind, input, output, 
     agent_steps.tokens, agent_steps.cost_usd
     FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
     WHERE agents.tenant = ? AND agents.id = ? AND agent_steps.step_no > ? ORDER BY agent_steps.step_no LIMIT ?"""
-ACTION = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions.state, actions.urgency,
+ACTIONS = """SELECT actions.id, agents.id, actions.kind, actions.payload, actions.state, actions.urgency,
     actions.attempts, actions.max_attempts, actions.last_error, actions.created_at, actions.run_after,
-    actions.processed_at
-    FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ? AND actions.id = ?"""
+    actions.processed_at, actions.seq
+    FROM actions JOIN agents ON agents.no = actions.agent WHERE actions.tenant = ?"""
+ACTION = f"{ACTIONS} AND actions.id = ?"
+ATTEMPTS_OF = """SELECT agent_steps.step_no, action, agent_steps.kind, input, output, outcome, error, started_at,
+    ended_at, agent_steps.tokens, agent_steps.cost_usd FROM agent_steps JOIN agents ON agents.no = agent_steps.agent
+    WHERE agents.tenant = ? AND agents.id = ? AND agent_steps.action = ? ORDER BY agent_steps.step_no"""
+CANCEL_ACTION = """UPDATE actions SET state = 'cancelled', processed_at = {now}, last_error = coalesce(?, last_error)
+    WHERE tenant = ? AND id = ? AND state IN ('ready', 'delayed') RETURNING seq"""
+RETRY_ACTION = """UPDATE actions SET state = 'ready', attempts = 0, run_after = NULL, delayed_at = NULL,
+    processed_at = NULL WHERE tenant = ? AND id = ? AND state IN ('failed', 'cancelled') RETURNING seq"""
+ALL_AGENTS = "SELECT id FROM agents WHERE tenant = ? AND status IN ('active', 'paused') ORDER BY no"
 # A `wake` action does not always make a step. The state of a running agent is about to change, so it is left out, as is
 # one that is too large to be read for every event.
 LISTENING = f"""SELECT tenant, id, config,
@@ -118,6 +131,21 @@ class ActionInfo(Entity):
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """Who did something, and why, as events tell it."""
+
+    actor: str = ""
+    reason: str = ""
+
+    def facts(self) -> dict[str, str]:
+        """Return what is known."""
+        return {name: value for name, value in (("actor", self.actor), ("reason", self.reason)) if value}
+
+
+NO_CAUSE = Cause()
+
+
+@dataclass(frozen=True, slots=True)
 class ListeningAgent:
     """An agent that events wake."""
 
@@ -147,12 +175,14 @@ class AgentStore:
 
     def agents(self, status: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AgentInfo]:
         """Return a page of agents, newest first. Destroyed agents are listed only if `status` asks for them."""
-        if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
-            raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
+        _check_cursor(cursor)
         asked = row_limit(limit)
         where, values = ["tenant = ?"], [self.queue.tenant]
-        where.append("status = ?" if status else "status <> ?")
-        values.append(status or "destroyed")
+        if status in ("active", "error"):
+            where.append(f"status = 'active' AND failed = {int(status == 'error')}")
+        else:
+            where.append("status = ?" if status else "status <> ?")
+            values.append(status or "destroyed")
         if cursor is not None:
             where.append(f"no < {int(cursor)}")
         sql = f"{SELECT} WHERE {' AND '.join(where)} ORDER BY no DESC LIMIT ?"
@@ -186,6 +216,68 @@ class AgentStore:
         rows = self.queue.read(ACTION, self.queue.tenant, action_id)
         return _action_info(rows[0]) if rows else None
 
+    def actions(
+        self,
+        agent_id: str | None = None,
+        state: ActionState | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[ActionInfo]:
+        """Return a page of actions, newest first."""
+        _check_cursor(cursor)
+        asked = row_limit(limit)
+        where, values = "", [self.queue.tenant]
+        if agent_id is not None:
+            self.agent(agent_id)
+            where, values = f"{where} AND agents.id = ?", [*values, agent_id]
+        if state is not None:
+            # Written out, because the indexes are those of single states.
+            where = f"{where} AND actions.state = '{check_state(state)}'"
+        if cursor is not None:
+            where = f"{where} AND actions.seq < {int(cursor)}"
+        rows = self.queue.read(f"{ACTIONS}{where} ORDER BY actions.seq DESC LIMIT ?", *values, asked + 1)
+        more = len(rows) > asked
+        return Page([_action_info(row) for row in rows[:asked]], str(rows[asked - 1][12]) if more else None)
+
+    def attempts(self, action: ActionInfo) -> list[AgentStep]:
+        """Return the recorded steps of an action, one for each attempt that got so far."""
+        return [_agent_step(row) for row in self.queue.read(ATTEMPTS_OF, self.queue.tenant, action.agent, action.id)]
+
+    def cancel_action(self, action_id: str, cause: Cause = NO_CAUSE) -> None:
+        """Cancel an action that waits."""
+        found = self._find_action(action_id)
+        with self.queue.transaction() as work:
+            no, *_ = self._lock(work, found.agent, allow_destroyed=True)
+            error = f"cancelled: {cause.reason}" if cause.reason else None
+            if not work(CANCEL_ACTION, clean(error), self.queue.tenant, action_id):
+                raise self._other_state(action_id, "It can be cancelled only while it waits.")
+            work.do(REFRESH, work.list([no]))
+            self._publish(work, found.agent, "action_cancelled", action=action_id, **cause.facts())
+
+    def retry_action(self, action_id: str, cause: Cause = NO_CAUSE) -> None:
+        """Queue an action again that failed or was cancelled, with as many attempts as a new one."""
+        found = self._find_action(action_id)
+        with self.queue.transaction() as work:
+            no, *_ = self._lock(work, found.agent)
+            if not work(RETRY_ACTION, self.queue.tenant, action_id):
+                raise self._other_state(action_id, "Only an action that failed or was cancelled can be tried again.")
+            work.do(REFRESH, work.list([no]))
+            work.notifications.append(("run", 0))
+            self._publish(work, found.agent, "action_retried", action=action_id, **cause.facts())
+
+    def _find_action(self, action_id: str) -> ActionInfo:
+        found = self.action(action_id)
+        if found is None:
+            raise action_not_found(action_id)
+        return found
+
+    def _other_state(self, action_id: str, hint: str) -> Conflict:
+        return Conflict(f"Action `{action_id}` is {self._find_action(action_id).state}.", hint=hint)
+
+    def all_agents(self) -> list[str]:
+        """Return the ids of all agents that are not destroyed."""
+        return [str(row[0]) for row in self.queue.read(ALL_AGENTS, self.queue.tenant)]
+
     def pending_control(self, agents: list[int]) -> list[tuple[int, int, str, Any]]:
         """Return the control messages that no step has applied, for agents given by number.
 
@@ -212,7 +304,13 @@ class AgentStore:
     # Verbs.
 
     def create(
-        self, agent_id: str, kind: str, config: dict[str, Any], key_id: str | None = None, listens: bool = False
+        self,
+        agent_id: str,
+        kind: str,
+        config: dict[str, Any],
+        key_id: str | None = None,
+        listens: bool = False,
+        cause: Cause = NO_CAUSE,
     ) -> None:
         """Add an agent whose first step is due now. Its usage counts toward the key's daily quota."""
         with self.queue.transaction() as work:
@@ -220,42 +318,49 @@ class AgentStore:
             if not rows:
                 raise Conflict(f"Agent `{agent_id}` already exists.", hint="Choose another id.")
             self._add(work, rows[0][0], "start")
-            self._publish(work, agent_id, "created", kind=kind)
+            self._publish(work, agent_id, "created", kind=kind, **cause.facts())
 
-    def message(self, agent_id: str, body: Any, **how: Any) -> str:
+    def message(self, agent_id: str, body: Any, cause: Cause = NO_CAUSE, **how: Any) -> str:
         """Queue a message, which gets a step of its own, and return the id of its action."""
-        return self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))[0]
+        (name,) = self.queue.enqueue(NewAction(agent_id, "message", to_text(body), **how))
+        if cause.reason:
+            with self.queue.transaction() as work:
+                self._publish(work, agent_id, "messaged", action=name, **cause.facts())
+        return name
 
-    def pause(self, agent_id: str, now: bool = False) -> None:
+    def pause(self, agent_id: str, now: bool = False, cause: Cause = NO_CAUSE) -> None:
         """Start no further step; with `now`, also interrupt the running one."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
             if status == "active":
                 work.do(SET_STATUS, "paused", no)
-                self._publish(work, agent_id, "paused")
+                self._publish(work, agent_id, "paused", **cause.facts())
             if now and running is not None:
                 self._add_control(work, no, "pause", None)
 
-    def resume(self, agent_id: str, guidance: Any = None) -> None:
+    def resume(self, agent_id: str, guidance: Any = None, cause: Cause = NO_CAUSE) -> None:
         """Continue a paused agent; the next step begins with the guidance."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id)
             if status == "paused":
                 work.do(SET_STATUS, "active", no)
-                self._publish(work, agent_id, "resumed")
+                self._publish(work, agent_id, "resumed", **cause.facts())
                 work.notifications.append(("run", 0))
             if guidance is not None:
                 self._add_control(work, no, "resume", guidance)
                 if running is None:
                     self._add(work, no, "wake")
 
-    def steer(self, agent_id: str, guidance: Any) -> None:
+    def steer(self, agent_id: str, guidance: Any, cause: Cause = NO_CAUSE) -> None:
         """Add guidance that is read before the next model call. Nothing is interrupted or woken."""
         with self.queue.transaction() as work:
             no, *_ = self._lock(work, agent_id)
             self._add_control(work, no, "steer", guidance)
+            self._tell(work, agent_id, "steered", cause)
 
-    def interrupt(self, agent_id: str, guidance: Any = None, step_no: int | None = None) -> None:
+    def interrupt(
+        self, agent_id: str, guidance: Any = None, step_no: int | None = None, cause: Cause = NO_CAUSE
+    ) -> None:
         """Interrupt the running step; the next begins with the guidance. A paused agent continues."""
         with self.queue.transaction() as work:
             no, status, running, at = self._lock(work, agent_id)
@@ -269,9 +374,14 @@ class AgentStore:
             self._add_control(work, no, "interrupt", guidance)
             if running is None:
                 self._add(work, no, "wake")
-            self._publish(work, agent_id, "interrupted")
+            self._publish(work, agent_id, "interrupted", **cause.facts())
 
-    def reload(self, agent_id: str, change: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> None:
+    def reload(
+        self,
+        agent_id: str,
+        change: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        cause: Cause = NO_CAUSE,
+    ) -> None:
         """Have the next step use the current settings and sources, and the configuration that `change` returns.
 
         `change` gets the present configuration; the agent is locked meanwhile.
@@ -283,10 +393,11 @@ class AgentStore:
                 work.do(SET_CONFIG, to_text(change(json.loads(config))), no)
             self._add_control(work, no, "reload", None)
             work.notifications.append(("reload", no))  # to all workers: any of them may run its next step
+            self._tell(work, agent_id, "reloaded", cause)
             if running is None:
                 self._add(work, no, "wake")
 
-    def destroy(self, agent_id: str, grace: float) -> None:
+    def destroy(self, agent_id: str, grace: float, cause: Cause = NO_CAUSE) -> None:
         """Start no further step and cancel all waiting actions. A running step has `grace` seconds to end."""
         with self.queue.transaction() as work:
             no, status, running, _ = self._lock(work, agent_id, allow_destroyed=True)
@@ -300,7 +411,7 @@ class AgentStore:
             # Notify also the worker that keeps a session of the agent open.
             work.notifications.append(("control", no))
             if running is None or status != "destroying":
-                self._publish(work, agent_id, "destroyed" if running is None else "destroying")
+                self._publish(work, agent_id, "destroyed" if running is None else "destroying", **cause.facts())
 
     def set_thread(self, no: int, thread_id: str) -> None:
         """Set the thread whose session the agent uses."""
@@ -327,8 +438,31 @@ class AgentStore:
         action = (self.queue.tenant, new_id("action"), no, kind, "null", urgency, 0.0, ATTEMPTS)
         work.add_actions(iter([action]))
 
+    def _tell(self, work: Transaction, agent_id: str, name: str, cause: Cause) -> None:
+        """Publish what someone did that changes nothing that events tell of, if it is known who did it or why."""
+        if facts := cause.facts():
+            self._publish(work, agent_id, name, **facts)
+
     def _publish(self, work: Transaction, agent_id: str, name: str, **facts: Any) -> None:
-        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", json.dumps(facts))])
+        work.add_events([(self.queue.tenant, agent_id, f"agent.{name}", to_text(facts))])
+
+
+def _check_cursor(cursor: str | None) -> None:
+    if cursor is not None and not re.fullmatch(r"[0-9]{1,18}", cursor):
+        raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
+
+
+def check_state(state: str) -> ActionState:
+    """Return the state of actions; raise `Invalid` for anything else."""
+    known = get_args(ActionState)
+    if state not in known:
+        raise Invalid(f"`{state[:80]}` is not a state of actions.", hint=f"States: {', '.join(known)}.")
+    return cast("ActionState", state)
+
+
+def action_not_found(action_id: str) -> NotFound:
+    """Return the error for an action that does not exist."""
+    return NotFound(f"There is no action `{action_id[:140]}`.", hint="It may have ended and been deleted.")
 
 
 def _time(seconds: float | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from etude.errors import Damaged, Invalid
-from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums
+from etude.store.checked import LARGE, PART, CheckedFile, Summing, Sums, make_sums, sums_path
 
 CHUNK = 1 << 20
 LEFTOVER_S = 24 * 3600
@@ -37,7 +38,7 @@ def put_in_folder(folder: Path, data: bytes | Path) -> Summing:
             written.add(chunk)
             file.write(chunk)
         target = folder / key_of(written.hash)
-        if not is_whole(target, written.hash):
+        if not keep_whole(folder, target, written.hash):
             file.flush()
             # Sync before the rename, so that not even a power cut leaves a partial file under this name.
             os.fsync(file.fileno())
@@ -47,6 +48,45 @@ def put_in_folder(folder: Path, data: bytes | Path) -> Summing:
             if written.size > LARGE:
                 written.sums().write(target, written.hash)
     return written
+
+
+def keep_whole(folder: Path, target: Path, digest: str) -> bool:
+    """Return whether the artifact exists and is whole; if so, it counts as new, so that it is not collected now."""
+    with locked(folder, fcntl.LOCK_SH):
+        with suppress(FileNotFoundError):
+            os.utime(target)
+        return is_whole(target, digest)
+
+
+def collect(folder: Path, digest: str, before: float) -> int | None:
+    """Remove an artifact that was last stored before a time, in seconds since 1970; return its size.
+
+    Return None if it stays, because it was stored again since then; 0 if there is none.
+    """
+    target = folder / key_of(digest)
+    # A writer that finds the artifact holds the lock until it has set its time, and does not find it after this.
+    with locked(folder, fcntl.LOCK_EX):
+        try:
+            found = target.stat()
+        except FileNotFoundError:
+            return 0
+        if found.st_mtime >= before:
+            return None
+        target.unlink()
+    with suppress(FileNotFoundError):
+        sums_path(target).unlink()
+    return found.st_size
+
+
+@contextmanager
+def locked(folder: Path, kind: int) -> Iterator[None]:
+    """Hold the lock between writers of artifacts (`LOCK_SH`) and their collection (`LOCK_EX`)."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, kind)
+        yield
+    finally:
+        os.close(fd)
 
 
 def is_whole(path: Path, digest: str) -> bool:

@@ -71,6 +71,8 @@ ADD_STORED = "INSERT INTO stored (tenant, hash, size) VALUES (?, ?, ?) ON CONFLI
 ADD_STORAGE = """INSERT INTO storage (tenant, bytes) VALUES (?, ?)
     ON CONFLICT (tenant) DO UPDATE SET bytes = storage.bytes + excluded.bytes"""
 STORAGE = "SELECT bytes FROM storage WHERE tenant = ?"
+ALL_STORAGE = "SELECT tenant, bytes FROM storage ORDER BY tenant"
+ADD_ARTIFACT_RUNS = "INSERT INTO artifact_runs (hash, tenant, run_id) VALUES {rows} ON CONFLICT DO NOTHING"
 
 ADD_THREAD = "INSERT INTO threads (id, title, source, created_at, updated_at, tenant) VALUES (?, ?, ?, ?, ?, ?)"
 THREADS = "SELECT id, title, source, created_at, updated_at FROM threads"
@@ -89,6 +91,12 @@ SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources WHERE tenant = ? ORDER B
 ADD_SOURCE = "INSERT INTO sources (name, spec, tenant) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING name"
 REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? AND tenant = ? RETURNING name"
 REMOVE_STORED = "DELETE FROM stored WHERE tenant = ? AND hash = ? RETURNING size"
+
+HASHES = "SELECT DISTINCT hash FROM artifact_runs ORDER BY hash"
+NOT_DUMPED = ("leases", "processes")
+"""Tables that say something about living processes."""
+FILLED = ("runs", "threads", "agents", "keys", "sources")
+"""A store without rows in these tables is empty."""
 
 MAIN = "main"
 """The default tenant."""
@@ -151,6 +159,26 @@ class RunRow:
         return [id, kind, text, " ".join(split_words(text)), *rest]
 
 
+@dataclass(frozen=True)
+class DumpedFile:
+    """A file of a copy of a database: all of it, or the rows of one table."""
+
+    path: Path
+    table: str = ""
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dump:
+    """A consistent copy of a database."""
+
+    kind: str
+    schema: int
+    files: tuple[DumpedFile, ...]
+    hashes: tuple[str, ...]
+    """The artifacts that its runs refer to."""
+
+
 class Execute(Protocol):
     """Runs one statement, with `?` for each value, and returns its rows."""
 
@@ -170,6 +198,10 @@ class Store(ABC):
     """The part of a migration's file name that says which database it is for."""
     has_schema: ClassVar[str]
     """A statement that returns a row if the `schema_version` table exists."""
+    locking: ClassVar[str] = ""
+    """The clause that locks the rows of a SELECT until its transaction ends, if the database locks rows."""
+    size_of: ClassVar[str]
+    """A statement that returns the bytes that the database takes on disk."""
     by_words: ClassVar[str]
     """A statement that finds runs by the index of words; `{where}` holds the other conditions."""
 
@@ -218,6 +250,10 @@ class Store(ABC):
         """Remove files of dead workers."""
 
     @abstractmethod
+    def dump(self, folder: Path) -> Dump:
+        """Write a consistent copy of the database to files in a folder, while others go on reading and writing."""
+
+    @abstractmethod
     def check(self) -> dict[str, Any]:
         """Check that the database answers; return its kind, version, location and schema version."""
 
@@ -259,8 +295,8 @@ class Store(ABC):
     def _schema(self, execute: Execute) -> int:
         return int(execute(VERSION)[0][0] or 0) if execute(self.has_schema) else 0
 
-    def _migrate(self) -> None:
-        steps = _migrations(self.dialect)
+    def _migrate(self, until: int | None = None) -> None:
+        steps = _migrations(self.dialect)[:until]
         known = len(steps)
         found = self._schema(self._read)
         while found < known:
@@ -275,10 +311,7 @@ class Store(ABC):
                     found += 1
                     execute(ADD_VERSION, found, _now())
         if found > known:
-            raise Unavailable(
-                f"The database has schema version {found}; this etude knows versions up to {known}.",
-                hint="Upgrade etude: a newer one has used this database.",
-            )
+            raise newer_schema(found, known)
 
     # Runs.
 
@@ -293,13 +326,15 @@ class Store(ABC):
         read_back = [_from_json(body, run_id) for body in bodies]
         self._check_workers([(e.type, e.worker) for e in read_back if isinstance(e, RunStarted | RunResumed)])
         made = {e.artifact.hash: e.artifact.size for e in read_back if isinstance(e, ArtifactCreated)}
+        used = {hash for event in read_back for hash in _artifacts_of(event)}
         with self._transaction() as execute:
             last = self._last(execute, run_id, expect)
             known = self._load(execute, run_id) if last else None
             at = max(_now(), last) if last else _now()
             entries = [Entry(run_id=run_id, seq=expect + n, at=at, event=e) for n, e in enumerate(read_back, 1)]
             run = fold(entries, known)
-            self._write(execute, _run_row(run, at), [(e.type, body) for e, body in zip(read_back, bodies)], made)
+            rows = [(e.type, body) for e, body in zip(read_back, bodies)]
+            self._write(execute, _run_row(run, at), rows, made, used)
         self._keep(run)
         self._tell(run_id, run.seq)
         return run.seq
@@ -312,17 +347,31 @@ class Store(ABC):
         """
         with self._transaction() as execute:
             self._last(execute, row.id, row.seq - len(events))
-            self._write(execute, row, [(e["type"], json.dumps(e, ensure_ascii=False)) for e in events], artifacts)
+            rows = [(e["type"], json.dumps(e, ensure_ascii=False)) for e in events]
+            self._write(execute, row, rows, artifacts, set(artifacts))
         self._tell(row.id, row.seq)
 
     def _write(
-        self, execute: Execute, row: RunRow, events: Sequence[tuple[str, str]], artifacts: Mapping[str, int]
+        self,
+        execute: Execute,
+        row: RunRow,
+        events: Sequence[tuple[str, str]],
+        made: Mapping[str, int],
+        used: set[str],
     ) -> None:
-        """Write the last events of a run, each a type and its JSON, and the state of the run after them."""
+        """Write the last events of a run, each a type and its JSON, and the state of the run after them.
+
+        `made` gives the sizes of new artifacts; `used` are all artifacts that the events refer to.
+        """
         before = row.seq - len(events)
         if not before:
             self._check_storage(execute)
-        self._count_storage(execute, artifacts)
+        self._count_storage(execute, made)
+        hashes = sorted(used)
+        for start in range(0, len(hashes), BATCH):
+            some = hashes[start : start + BATCH]
+            places = ", ".join(["(?, ?, ?)"] * len(some))
+            execute(ADD_ARTIFACT_RUNS.format(rows=places), *(v for hash in some for v in (hash, self.tenant, row.id)))
         at = row.updated_at
         _insert(execute, [(row.id, before + n, at, kind, body) for n, (kind, body) in enumerate(events, 1)])
         execute(PUT_RUN, *row.values(), self.tenant)
@@ -335,6 +384,14 @@ class Store(ABC):
         """Return the bytes of the tenant's artifacts. The same content counts once."""
         found = self._read(STORAGE, self.tenant)
         return int(found[0][0]) if found else 0
+
+    def size(self) -> int:
+        """Return the bytes that the database takes on disk."""
+        return int(self._read(self.size_of)[0][0])
+
+    def storage_by_tenant(self) -> dict[str, int]:
+        """Return the bytes of the artifacts of every tenant."""
+        return {str(tenant): int(size) for tenant, size in self._read(ALL_STORAGE)}
 
     def _allowed_bytes(self) -> int:
         return self._storage_limit(self.tenant)
@@ -400,7 +457,8 @@ class Store(ABC):
 
     def _last(self, execute: Execute, run_id: str, expect: int) -> datetime | None:
         """Return the time of the last entry of a run, which must be number `expect`; None if there is none."""
-        head = execute(HEAD, run_id, self.tenant)
+        # Locked, so that the run is not deleted before its new events are there.
+        head = execute(HEAD + self.locking, run_id, self.tenant)
         seq = head[0][0] if head else 0
         if seq != expect:
             raise Conflict(
@@ -416,6 +474,10 @@ class Store(ABC):
         with self._folded_lock:
             run = self._folded.get(run_id)
         rows = execute(ENTRIES, run_id, run.seq if run else 0, self.tenant, ALL)
+        if run is not None and not rows and not execute(HAS_RUN, run_id, self.tenant):
+            # It was deleted, perhaps by another process.
+            self.forget_run(run_id)
+            return None
         return fold((_entry(row) for row in rows), run) if rows else run
 
     def _keep(self, run: Run) -> None:
@@ -431,9 +493,14 @@ class Store(ABC):
         """Return the run, folded from its log."""
         run = self._load(self._read, run_id)
         if run is None:
-            raise _no_run(run_id)
+            raise no_run(run_id)
         self._keep(run)
         return run
+
+    def forget_run(self, run_id: str) -> None:
+        """Drop a deleted run from memory."""
+        with self._folded_lock:
+            self._folded.pop(run_id, None)
 
     def resolve_run(self, prefix: str) -> str:
         """Return the id of the only run whose id starts with the prefix; `run_` may be omitted."""
@@ -447,7 +514,7 @@ class Store(ABC):
                     f"`{prefix}` matches more than one run, such as `{found[0]}` and `{found[1]}`.",
                     hint="Give more characters of the id.",
                 )
-        raise _no_run(prefix)
+        raise no_run(prefix)
 
     def count_open(self) -> dict[str, int]:
         """Return how many runs of all tenants have not ended, by status."""
@@ -465,7 +532,7 @@ class Store(ABC):
         """Return the entries of a run's log with a seq above `after`, in order."""
         rows = self._read(ENTRIES, run_id, min(max(after, 0), ALL), self.tenant, row_limit(limit))
         if not rows and not self._read(HAS_RUN, run_id, self.tenant):
-            raise _no_run(run_id)
+            raise no_run(run_id)
         return [_entry(row) for row in rows]
 
     def runs(self, filter: RunFilter | None = None, limit: int = 50, cursor: str | None = None) -> Page[RunSummary]:
@@ -681,6 +748,8 @@ class _View(Store):
         self.tenant = tenant
         self._owner = owner
         self.by_words = owner.by_words  # type: ignore[misc]
+        self.size_of = owner.size_of  # type: ignore[misc]
+        self.locking = owner.locking  # type: ignore[misc]
 
     def _allowed_bytes(self) -> int:
         return self._owner._storage_limit(self.tenant)
@@ -701,6 +770,9 @@ class _View(Store):
 
     def check(self) -> dict[str, Any]:
         return self._owner.check()
+
+    def dump(self, folder: Path) -> Dump:
+        return self._owner.dump(folder)
 
     def close(self) -> None:
         """Do nothing: the owner of the store closes it."""
@@ -776,6 +848,32 @@ def check_values(values: Sequence[object]) -> None:
                 raise Invalid("Text with a lone surrogate is not Unicode and cannot be stored.") from None
 
 
+def known_schema(dialect: str) -> int:
+    """Return the newest schema version that this etude knows."""
+    return len(_migrations(dialect))
+
+
+def pending_migrations(dialect: str, found: int) -> list[str]:
+    """Return the names of the migrations that a database with schema version `found` lacks."""
+    return [step.name.partition(".")[0] for step in _migrations(dialect)[found:]]
+
+
+def newer_schema(found: int, known: int) -> Unavailable:
+    """Return the error for a database that a newer etude has used."""
+    return Unavailable(
+        f"The database has schema version {found}; this etude knows versions up to {known}.",
+        hint="Upgrade etude: a newer one has used this database.",
+    )
+
+
+def not_empty(place: str) -> Conflict:
+    """Return the error for a restore into a store that holds something."""
+    return Conflict(
+        f"The store `{place}` is not empty, and a restore would overwrite it.",
+        hint="Restore into a new store (`ETUDE_STORE`), or remove this one first.",
+    )
+
+
 def _migrations(dialect: str) -> list[Any]:
     folder = resources.files("etude.store") / "migrations"
     return sorted((f for f in folder.iterdir() if f.name.endswith(f".{dialect}.sql")), key=lambda f: f.name)
@@ -825,6 +923,15 @@ def _from_json(body: str, run_id: str) -> Event:
         from etude.validation import explain
 
         raise explain(error, f"an event of run `{run_id}`", model=Event) from error
+
+
+def _artifacts_of(event: Event) -> list[str]:
+    """Return the hashes of the artifacts that an event refers to."""
+    from etude.events import RunFinished
+
+    artifact = getattr(event, "artifact", None)
+    shown = [each.artifact.hash for each in event.shown] if isinstance(event, RunFinished) else []
+    return shown if artifact is None else [artifact.hash, *shown]
 
 
 def _insert(execute: Execute, rows: list[tuple[object, ...]]) -> None:
@@ -954,7 +1061,8 @@ def _place(by: str, cursor: str) -> tuple[datetime, str]:
     raise Invalid(f"`{cursor[:80]}` is not a cursor of this list.", hint="Pass `next` of the page before.")
 
 
-def _no_run(run_id: str) -> NotFound:
+def no_run(run_id: str) -> NotFound:
+    """Return the error for a run that does not exist."""
     return NotFound(f"There is no run `{run_id}`.", hint="List the runs to find its id: `etude runs list`.")
 
 

@@ -55,8 +55,8 @@ SPENT = "SELECT tokens, cost_usd, seconds FROM spending WHERE key_id = ? AND day
 SPEND = """INSERT INTO spending (key_id, day, tokens, cost_usd, seconds) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (key_id, day) DO UPDATE SET tokens = spending.tokens + excluded.tokens,
         cost_usd = spending.cost_usd + excluded.cost_usd, seconds = spending.seconds + excluded.seconds"""
-ADD_ACTS = "INSERT INTO audit (id, at, tenant, key_id, action, status, request_id, address) VALUES "
-ACTS = "SELECT id, at, key_id, action, status, request_id, address FROM audit WHERE tenant = ?"
+ADD_ACTS = "INSERT INTO audit (id, at, tenant, key_id, action, status, request_id, address, reason) VALUES "
+ACTS = "SELECT id, at, key_id, action, status, request_id, address, reason FROM audit WHERE tenant = ?"
 CLAIM = "INSERT INTO replies (owner, name, request, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"
 REPLY = "SELECT request, status, media, body FROM replies WHERE owner = ? AND name = ?"
 KEEP_REPLY = "UPDATE replies SET status = ?, media = ?, body = ? WHERE owner = ? AND name = ?"
@@ -120,6 +120,8 @@ class AuditEntry(Entity):
     status: int
     request_id: str
     address: str
+    reason: str | None = None
+    """Why, if the caller said so."""
 
 
 class StoredResponse(Entity):
@@ -286,13 +288,22 @@ class Identity:
 
     # Audit.
 
-    def note(self, tenant: str, key_id: str | None, action: str, status: int, request_id: str, address: str) -> None:
+    def note(
+        self,
+        tenant: str,
+        key_id: str | None,
+        action: str,
+        status: int,
+        request_id: str,
+        address: str,
+        reason: str | None = None,
+    ) -> None:
         """Add an entry to the audit log; the next `write_down` stores all entries in one transaction.
 
         Anyone can send requests that are refused. So refused requests without a key are listed only while an address
         has few in a minute; the others are counted, and the count is stored when the minute is over.
         """
-        row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address)
+        row = (new_id("act"), _now(), tenant, key_id, action[:500], status, request_id, address, reason)
         with self._lock:
             if key_id is None and status in (401, 403) and not self._is_detailed(address, status):
                 return
@@ -319,7 +330,7 @@ class Identity:
                     written = max(written - count, 0)
                     if more:
                         action = f"{more:,} more requests without a key were refused in the minute {at:%H:%M} UTC"
-                        rows.append((new_id("act"), _now(), MAIN, None, action, status, "", address))
+                        rows.append((new_id("act"), _now(), MAIN, None, action, status, "", address, None))
         return rows
 
     def write_down(self, closing: bool = False) -> None:
@@ -346,7 +357,7 @@ class Identity:
         with self._store._transaction() as execute:
             for start in range(0, len(acts), BATCH):
                 some = acts[start : start + BATCH]
-                places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
+                places = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(some))
                 execute(ADD_ACTS + places, *(value for act in some for value in act))
             for (key_id, day), used in spent.items():
                 execute(SPEND, key_id, day, used.tokens, used.cost_usd, used.seconds)
@@ -354,7 +365,7 @@ class Identity:
     def acts(self, tenant: str = MAIN, limit: int = 50, cursor: str | None = None) -> Page[AuditEntry]:
         """Return the audit log of a tenant, newest first."""
         rows, following = self._list(ACTS, tenant, limit, cursor)
-        names = ("id", "at", "key_id", "action", "status", "request_id", "address")
+        names = ("id", "at", "key_id", "action", "status", "request_id", "address", "reason")
         return Page([AuditEntry(**dict(zip(names, row)) | {"at": _utc(row[1])}) for row in rows], following)
 
     def _list(self, select: str, tenant: str, limit: int, cursor: str | None) -> tuple[Sequence[Any], str | None]:

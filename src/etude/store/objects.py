@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlsplit
@@ -32,7 +32,9 @@ from etude.ids import new_id
 from etude.scratch_folder import ScratchFolder
 from etude.store.artifact_folder import (
     CHUNK,
+    HASH,
     chunks_of,
+    collect,
     key_of,
     put_in_folder,
     remove_leftovers,
@@ -47,6 +49,13 @@ SMALL = 8 << 20
 CLOUDS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 UNSUPPORTED = (NotSupportedError, NotImplementedError)
 PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}(/[A-Za-z0-9_][A-Za-z0-9._=-]{0,199}){0,15}")
+TRASH = "trash"
+NOT_NAMED = frozenset({"artifacts", "sums", "probe", TRASH})
+"""Top folders whose objects have no names of their own."""
+TRASH_S = 3600.0
+"""How long a collected artifact of a cloud can be brought back."""
+YOUNG_S = 600.0
+"""An object of a cloud that is stored again after this time is written again, so that it counts as new."""
 UPDATES = 50
 """How often a change is tried against concurrent writers."""
 
@@ -69,6 +78,17 @@ class LentFile:
     """The sums to check the file by; None if it was checked already."""
     damaged: Damaged
     """The error to raise if the bytes do not match the sums."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    size: int
+    modified: datetime
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it must be stored again to count as new: otherwise it could be collected before it is used."""
+        return datetime.now(UTC) - self.modified > timedelta(seconds=YOUNG_S)
 
 
 class Objects:
@@ -145,10 +165,10 @@ class Objects:
         content = b"".join(chunks_of(data))
         digest, size = _measure(content)
         with self._translated():
-            found = self._size(digest)
+            found = self._find(digest)
             if found is None:
                 self._create(key_of(digest), content, media)
-            elif found != size:
+            elif found.size != size or found.is_old:
                 self._store.put(key_of(digest), content, attributes={"Content-Type": media})
         return Artifact(hash=digest, media=media, size=size)
 
@@ -165,7 +185,8 @@ class Objects:
         before = path.stat()
         digest, size = _measure(path)
         with self._translated():
-            if self._size(digest) != size:
+            found = self._find(digest)
+            if found is None or found.size != size or found.is_old:
                 # Parts cannot be conditional, but the same name means the same bytes, so writing twice is harmless.
                 self._store.put(key_of(digest), path, attributes={"Content-Type": media})
                 if _changed(before, path.stat()):
@@ -178,14 +199,15 @@ class Objects:
             written = put_in_folder(folder, data)
         return Artifact(hash=written.hash, media=media, size=written.size)
 
-    def _size(self, digest: str) -> int | None:
-        """Return the size of the object, None if there is none; a wrong size shows damage."""
+    def _find(self, digest: str) -> _Stored | None:
+        """Return the size and age of the object, None if there is none; a wrong size shows damage."""
         try:
-            return int(self._store.head(key_of(digest))["size"])
+            found = self._store.head(key_of(digest))
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
                 raise
             return None
+        return _Stored(int(found["size"]), found["last_modified"])
 
     # Reading.
 
@@ -317,6 +339,12 @@ class Objects:
             with self._translated(missing=hash):
                 self._store.delete(key_of(hash))
 
+    def size(self, hash: str) -> int | None:
+        """Return the size of an artifact, None if there is none; its bytes are not checked."""
+        with self._translated():
+            found = self._find(hash)
+        return None if found is None else found.size
+
     def exists(self, hash: str) -> bool:
         """Return whether the artifact exists."""
         key = key_of(hash)
@@ -326,6 +354,51 @@ class Objects:
         except NotFound:
             return False
         return True
+
+    # Collection of artifacts that no run refers to.
+
+    def collect(self, hash: str, before: datetime) -> int | None:
+        """Remove an artifact that no run refers to, if it was last stored before a time; return its size.
+
+        Return None if it stays, because it was stored again since then: a run that is about to refer to it is at work.
+        In a cloud it goes to `trash/`, because no request can check the time and delete at once.
+        """
+        with self._translated():
+            if self.folder is not None:
+                return collect(self.folder, hash, before.timestamp())
+            found = self._find(hash)
+            if found is None:
+                return 0
+            if found.modified >= before:
+                return None
+            self._store.copy(key_of(hash), f"{TRASH}/{hash}")
+            self._store.delete(key_of(hash))
+            return found.size
+
+    def empty_trash(self, is_used: Callable[[str], bool]) -> int:
+        """Delete what was collected a while ago; bring back what a run refers to. Return how many were deleted."""
+        if self.folder is not None:
+            return 0
+        deleted = 0
+        oldest = datetime.now(UTC) - timedelta(seconds=TRASH_S)
+        with self._translated():
+            for part in self._store.list(TRASH, chunk_size=1000):
+                for found in part:
+                    hash = found["path"].rpartition("/")[2]
+                    if found["last_modified"] >= oldest or not HASH.fullmatch(hash):
+                        continue
+                    if is_used(hash) and self._find(hash) is None:
+                        self._store.copy(found["path"], key_of(hash))
+                    self._store.delete(found["path"])
+                    deleted += 1
+        return deleted
+
+    def artifacts(self) -> Iterator[str]:
+        """Yield the hashes of all artifacts."""
+        for name in self.names("artifacts"):
+            hash = name.rpartition("/")[2]
+            if HASH.fullmatch(hash):
+                yield hash
 
     # Objects that are addressed by name, not by content.
 
@@ -417,6 +490,15 @@ class Objects:
             for part in self._store.list(check_place(prefix), offset=after or None, chunk_size=1000):
                 # A server may not support offsets, and return all names.
                 yield from (found["path"] for found in part if found["path"] > after)
+
+    def folders(self) -> list[str]:
+        """Return the top folders of objects that are addressed by name."""
+        with self._translated():
+            if self.folder is not None:
+                found = [entry.name for entry in os.scandir(self.folder) if entry.is_dir()]
+            else:
+                found = [str(prefix) for prefix in self._store.list_with_delimiter()["common_prefixes"]]
+        return sorted(name for name in found if name not in NOT_NAMED and PLACE.fullmatch(name))
 
     def remove(self, name: str) -> None:
         """Remove the object under a name, if there is one."""

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.errors import Conflict, Invalid, Unavailable
 from etude.ids import new_id
-from etude.store.base import RUNS, Execute, Rows, Store, check_values, disk_full
+from etude.store.base import (
+    FILLED,
+    HASHES,
+    NOT_DUMPED,
+    RUNS,
+    Dump,
+    DumpedFile,
+    Execute,
+    Rows,
+    Store,
+    _migrations,
+    check_values,
+    disk_full,
+    not_empty,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -49,6 +65,14 @@ BY_WORDS = (
     + " ORDER BY created_at DESC, id DESC LIMIT ?"
 )
 
+COLUMNS = """SELECT column_name FROM information_schema.columns
+    WHERE table_schema = current_schema() AND table_name = ? ORDER BY ordinal_position"""
+IDENTITIES = """SELECT table_name, column_name FROM information_schema.columns
+    WHERE table_schema = current_schema() AND is_identity = 'YES'"""
+SET_IDENTITY = """SELECT setval(pg_get_serial_sequence('{table}', '{column}'),
+    (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"""
+CREATED = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
+
 URL_HINT = "Write `postgresql://user:password@host:5432/database`, with special characters %-encoded."
 
 
@@ -59,10 +83,20 @@ class PostgresStore(Store):
     # It reads a table: a statement without one does not see what others created since the transaction began, and a
     # process that waited for another's migration would run it again.
     has_schema = "SELECT 1 FROM pg_class WHERE oid = to_regclass('schema_version')"
-
+    locking = " FOR UPDATE"
+    size_of = "SELECT pg_database_size(current_database())"
     by_words = BY_WORDS
 
     def __init__(self, url: str) -> None:
+        self._prepare(url)
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, url: str) -> None:
+        """Set everything up, and change nothing in the database."""
         super().__init__()
         parts = _parse(url)
         self.url = _without_secrets(parts)
@@ -74,11 +108,6 @@ class PostgresStore(Store):
         self._closed = False
         self._full = False
         """Whether the last write found the server's disk full."""
-        try:
-            self._migrate()
-        except BaseException:
-            self.close()
-            raise
 
     # Connections.
 
@@ -191,6 +220,81 @@ class PostgresStore(Store):
         version = str(self._read(ENGINE)[0][0])
         return {"kind": "postgres", "version": version, "url": self.url, "schema": self._schema(self._read)}
 
+    @classmethod
+    def find_schema(cls, url: str) -> int:
+        """Return the schema version of a database without changing it; 0 if there is none."""
+        store = cls.__new__(cls)
+        store._prepare(url)
+        try:
+            return store._schema(store._read)
+        finally:
+            store.close()
+
+    def dump(self, folder: Path) -> Dump:
+        """Copy every table in one transaction, which sees one moment; others go on writing meanwhile."""
+        files = []
+        with self._translated(), self._connect() as db:
+            db.execute(b"SET idle_in_transaction_session_timeout = 0")
+            db.autocommit = False
+            db.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            execute = _executor(db)
+            schema = self._schema(execute)
+            for table in _tables(schema):
+                if table in NOT_DUMPED or table == "schema_version":
+                    continue
+                columns = tuple(str(row[0]) for row in execute(COLUMNS, table))
+                path = folder / f"{table}.copy"
+                with path.open("wb") as file, db.cursor().copy(_copy(table, columns, "TO STDOUT")) as rows:
+                    for data in rows:
+                        file.write(data)
+                files.append(DumpedFile(path, table, columns))
+            hashes = tuple(str(row[0]) for row in execute(HASHES))
+            db.rollback()
+        return Dump("postgres", schema, tuple(files), hashes)
+
+    @classmethod
+    def load(cls, url: str, schema: int, files: Sequence[DumpedFile]) -> None:
+        """Make a store from a copy; raise `Conflict` unless the database holds none, or an empty one."""
+        store = cls.__new__(cls)
+        store._prepare(url)
+        try:
+            found = store._check_empty()
+            if found:
+                with store._transaction() as execute:
+                    for table in reversed(_tables(found)):
+                        execute(f"DROP TABLE IF EXISTS {table} CASCADE")
+            # The tables as they were when they were copied; what came later is done when the store is opened.
+            store._migrate(schema)
+            with store._translated(), store._connect() as db, db.transaction():
+                for file in files:
+                    with (
+                        file.path.open("rb") as data,
+                        db.cursor().copy(_copy(file.table, file.columns, "FROM STDIN")) as rows,
+                    ):
+                        while part := data.read(1 << 20):
+                            rows.write(part)
+                for table, column in db.execute(IDENTITIES).fetchall():
+                    db.execute(SET_IDENTITY.format(table=table, column=column).encode())
+        finally:
+            store.close()
+
+    @classmethod
+    def check_free(cls, url: str) -> None:
+        """Raise `Conflict` unless the database holds no store, or an empty one."""
+        store = cls.__new__(cls)
+        store._prepare(url)
+        try:
+            store._check_empty()
+        finally:
+            store.close()
+
+    def _check_empty(self) -> int:
+        """Return the schema version; raise `Conflict` if there are rows."""
+        found = self._schema(self._read)
+        if found and any(self._read(f"SELECT 1 FROM {table} LIMIT 1") for table in FILLED):
+            raise not_empty(self.url)
+        return found
+
     def close(self) -> None:
         """Close the connections and release the worker's lock; may be called twice."""
         self._closed = True
@@ -251,6 +355,15 @@ def _line(error: Exception) -> str:
 
 def _key(worker: str) -> int:
     return (zlib.crc32(worker.encode()) & 0x7FFFFFFF) or 1
+
+
+def _tables(schema: int) -> list[str]:
+    """Return the tables of a schema version, those that others refer to first."""
+    return [name for step in _migrations("postgres")[:schema] for name in CREATED.findall(step.read_text("utf-8"))]
+
+
+def _copy(table: str, columns: Sequence[str], how: str) -> bytes:
+    return f"COPY {table} ({', '.join(columns)}) {how}".encode()
 
 
 @cache

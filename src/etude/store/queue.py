@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from etude import plugins
@@ -45,6 +47,7 @@ SCHEDULE_RETRY_S = 60.0
 CLOCK_JUMP_S = 5.0
 """A clock that is set back by no more than this only delays actions by as much; nothing is rescheduled."""
 BATCH = 1000
+DAY_S = 86_400
 KEEP_STEPS = 1000
 """The last steps of each agent that are kept, however old they are."""
 SCHEDULED = ("start", "tick")
@@ -82,9 +85,10 @@ FREE = f"""UPDATE agents SET running = NULL, {SET_HEAD},
     status = CASE WHEN agents.status = 'destroying' THEN 'destroyed' ELSE agents.status END,
     state = coalesce(f.state, agents.state), step_no = agents.step_no + f.steps, done = coalesce(f.done, agents.done),
     tokens = agents.tokens + f.tokens, cost_usd = agents.cost_usd + f.cost, updated_at = {{now}},
-    last_output = coalesce(f.output, agents.last_output),
+    last_output = coalesce(f.output, agents.last_output), failed = coalesce(f.failed, agents.failed),
     last_error = CASE WHEN f.steps > 0 OR f.error IS NOT NULL THEN f.error ELSE agents.last_error END
-    FROM {{rows agent int, state text, steps int, done int, tokens int, cost real, output text, error text}} f
+    FROM {{rows agent int, state text, steps int, done int, tokens int, cost real, output text, error text,
+        failed int}} f
     WHERE agents.no = f.agent"""
 ADD_STEPS = """INSERT INTO agent_steps
         (agent, step_no, action, kind, input, output, outcome, error, started_at, ended_at, tokens, cost_usd)
@@ -114,10 +118,13 @@ REAP = """UPDATE actions SET state = CASE WHEN actions.attempts >= actions.max_a
     WHERE actions.seq = f.seq AND actions.token = f.token AND actions.state = 'running'
     AND (f.dead = 1 OR actions.lease_until < {now})
     RETURNING actions.agent, actions.state, actions.kind, actions.last_error"""
-SET_ERRORS = "UPDATE agents SET last_error = f.error FROM {rows agent int, error text} f WHERE agents.no = f.agent"
+SET_ERRORS = (
+    "UPDATE agents SET last_error = f.error, failed = 1 FROM {rows agent int, error text} f WHERE agents.no = f.agent"
+)
 RELEASE = f"UPDATE agents SET running = NULL, {SET_HEAD}, updated_at = {{now}} WHERE no {{among int}}"
 DUE = "SELECT DISTINCT agent FROM actions WHERE state = 'delayed' AND run_after <= {now}"
-PROMOTE = """UPDATE actions SET state = 'ready', run_after = NULL
+# `run_after` stays: it is since when the action waits for a worker.
+PROMOTE = """UPDATE actions SET state = 'ready'
     WHERE agent {among int} AND state = 'delayed' AND run_after <= {now}"""
 NEXT_DUE = "SELECT {now}, min(run_after) - {now} FROM actions WHERE state = 'delayed'"
 FROM_THE_FUTURE = """SELECT DISTINCT agent FROM actions
@@ -130,17 +137,43 @@ CANCEL_ALL = """UPDATE actions SET state = 'cancelled', processed_at = {now}, wo
     token = token + 1 WHERE agent {among int} AND state IN ('ready', 'delayed', 'running')"""
 DESTROYED = """UPDATE agents SET status = 'destroyed', running = NULL, head_urgency = NULL, head_created = NULL,
     head_seq = NULL, updated_at = {now} WHERE no {among int} AND status = 'destroying' RETURNING tenant, id"""
-OLDEST = """SELECT seq, CASE WHEN processed_at < {now} - ? THEN 1 ELSE 0 END,
-    CASE WHEN created_at < {now} - ? THEN 1 ELSE 0 END FROM actions WHERE seq > ? ORDER BY seq LIMIT ?"""
+OLDEST = """SELECT seq, tenant, {now} - processed_at, {now} - created_at FROM actions
+    WHERE seq > ? ORDER BY seq LIMIT ?"""
 REMOVE = "DELETE FROM actions WHERE seq {among int} AND processed_at IS NOT NULL"
-REMOVE_EVENTS = """DELETE FROM hub_events WHERE id IN
-    (SELECT id FROM hub_events WHERE created_at < {now} - ? ORDER BY id LIMIT ?) RETURNING id"""
+OLDEST_EVENTS = """SELECT id, tenant, {now} - created_at, {now} - created_at FROM hub_events
+    WHERE id > ? ORDER BY id LIMIT ?"""
+REMOVE_EVENTS = "DELETE FROM hub_events WHERE id {among int}"
 REMOVE_STEPS = f"""DELETE FROM agent_steps WHERE (agent, step_no) IN (SELECT s.agent, s.step_no FROM agents a
     JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEEP_STEPS}
-    WHERE s.ended_at < {{now}} - ? LIMIT ?) RETURNING step_no"""
+    WHERE a.tenant = ? AND s.ended_at < {{now}} - ? LIMIT ?) RETURNING step_no"""
+OLD_STEPS = f"""SELECT count(*) FROM agents a
+    JOIN agent_steps s ON s.agent = a.no AND s.step_no <= a.step_no - {KEEP_STEPS}
+    WHERE a.tenant = ? AND s.ended_at < {{now}} - ?"""
+DEPTH = f"""SELECT (SELECT count(*) FROM actions WHERE state = 'ready'),
+    (SELECT count(*) FROM actions WHERE state = 'delayed'), (SELECT count(*) FROM actions WHERE state = 'running'),
+    (SELECT count(*) FROM actions WHERE state = 'failed' AND processed_at > {{now}} - {DAY_S}),
+    (SELECT {{now}} - min(coalesce(a.run_after, a.created_at)) FROM agents JOIN actions a ON a.seq = agents.head_seq
+        WHERE {CLAIMABLE.replace("status", "agents.status")})"""
+AGENTS = """SELECT CASE WHEN status = 'active' AND failed = 1 THEN 'error' ELSE status END, count(*)
+    FROM agents GROUP BY 1"""
 REMOVE_CONTROL = """DELETE FROM control WHERE seq IN (SELECT seq FROM control WHERE created_at < {now} - ?
     AND (applied_at IS NOT NULL OR agent IN (SELECT no FROM agents WHERE status = 'destroyed')) ORDER BY seq LIMIT ?)
     RETURNING seq"""
+
+
+@dataclass(frozen=True)
+class QueueDepth:
+    """How much waits in the queue, of all tenants."""
+
+    ready: int
+    delayed: int
+    running: int
+    failed: int
+    """Actions that failed for good within a day."""
+    oldest_s: float
+    """Seconds that the action that is claimed next has waited for a worker."""
+    agents: dict[str, int]
+    """Agents by status."""
 
 
 class Queue:
@@ -161,6 +194,8 @@ class Queue:
         self._lock = threading.Lock()
         self._tenants: list[str] = []
         self._served: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
+        """What this process did: `claims`, `retries`, `reclaimed`, and ended actions by how they ended."""
         self._clock: float | None = None
         """The database's time at the last sweep."""
 
@@ -263,6 +298,9 @@ class Queue:
         with self.transaction(many=bool(finished)) as work:
             refused = self._finish(work, finished) if finished else []
             claimed = self._claim(work, claim, lease) if claim > 0 else []
+        self.counts["claims"] += len(claimed)
+        self.counts["retries"] += sum(each.attempts > 1 for each in claimed)
+        self.counts.update(f.end for f in finished if f not in refused)
         return TurnResult(claimed, refused)
 
     def has_work(self) -> bool:
@@ -283,7 +321,7 @@ class Queue:
             self._record(work, kept, agents)
             with_control = [f for f in kept if accepted[f.claim.key] and ends[f.claim.key] != "ready"]
             self._plan(work, kept, ends, agents, with_control)
-            work.do(FREE, *work.rows([_freed(f) for f in kept]))
+            work.do(FREE, *work.rows([_freed(f, ends[f.claim.key]) for f in kept]))
             work.add_events([event for f in kept for event in _events_of(f, agents[f.claim.agent].status)])
         return [f for f in finished if f.claim.key not in accepted]
 
@@ -369,6 +407,12 @@ class Queue:
             self._served[name] = max(self._served.values(), default=0) + 1
         return shares
 
+    def depth(self) -> QueueDepth:
+        """Return how much waits in the queue, of all tenants."""
+        ((ready, delayed, running, failed, oldest),) = self.read(DEPTH)
+        agents = {str(status): int(count) for status, count in self.read(AGENTS)}
+        return QueueDepth(ready, delayed, running, failed, max(0.0, float(oldest or 0.0)), agents)
+
     # Leases and maintenance.
 
     def hold(self) -> bool:
@@ -442,6 +486,7 @@ class Queue:
             ]
             if planned:
                 work.do(ADD_ACTIONS, *work.rows(planned))
+            self.counts["reclaimed"] += len(reaped)
             work.do(RELEASE, work.list([row[0] for row in reaped]))
             # The steps of these agents ended with their worker, so agents waiting to be destroyed can be.
             overdue = [*overdue, *(row[0] for row in reaped if agents[row[0]].status == "destroying")]
@@ -456,23 +501,57 @@ class Queue:
 
     def prune(self, days: float) -> int:
         """Delete ended actions, events, old steps and applied control messages older than `days`; return how many."""
-        seconds, after, removed = days * 86400, 0, 0
-        while rows := self.read(OLDEST, seconds, seconds, after, BATCH):
-            ended = [seq for seq, old, _ in rows if old]
-            if ended:
+        every = KeptDays(lambda _: days, days)
+        removed = (self.prune_actions(every) + self.prune_events(every)).total() + self.prune_control(days)
+        return removed + sum(self.prune_steps(str(tenant), days) for (tenant,) in self.read(TENANTS))
+
+    def prune_actions(self, days: KeptDays, dry_run: bool = False) -> Counter[str]:
+        """Delete ended actions that are older than their tenant keeps them; return how many, by tenant."""
+        return self._prune_in_order(OLDEST, REMOVE, days, dry_run)
+
+    def prune_events(self, days: KeptDays, dry_run: bool = False) -> Counter[str]:
+        """Delete events that are older than their tenant keeps them; return how many, by tenant."""
+        return self._prune_in_order(OLDEST_EVENTS, REMOVE_EVENTS, days, dry_run)
+
+    def _prune_in_order(self, oldest: str, remove: str, days: KeptDays, dry_run: bool) -> Counter[str]:
+        """Read rows in order of their number, which is nearly their age, until they are too young for any tenant."""
+        after, removed = 0, Counter[str]()
+        while rows := self.read(oldest, after, BATCH):
+            old = {no: tenant for no, tenant, age, _ in rows if age is not None and age > days.of(tenant) * DAY_S}
+            if old and not dry_run:
                 with self.transaction() as work:
-                    work.do(REMOVE, work.list(ended))
-                removed += len(ended)
+                    work.do(remove, work.list(sorted(old)))
+            removed.update(old.values())
             after = rows[-1][0]
-            if not rows[-1][2]:
+            if rows[-1][3] <= days.shortest * DAY_S:
                 break
-        for statement in (REMOVE_EVENTS, REMOVE_CONTROL, REMOVE_STEPS):
-            deleted = BATCH
-            while deleted == BATCH:
-                with self.transaction() as work:
-                    deleted = len(work(statement, seconds, BATCH))
-                removed += deleted
         return removed
+
+    def prune_steps(self, tenant: str, days: float, dry_run: bool = False) -> int:
+        """Delete the steps of a tenant's agents that are older than `days`, except the last ones of each agent."""
+        if dry_run:
+            return int(self.read(OLD_STEPS, tenant, days * DAY_S)[0][0])
+        return self._prune_batches(REMOVE_STEPS, tenant, days * DAY_S)
+
+    def prune_control(self, days: float) -> int:
+        """Delete applied control messages that are older than `days`; return how many."""
+        return self._prune_batches(REMOVE_CONTROL, days * DAY_S)
+
+    def _prune_batches(self, statement: str, *values: object) -> int:
+        removed, deleted = 0, BATCH
+        while deleted == BATCH:
+            with self.transaction() as work:
+                deleted = len(work(statement, *values, BATCH))
+            removed += deleted
+        return removed
+
+
+@dataclass(frozen=True)
+class KeptDays:
+    """How many days the records of each tenant are kept; `shortest` is the least of these."""
+
+    of: Callable[[str], float]
+    shortest: float
 
 
 def _last_end(finish: Finish, status: str) -> str:
@@ -486,12 +565,13 @@ def _events_of(finish: Finish, status: str) -> list[tuple[str, str | None, str, 
     return [*[(*who, event.topic, event.body) for event in finish.events], *destroyed]
 
 
-def _freed(finish: Finish) -> tuple[object, ...]:
+def _freed(finish: Finish, end: str) -> tuple[object, ...]:
     step = finish.step
+    failed = {"failed": 1, "done": 0}.get(end)
     if step is None:
-        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean(finish.error))
+        return (finish.claim.agent, None, 0, None, 0, 0.0, None, clean(finish.error), failed)
     numbers = (1, int(step.done), step.tokens, step.cost_usd)
-    return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error))
+    return (finish.claim.agent, step.state, *numbers, step.output, clean(step.error), failed)
 
 
 def agent_not_found(agent_id: str) -> NotFound:

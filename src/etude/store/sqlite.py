@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -17,7 +18,24 @@ from typing import Any
 
 from etude.errors import Conflict, Unavailable
 from etude.ids import new_id
-from etude.store.base import ROOM, RUNS, Execute, Rows, Store, check_values, disk_full, is_full, room_left
+from etude.store.base import (
+    FILLED,
+    HASHES,
+    NOT_DUMPED,
+    ROOM,
+    RUNS,
+    VERSION,
+    Dump,
+    DumpedFile,
+    Execute,
+    Rows,
+    Store,
+    check_values,
+    disk_full,
+    is_full,
+    not_empty,
+    room_left,
+)
 
 BUSY_S = 30.0
 YOUNG_S = 60.0
@@ -38,7 +56,7 @@ class SqliteStore(Store):
 
     dialect = "sqlite"
     has_schema = "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
-
+    size_of = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
     by_words = BY_WORDS
 
     def __init__(self, path: str | Path) -> None:
@@ -221,6 +239,62 @@ class SqliteStore(Store):
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # busy: another connection writes
                     raise
+
+    @classmethod
+    def find_schema(cls, path: str | Path) -> int:
+        """Return the schema version of a database without changing it; 0 if there is none."""
+        place = Path(path).expanduser().absolute()
+        if not place.exists():
+            return 0
+        try:
+            with closing(sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as db:
+                execute = _executor(db)
+                return int(execute(VERSION)[0][0] or 0) if execute(cls.has_schema) else 0
+        except sqlite3.Error as error:
+            raise Unavailable(
+                f"The store `{place}` cannot be read: {error}.", hint="Check that it is a store."
+            ) from None
+
+    def dump(self, folder: Path) -> Dump:
+        """Copy the file online: in WAL mode, others go on writing meanwhile."""
+        path = folder / "store.sqlite"
+        with self._translated(), closing(sqlite3.connect(path)) as copy:
+            with closing(self._connect()) as db:
+                db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            for table in NOT_DUMPED:
+                copy.execute(f"DELETE FROM {table}")
+            copy.commit()
+            execute = _executor(copy)
+            hashes = tuple(str(row[0]) for row in execute(HASHES))
+            return Dump("sqlite", int(execute(VERSION)[0][0]), (DumpedFile(path),), hashes)
+
+    @classmethod
+    def load(cls, path: str | Path, schema: int, files: Sequence[DumpedFile]) -> None:
+        """Make a store from a copy; raise `Conflict` unless there is none, or an empty one that nobody uses."""
+        cls.check_free(path)
+        place = Path(path).expanduser().absolute()
+        _make_folder(place.parent)
+        part = place.with_name(place.name + ".restoring")
+        shutil.copyfile(files[0].path, part)
+        part.chmod(0o600)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        for ending in ("-wal", "-shm"):
+            place.with_name(place.name + ending).unlink(missing_ok=True)
+        os.replace(part, place)
+
+    @classmethod
+    def check_free(cls, path: str | Path) -> None:
+        """Raise `Conflict` unless there is no store, or an empty one that nobody uses."""
+        place = Path(path).expanduser().absolute()
+        workers = place.with_name(place.name + ".w")
+        if any(not _is_free(worker) for worker in workers.glob("worker_*")):
+            raise Conflict(f"A process uses the store `{place}`.", hint="Stop servers and workers first.")
+        if place.exists():
+            with cls(place) as store:
+                if any(store._read(f"SELECT 1 FROM {table} LIMIT 1") for table in FILLED):
+                    raise not_empty(str(place))
 
     def close(self) -> None:
         """Close the file and release the worker's lock; may be called twice."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from etude.entities import Entity
 from etude.errors import Invalid
-from etude.store.base import Rows
+from etude.store.base import Rows, row_limit
 from etude.store.queue import Queue
 from etude.store.queue_dialect import to_text
 
@@ -27,7 +27,12 @@ READ_AGENT = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_ev
 READ_WITHOUT_AGENT = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_events
     WHERE tenant = ? AND agent IS NULL AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
 BOUNDS = "SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM hub_events WHERE tenant = ? AND agent = ?"
+LIST = """SELECT id, tenant, topic, agent, body, created_at, 0 FROM hub_events
+    WHERE tenant = ? AND id > ? AND topic LIKE ? ESCAPE '!'{where} ORDER BY id {order} LIMIT ?"""
 SETTLED = "SELECT coalesce(max(id), 0) FROM hub_events WHERE created_at <= {now} - ?"
+
+
+ANY = "*"
 
 
 class HubEvent(Entity):
@@ -73,6 +78,19 @@ class Topics:
         else:
             rows = self.queue.read(READ_AGENT, tenant, agent, after, last, limit)
         return [_event(row) for row in rows]
+
+    def list(
+        self, topic: str = ANY, agent: str | None = None, after: int | None = None, limit: int = 100
+    ) -> Sequence[HubEvent]:
+        """Return events of the queue's tenant in order: the newest ones, or the first ones after an id.
+
+        `*` in a topic stands for any text.
+        """
+        pattern = topic.replace("!", "!!").replace("_", "!_").replace("%", "!%").replace("*", "%")
+        where, values = (" AND agent = ?", [agent]) if agent is not None else ("", [])
+        statement = LIST.replace("{where}", where).replace("{order}", "DESC" if after is None else "ASC")
+        rows = self.queue.read(statement, self.queue.tenant, after or 0, pattern, *values, row_limit(limit))
+        return [_event(row) for row in (reversed(rows) if after is None else rows)]
 
 
 def check_event(topic: str, body: Any, largest: int = MAX_BODY) -> str:

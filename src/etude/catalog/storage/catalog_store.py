@@ -343,6 +343,18 @@ class CatalogStore:
         self._point(run)
         return run
 
+    def remove_before(self, before: datetime, dry_run: bool = False) -> int:
+        """Remove the runs from before a time, except the latest one; return how many."""
+        start = f"{before.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
+        old = [name for name in self.names()[1:] if name < start]
+        for name in old if not dry_run else ():
+            folder = f"{self.prefix}/{name}"
+            files = self._retry(lambda: list(self._objects.names(folder)))  # noqa: B023 - called at once
+            # Without this file a run is not complete, so nobody reads one whose other files are being removed.
+            for place in sorted(files, key=lambda place: not place.endswith(f"/{METRICS}")):
+                self._retry(lambda: self._objects.remove(place))  # noqa: B023 - called at once
+        return len(old)
+
     def _point(self, run: StoredCatalog) -> None:
         """Make `latest.json` name the latest complete run: this one, or one that was completed meanwhile."""
         self._swap(run)

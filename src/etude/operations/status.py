@@ -1,0 +1,282 @@
+"""How an installation is: store, objects, disk, queue, workers, servers, last errors; and what is wrong.
+
+`etude status` prints it, `GET /api/status` returns it, and `/metrics` shows its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from etude import __version__
+from etude.entities import Entity, RunFilter
+from etude.errors import EtudeError
+from etude.store.processes import Processes, ProcessInfo
+from etude.store.queue import Queue
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.store.base import Store
+    from etude.telemetry import Measures
+
+LATE_S = 60.0
+"""An action that waits longer than this for a worker is a problem."""
+LOW_SHARE = 0.05
+LOW_BYTES = 5 << 30
+"""A disk with less than a twentieth free, and less than this, is nearly full."""
+NEARLY = 0.9
+"""A tenant that uses more than this share of its storage is near its limit."""
+ERRORS = 5
+ASK_S = 10.0
+FAILED_ACTIONS = """SELECT a.id, g.id, a.last_error, a.processed_at
+    FROM actions a JOIN agents g ON g.no = a.agent WHERE a.state = 'failed' ORDER BY a.seq DESC LIMIT ?"""
+
+
+class PartState(Entity):
+    """A part of the installation: whether it can be used, and what it is or what is wrong."""
+
+    ok: bool
+    detail: str
+
+
+class DiskUse(Entity):
+    """A file system."""
+
+    path: str
+    free_bytes: int
+    total_bytes: int
+
+
+class TenantStorage(Entity):
+    """The results and files of a tenant."""
+
+    bytes: int
+    limit: int
+    """0 means no limit."""
+
+
+class QueueState(Entity):
+    """The queue of agents."""
+
+    ready: int
+    delayed: int
+    running: int
+    failed_today: int
+    oldest_s: float
+    agents: dict[str, int]
+
+
+class LastError(Entity):
+    """Something that failed."""
+
+    what: str
+    error: str
+    at: datetime
+
+
+class Status(Entity):
+    """How an installation is; `problems` say in words what is wrong."""
+
+    version: str
+    ok: bool
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What an operator may want to know, though nothing is wrong."""
+    parts: dict[str, PartState] = {}
+    processes: tuple[ProcessInfo, ...] = ()
+    queue: QueueState | None = None
+    runs: dict[str, int] = {}
+    """Runs that have not ended, by status."""
+    storage: dict[str, TenantStorage] = {}
+    store_bytes: int = 0
+    disks: tuple[DiskUse, ...] = ()
+    engines: dict[str, int] = {}
+    sessions: dict[str, int] = {}
+    errors: tuple[LastError, ...] = ()
+
+
+def find_status(app: App, ask_servers: bool = True) -> Status:
+    """Look at every part; a part that cannot be used is reported and does not hide the others."""
+    found: dict[str, Any] = {"version": __version__}
+    problems: list[str] = []
+    notes: list[str] = []
+    parts = {
+        "store": _check(lambda: _describe_store(app)),
+        "objects": _check(lambda: _describe_objects(app)),
+        "model": _check(lambda: app.settings.model),
+        "sandbox": _check(lambda: app.settings.sandbox),
+    }
+    problems += [part.detail for part in parts.values() if not part.ok]
+    found["disks"] = disks = _find_disks(app)
+    problems += [
+        f"The disk of `{disk.path}` is nearly full: {disk.free_bytes:,} of {disk.total_bytes:,} bytes are free."
+        for disk in disks
+        if disk.free_bytes < min(disk.total_bytes * LOW_SHARE, LOW_BYTES)
+    ]
+    if parts["store"].ok:
+        found |= _look_into_store(app, problems, notes)
+        if ask_servers:
+            parts |= _ask_servers(found["processes"], problems)
+    return Status(**found, parts=parts, ok=not problems, problems=tuple(problems), notes=tuple(notes))
+
+
+def _check(look: Callable[[], str]) -> PartState:
+    try:
+        return PartState(ok=True, detail=look())
+    except EtudeError as error:
+        return PartState(ok=False, detail=error.message)
+
+
+def _describe_store(app: App) -> str:
+    found = app.store.check()
+    return f"{found['kind']} {found['version']} at {found['url']}, schema {found['schema']}"
+
+
+def _describe_objects(app: App) -> str:
+    return str(app.objects.check()["url"])
+
+
+def _find_disks(app: App) -> tuple[DiskUse, ...]:
+    from etude.sources.source_url import local_path
+
+    url = app.settings.store_url
+    places = [app.settings.home, *([Path(local_path(url)).parent] if url.startswith("sqlite:") else [])]
+    objects = app.settings.objects_url
+    places += [Path(objects)] if "://" not in objects else []
+    found: dict[int, DiskUse] = {}
+    for place in places:
+        if place.is_dir():
+            use = shutil.disk_usage(place)
+            found.setdefault(place.stat().st_dev, DiskUse(path=str(place), free_bytes=use.free, total_bytes=use.total))
+    return tuple(found.values())
+
+
+def _look_into_store(app: App, problems: list[str], notes: list[str]) -> dict[str, Any]:
+    store = app.store
+    depth = Queue(store).depth()
+    processes = Processes(store).list()
+    alive = [process for process in processes if process.alive]
+    storage = find_storage(app)
+    waiting = depth.ready + depth.delayed + depth.running
+    if waiting and not alive:
+        problems.append(
+            f"No worker runs, and {waiting:,} actions of agents wait: start `etude serve` or `etude worker`."
+        )
+    elif depth.oldest_s > LATE_S:
+        problems.append(f"An action has waited {depth.oldest_s:,.0f} s for a worker: start another `etude worker`.")
+    for tenant, use in storage.items():
+        if use.limit and use.bytes >= use.limit * NEARLY:
+            problems.append(
+                f"Tenant `{tenant}` uses {use.bytes:,} of {use.limit:,} bytes: delete runs, or raise "
+                "`server.tenant_storage`."
+            )
+    for process in processes:
+        if not process.alive:
+            notes.append(f"A {process.role} ended without stopping: process {process.pid} on {process.host}.")
+    if failed := depth.agents.get("error"):
+        notes.append(f"{failed:,} agents have the status `error`: `etude agents list --status error`.")
+    versions = sorted({process.version for process in alive})
+    if len(versions) > 1:
+        notes.append(f"Versions {', '.join(versions)} run side by side.")
+    return {
+        "processes": tuple(processes),
+        "queue": QueueState(
+            ready=depth.ready,
+            delayed=depth.delayed,
+            running=depth.running,
+            failed_today=depth.failed,
+            oldest_s=round(depth.oldest_s, 3),
+            agents=depth.agents,
+        ),
+        "runs": store.count_open(),
+        "storage": storage,
+        "store_bytes": store.size(),
+        "engines": app.pool.counts(),
+        "sessions": app.session_pool.counts(),
+        "errors": tuple(_last_errors(store)),
+    }
+
+
+def find_storage(app: App) -> dict[str, TenantStorage]:
+    """Return the bytes that each tenant uses and may use."""
+    server = app.settings.server
+    used = app.store.storage_by_tenant()
+    names = sorted({*used, *server.tenant_storage})
+    return {
+        name: TenantStorage(bytes=used.get(name, 0), limit=server.tenant_storage.get(name, server.storage))
+        for name in names
+    }
+
+
+def _last_errors(store: Store) -> list[LastError]:
+    actions = [
+        LastError(what=f"agent {agent}, action {action}", error=error or "", at=datetime.fromtimestamp(at, UTC))
+        for action, agent, error, at in Queue(store).read(FAILED_ACTIONS, ERRORS)
+    ]
+    since = datetime.now(UTC) - timedelta(days=1)
+    runs = [
+        LastError(what=f"run {run.id}", error=run.error_code or "", at=run.ended_at or run.created_at)
+        for run in store.runs(RunFilter(status="failed", since=since), limit=ERRORS).items
+    ]
+    return sorted([*actions, *runs], key=lambda error: error.at, reverse=True)[:ERRORS]
+
+
+def _ask_servers(processes: tuple[ProcessInfo, ...], problems: list[str]) -> dict[str, PartState]:
+    """Ask every living server whether it is ready."""
+    found = {}
+    for process in processes:
+        if process.role == "server" and process.alive and process.address:
+            state = _ask(process.address)
+            found[f"server {process.address}"] = state
+            if not state.ok:
+                problems.append(f"The server at {process.address} is not ready: {state.detail}.")
+    return found
+
+
+def _ask(address: str) -> PartState:
+    try:
+        with urlopen(Request(f"{address}/readyz"), timeout=ASK_S) as answer:  # noqa: S310 - a server of this store
+            body = json.load(answer)
+    except HTTPError as error:
+        try:
+            body = json.load(error)
+        except ValueError:
+            return PartState(ok=False, detail=f"it answers {error.code}")
+    except (URLError, OSError, ValueError) as error:
+        return PartState(ok=False, detail=f"it cannot be reached ({getattr(error, 'reason', error)})")
+    failed = [f"{name}: {part.get('detail')}" for name, part in body.get("parts", {}).items() if not part.get("ok")]
+    return PartState(ok=bool(body.get("ok")), detail="; ".join(failed) or f"version {body.get('version')}")
+
+
+def measures_of(app: App) -> Measures:
+    """Return the numbers of `/metrics` that are read when they are asked for, by the keys of `telemetry.MEASURED`."""
+    queue = app.agents.queue
+    depth, counts, engines = queue.depth(), queue.counts, app.pool.counts()
+    storage, disks = find_storage(app), _find_disks(app)
+    listed = Processes(app.store).list()
+    processes = Counter[tuple[str, ...]]((p.role, "alive" if p.alive else "gone") for p in listed)
+    return {
+        "actions": {("ready",): depth.ready, ("delayed",): depth.delayed, ("running",): depth.running},
+        "queue_oldest": {(): depth.oldest_s},
+        "agents": {(status,): count for status, count in depth.agents.items()},
+        "claims": {(): counts["claims"]},
+        "retries": {(): counts["retries"]},
+        "reclaimed": {(): counts["reclaimed"]},
+        "ended": {(end,): counts[end] for end in ("done", "failed", "cancelled")},
+        "processes": processes,
+        "engines": {(state,): engines[state] for state in ("busy", "idle", "waiting")},
+        "engines_killed": {(): engines["killed"]},
+        "sessions": {(state,): count for state, count in app.session_pool.counts().items()},
+        "storage": {(tenant,): use.bytes for tenant, use in storage.items()},
+        "storage_limit": {(tenant,): use.limit for tenant, use in storage.items()},
+        "store": {(): app.store.size()},
+        "disk_free": {(disk.path,): disk.free_bytes for disk in disks},
+        "disk_total": {(disk.path,): disk.total_bytes for disk in disks},
+    }

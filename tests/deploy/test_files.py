@@ -1,0 +1,159 @@
+"""The files in deploy/ are read by what will read them, and name only what exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.patience import wait_until
+
+from etude.cli.main import COMMANDS, make_parser
+from etude.settings import Settings, load_settings
+from etude.telemetry import Metrics
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SIZES = ("laptop", "team", "company")
+HOSTS_NAMESPACES = ("etude-server.service", "etude-worker@.service")
+"""Units that let sessions use namespaces, unless `etude-level2.conf` forbids it."""
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_settings_of_each_size_are_valid(size: str) -> None:
+    found = load_settings({"ETUDE_CONFIG": str(DEPLOY / f"{size}.toml")})
+    assert found.retention.results > 0
+    keys = set(tomllib.loads((DEPLOY / f"{size}.toml").read_text(encoding="utf-8")))
+    assert keys <= set(Settings.model_fields)
+
+
+def commands() -> list[list[str]]:
+    """Every etude command that a unit, the image or the compose file starts."""
+    found = [str(each["command"]) and each["command"] for each in compose()["services"].values() if _is_etude(each)]
+    for unit in UNITS:
+        (start,) = re.findall(r"^ExecStart=/opt/etude/bin/etude (.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
+        found.append(start.split())
+    image = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    found.append(json.loads(re.findall(r"^CMD (\[.*\])$", image, re.MULTILINE)[0]))
+    return found
+
+
+def _is_etude(service: dict[str, Any]) -> bool:
+    return service.get("image") == "etude"
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: " ".join(command[:2]))
+def test_every_command_exists_with_its_options(command: list[str]) -> None:
+    assert command[0] in COMMANDS
+    make_parser(command[0]).parse_args(command[1:])
+
+
+def test_the_settings_in_the_compose_file_are_settings() -> None:
+    for service in filter(_is_etude, compose()["services"].values()):
+        environment = {key: re.sub(r"\$\{[^}]*\}", "x", value) for key, value in service["environment"].items()}
+        found = load_settings(environment | {"ETUDE_CONFIG": str(DEPLOY / "company.toml")})
+        assert found.store_url.startswith("postgresql://") and found.objects_url.startswith("s3://")
+        assert service["cap_drop"] == ["ALL"]
+    assert {"server", "worker", "observer", "learner", "postgres", "s3"} == set(compose()["services"])
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    last = text.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER 10001", last, re.MULTILINE) and text.count("\nFROM ") == 3
+    for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
+        for name in copied.split():
+            assert (DEPLOY.parent / name).exists(), name
+
+
+def test_the_services_of_the_compose_file_start(postgres_url: str, s3_server: Any, tmp_path: Path) -> None:
+    """Server, worker and observer as processes, with the settings of the file, on a real Postgres and S3."""
+    base = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path), "ETUDE_HOME": str(tmp_path / "home")}
+    base |= {"ETUDE_CONFIG": str(DEPLOY / "company.toml"), "ETUDE_STORE": postgres_url}
+    base |= {"ETUDE_OBJECTS": f"{s3_server.url}/compose"}
+    base |= {f"ETUDE_OBJECTS_OPTIONS__{key.upper()}": value for key, value in s3_server.options.items()}
+    etude = [sys.executable, "-m", "etude"]
+    subprocess.run([*etude, "keys", "create", "admin", "--role", "admin"], env=base, check=True, capture_output=True)
+    log = tmp_path / "log"
+    started = []
+    try:
+        for name in ("server", "worker", "observer"):
+            command = list(compose()["services"][name]["command"])
+            command += ["--port", "0"] if name == "server" else []
+            with log.open("ab") as out:
+                started.append(subprocess.Popen([*etude, *command], env=base, stdout=out, stderr=out))
+
+        def ready() -> bool:
+            assert all(process.poll() is None for process in started), log.read_text()
+            done = subprocess.run([*etude, "status", "--json"], env=base, capture_output=True, text=True)
+            found = json.loads(done.stdout)
+            return {p["role"] for p in found["processes"] if p["alive"]} == {"server", "worker"} and found["ok"]
+
+        wait_until(ready, 300)
+    finally:
+        for process in started:
+            process.terminate()
+        codes = {process.args[3]: process.wait(120) for process in started}  # type: ignore[index]
+    assert (codes["serve"], codes["worker"]) == (0, 0), log.read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_units_are_valid_and_confined(unit: Path, tmp_path: Path) -> None:
+    text = unit.read_text(encoding="utf-8").replace("/opt/etude/bin/etude", "/bin/true")
+    copy = tmp_path / unit.name
+    copy.write_text(text, encoding="utf-8")
+    shutil.copy(DEPLOY / "systemd" / "etude-backup.timer", tmp_path)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True)
+    assert done.returncode == 0 and str(copy) not in done.stderr, done.stderr
+    assert _exposure(copy) < (3.0 if unit.name in HOSTS_NAMESPACES else 2.0)
+    if unit.name in HOSTS_NAMESPACES:
+        tighter = (DEPLOY / "systemd" / "etude-level2.conf").read_text(encoding="utf-8").replace("[Service]\n", "")
+        copy.write_text(text.replace("[Install]", f"{tighter}\n[Install]"), encoding="utf-8")
+        assert _exposure(copy) < 2.0
+
+
+def _exposure(unit: Path) -> float:
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    text = subprocess.run(command, capture_output=True, text=True).stdout
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", text)
+    assert found, text
+    return float(found[1])
+
+
+def names_of_metrics() -> set[str]:
+    metrics = Metrics()
+    families = {line.split()[2] for line in metrics.text().decode().splitlines() if line.startswith("# TYPE")}
+    return families | {f"{name}_{part}" for name in families for part in ("count", "bucket", "sum")}
+
+
+def expressions() -> list[str]:
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    return found + [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+
+
+def test_dashboard_and_alerts_use_metrics_that_exist() -> None:
+    used = {name for text in expressions() for name in re.findall(r"\betude_\w+", text)}
+    assert len(used) > 15
+    assert used - names_of_metrics() == set()
+
+
+def test_proxies_lead_to_the_server_and_hide_metrics() -> None:
+    for name in ("Caddyfile", "nginx.conf"):
+        text = (DEPLOY / name).read_text(encoding="utf-8")
+        assert "127.0.0.1:8520" in text and "/metrics" in text
+        assert text.count("{") == text.count("}")

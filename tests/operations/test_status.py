@@ -1,0 +1,151 @@
+"""The status: what runs, what waits, and what is wrong, in words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.conftest import listening
+from tests.patience import wait_until
+
+from etude.agents.base import InboxItem, Kind, StepContext, StepResult
+from etude.agents.worker import Worker
+from etude.app import App
+from etude.cli.main import run as run_command
+from etude.entities import Entity
+from etude.errors import Invalid
+from etude.operations import status
+from etude.operations.status import find_status
+from etude.store.processes import Processes
+
+Open = Callable[..., App]
+
+
+class Anything(Entity):
+    """A configuration."""
+
+    subject: str
+    interval_s: float = 1.0
+
+
+class Failing(Kind[Anything]):
+    """An agent whose steps fail."""
+
+    Config = Anything
+
+    def step(self, ctx: StepContext, state: dict[str, Any], inbox: list[InboxItem]) -> StepResult:
+        raise Invalid("The report is not there.")
+
+
+def test_a_fresh_installation_has_no_problem(open_app: Open, shop: Path) -> None:
+    app = open_app()
+    app.sql(str(shop), "SELECT 1 AS x", record=True)
+    found = find_status(app)
+    assert (found.ok, found.problems, found.notes) == (True, (), ())
+    assert found.parts["store"].ok and found.parts["objects"].ok
+    assert found.store_bytes > 0 and found.storage["main"].bytes > 0
+    assert found.disks[0].free_bytes > 0
+    assert found.queue is not None and found.queue.ready == 0
+
+
+def test_agents_without_a_worker_are_a_problem(open_app: Open) -> None:
+    app = open_app()
+    app.agents.create("echo", {"subject": "rain"}, id="a")
+    found = find_status(app)
+    assert not found.ok and "No worker runs, and 1 actions" in found.problems[0]
+    Processes(app.store).enter("worker")
+    assert find_status(app).ok
+    Processes(app.store).leave()
+    assert not find_status(app).ok
+
+
+def test_work_that_waits_too_long_is_a_problem(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app()
+    Processes(app.store).enter("worker")
+    app.agents.create("echo", {"subject": "rain"}, id="a")
+    monkeypatch.setattr(status, "LATE_S", -1.0)
+    assert "waited" in find_status(app).problems[0]
+
+
+def test_a_full_quota_and_a_full_disk_are_problems(open_app: Open, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app(server={"storage": 100})
+    app.sql(str(shop), "SELECT 1 AS x", record=True)
+    assert "Tenant `main` uses" in find_status(app).problems[0]
+    monkeypatch.setattr(status, "LOW_SHARE", 2.0)
+    monkeypatch.setattr(status, "LOW_BYTES", 1 << 62)
+    assert any("nearly full" in problem for problem in find_status(app).problems)
+
+
+def test_objects_that_cannot_be_used_do_not_hide_the_rest(open_app: Open, tmp_path: Path) -> None:
+    app = open_app(objects="s3://nowhere/x", objects_options={"endpoint": "http://127.0.0.1:1", "allow_http": "true"})
+    found = find_status(app)
+    assert not found.parts["objects"].ok and found.parts["store"].ok
+    assert "cannot be used" in found.problems[0]
+
+
+def test_a_killed_process_is_noted(open_app: Open, store_url: str, tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from etude.app import App
+from etude.store.processes import Processes
+app = App(home={str(tmp_path / "home")!r}, store={store_url!r})
+Processes(app.store).enter("worker")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    app = open_app()
+    wait_until(lambda: find_status(app).notes)
+    assert "ended without stopping" in find_status(app).notes[0]
+    assert Processes(app.store).forget_dead() == 1
+    assert find_status(app).notes == ()
+
+
+def test_a_server_is_listed_with_what_it_says_of_itself(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = open_app()
+    monkeypatch.setattr(status, "ASK_S", 300.0)  # its first sandbox may take long
+    with listening(app, runs_agents=True) as running:
+        wait_until(lambda: Processes(app.store).list())
+        found = find_status(app)
+        ((name, part),) = [item for item in found.parts.items() if item[0].startswith("server")]
+        assert str(running.port) in name and part.ok, part.detail
+    assert Processes(app.store).list() == []
+
+
+def test_an_agent_that_failed_for_good_has_the_status_error(open_app: Open) -> None:
+    app = open_app()
+    agents = app.agents
+    agents.create("echo", {"subject": "rain"}, id="good")
+    with Worker(app, agents.queue, kinds={"echo": Failing}):
+        wait_until(lambda: agents.get("good").status == "error", 240)
+    assert [agent.id for agent in agents.list("error").items] == ["good"]
+    assert agents.list("active").items == []
+    (failed,) = agents.actions(state="failed").items
+    assert (failed.agent, failed.attempts, failed.last_error) == ("good", 3, "The report is not there.")
+    assert [step.error for step in agents.attempts(failed)] == ["The report is not there."] * 3
+    found = find_status(app)
+    assert "1 agents have the status `error`" in found.notes[0]
+    assert "The report is not there." in found.errors[0].error
+
+    agents.retry_action(failed.id)
+    with Worker(app, agents.queue):
+        agents.wait(failed.id)
+    assert agents.get("good").status == "active"
+
+
+def test_the_command_exits_with_1_if_something_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ETUDE_HOME", str(tmp_path / "home"))
+    assert run_command(["status"]) == 0
+    assert "Nothing is wrong." in capsys.readouterr().out
+    with App() as app:
+        app.agents.create("echo", {"subject": "rain"}, id="a")
+    assert run_command(["status"]) == 1
+    assert "PROBLEM: No worker runs" in capsys.readouterr().out
+    assert run_command(["status", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["queue"]["ready"] == 1
