@@ -147,6 +147,13 @@ class ServerSettings(Entity):
     """Seconds that the runs of a key may take per day."""
 
 
+class OfflineSettings(Entity):
+    """Settings of the rules that answer questions without a model."""
+
+    confidence: float = Field(default=0.6, ge=0, le=1)
+    """The least confidence of an answer; what the rules understand less surely, they refuse. 0 refuses nothing."""
+
+
 class CatalogSettings(Entity):
     """Settings of `etude catalog`."""
 
@@ -245,6 +252,7 @@ class Settings(Entity):
     session: SessionSettings = SessionSettings()
     model: str = "offline"
     """The model that answers questions: `offline` for rules only, or for example `openai:gpt-5` or `ollama:qwen3`."""
+    offline: OfflineSettings = OfflineSettings()
     budget: Budget = Budget()
     history: int = Field(default=12, ge=0, le=200)
     """The most earlier messages of a thread that a model sees."""

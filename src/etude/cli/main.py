@@ -35,6 +35,7 @@ COMMANDS = {
     "mcp": "serve an MCP client over standard input and output",
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
+    "eval": "ask questions with known answers, and measure precision, coverage, time and cost",
     "check": "check that a store, a source, a sandbox or a model works as required",
     "init": "write a commented etude.toml for the data files in this folder",
     "completion": "print a script that completes commands in bash, zsh or fish",
