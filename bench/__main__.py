@@ -20,6 +20,7 @@ NAMES = (
     "agent",
     "prompts",
     "offline",
+    "battery",
     "number_check",
     "wide",
     "server",

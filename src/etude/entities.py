@@ -201,6 +201,8 @@ class Turn(Entity):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     stop: Literal["end", "calls", "length", "refused"] = "end"
+    confidence: float | None = None
+    """How likely the rules think that they understood the question; None if a model wrote the turn."""
 
 
 class Budget(Entity):
@@ -429,6 +431,8 @@ class AnswerBody(Entity):
     chart: dict[str, Any] | None = None
     reading: str | None = None
     """How the rules understood the question; None if a model answered."""
+    confidence: float | None = None
+    """How likely the rules think that they understood the question; null if a model answered."""
     unverified: list[str] = []
     """Numbers of the answer that no result holds."""
     figures: list[Figure] = []

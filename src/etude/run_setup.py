@@ -163,7 +163,8 @@ def _open_model(app: App, run: Run, resources: RunResources) -> Model:
         from etude.runtime.offline import OfflineModel
 
         vocabulary = app.settings.home / "cache" / "vocabulary"
-        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result)
+        least = app.settings.offline.confidence
+        return OfflineModel(app.store, resources, run.id, vocabulary, app.read_result, least)
     return app.open_model(name)
 
 

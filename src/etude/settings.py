@@ -173,6 +173,13 @@ class ServerSettings(Entity):
         return value
 
 
+class OfflineSettings(Entity):
+    """Settings of the rules that answer questions without a model."""
+
+    confidence: float = Field(default=0.6, ge=0, le=1)
+    """The least confidence of an answer; what the rules understand less surely, they refuse. 0 refuses nothing."""
+
+
 class CatalogSettings(Entity):
     """Settings of `etude catalog`."""
 
@@ -342,6 +349,7 @@ class Settings(Entity):
     session: SessionSettings = SessionSettings()
     model: str = "offline"
     """The model that answers questions: `offline` for rules only, or for example `openai:gpt-5` or `ollama:qwen3`."""
+    offline: OfflineSettings = OfflineSettings()
     budget: Budget = Budget()
     history: int = Field(default=12, ge=0, le=200)
     """The most earlier messages of a thread that a model sees."""

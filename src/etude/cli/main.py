@@ -45,6 +45,7 @@ COMMANDS = {
     "migrate": "bring the store to the schema of this version",
     "keys": "create, list and revoke keys of the server",
     "config": "print the effective settings and where each comes from",
+    "eval": "ask questions with known answers, and measure precision, coverage, time and cost",
     "check": "check that a store, a source, a sandbox or a model works as required",
     "init": "write a commented etude.toml for the data files in this folder",
     "completion": "print a script that completes commands in bash, zsh or fish",

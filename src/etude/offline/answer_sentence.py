@@ -9,8 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from etude.offline.understand import Understanding
+from etude.offline.words import spell_out, split_identifier
 
 SHOWN = 5
+_UNGROUPED = frozenset(("year", "id", "code", "zip", "phone", "key"))
+"""Words in the names of columns whose numbers are no amounts: 1980, not 1,980."""
 
 
 def write_sentence(
@@ -25,13 +28,18 @@ def say_rows(reading: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     if row_count == 0 or not rows:
         return f"No rows match. Read as: {reading.rstrip('.')}." if reading else "No rows match."
     if row_count == 1 and len(columns) == 1:
-        return f"{_title(columns[0])}: {show_value(rows[0][0])}."
+        return f"{_title(columns[0])}: {show_value(rows[0][0], columns[0])}."
     if row_count == 1:
-        pairs = ", ".join(f"{_words(name)} {show_value(value)}" for name, value in zip(columns, rows[0], strict=True))
+        pairs = ", ".join(
+            f"{_words(name)} {show_value(value, name)}" for name, value in zip(columns, rows[0], strict=True)
+        )
         return f"One row: {pairs}."
-    if len(columns) == 1:
-        listed = ", ".join(show_value(row[0]) for row in rows[:SHOWN])
+    if len(columns) == 1 and " only those with the " not in reading:
+        listed = ", ".join(show_value(row[0], columns[0]) for row in rows[:SHOWN])
         return f"{row_count:,} rows: {listed}{_more(row_count)}."
+    if " only those with the " in reading:
+        listed = "; ".join(_row(columns, row) for row in rows[: SHOWN - 2])
+        return f"{row_count:,} rows tie. {listed}{_more(row_count, 2)}."
     start = "First"
     ordered = not reading or " first" in reading or "list of" in reading.lower()
     if not ordered and len(rows) == row_count and _ranks(columns, rows):
@@ -49,7 +57,7 @@ def _ranks(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
 
 
 def _row(columns: Sequence[str], row: Sequence[Any]) -> str:
-    values = [show_value(value) for value in row]
+    values = [show_value(value, name) for name, value in zip(columns, row, strict=True)]
     if len(values) == 2:
         return f"{values[0]}: {values[1]}"
     return ", ".join(f"{_words(name)} {value}" for name, value in zip(columns, values, strict=True))
@@ -68,8 +76,13 @@ def _title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def show_value(value: Any) -> str:
-    """Return a value as people write it: with thousands separators, and only the digits that matter."""
+def show_value(value: Any, column: str = "") -> str:
+    """Return a value as people write it: with thousands separators, and only the digits that matter.
+
+    Years and identifiers, which the name of the column tells, have no separators.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and {*spell_out(split_identifier(column))} & _UNGROUPED:
+        return str(value)
     match value:
         case None:
             return "no value"

@@ -13,7 +13,7 @@ from etude.offline.part_references import ADDING, connect_parts
 from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import Condition, Measure, Name, Question, Rank, Threshold
 from etude.offline.ratios import Ratios
-from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
+from etude.offline.resolve import Ambiguous, Unresolved, is_numeric, sorts_as_numbers
 from etude.offline.units import check_unit, number_in_unit
 from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.vocabulary_names import without_schema
@@ -60,6 +60,8 @@ def assemble_plan(question: Question, vocabulary: Vocabulary) -> Assembled:
     return _Builder(question, vocabulary).build()
 
 
+MOST_COLUMNS = 12
+"""At most this many columns show a row that has no name."""
 _LONGEST = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 """At most this many days lie between the starts of two adjacent periods."""
 
@@ -238,18 +240,26 @@ class _Builder(Ratios):
             if op in ("<", "<=") and measured.column is None:
                 raise Unresolved(f"It is not clear whether to include those with no `{measured.table}` at all.")
         having = [Compare(column=names[m], op=op, value=number) for m, op, number in limits]
+        if rank is not None and ranked is None and ordering is None:
+            raise Unresolved(f"It is not clear what `{rank.text}` refers to here.")
         order, limit = self._order_groups(rank, ranked, ordered, keys, names, dates, visible)
+        tied = limit == 1 and question.top is None and ranked is not None and ordering is None
         if after is not None and ordering is None:
             order.append(Order(by=names[after], desc=True))
         if (rank or limits or limit) and not (keys or dates):
             raise Unresolved("It is not clear what to choose from.")
         if limit is not None:
             where.extend(NullTest(column=column_ref(key), op="is not null") for key in keys if key.nulls)
+            self.said.extend(f"where `{key.table}.{key.name}` is known" for key in keys if key.nulls)
         select: tuple[Any, ...] = ()
         hide = [m for m in names if m not in visible]
         if hidden or hide:
             select = (*dates, *(column_ref(column) for column in keys), *(names[m] for m in names if m in visible))
         plan = self._plan(tree, select, where, (*dates, *group_by), aggregates, having, order, limit)
+        if tied and ranked is not None and rank is not None:
+            # Of several that tie, no one is the first.
+            best = Top(n=1, by=names[ranked], lowest=rank.direction == "asc", ties=True)
+            plan = plan.model_copy(update={"top": best, "limit": None})
         if (question.shares or question.change) and hidden:
             raise Unresolved("It is not clear what to show besides the change.")
         if question.shares:
@@ -259,7 +269,7 @@ class _Builder(Ratios):
         if hide:
             plan = self._project(plan, dates, keys, [names[m] for m in names if m in visible])
         self._say_groups(names, visible, keys, dates, limits)
-        self._say_order(order, limit)
+        self._say_order(order, limit, tied)
         return plan
 
     def _limit(self, threshold: Threshold) -> float | int:
@@ -446,7 +456,7 @@ class _Builder(Ratios):
     def _one_or_ask(self, rank: Rank) -> int | None:
         if self.question.plural and self.question.groups:
             return None
-        if self.question.plural:
+        if self.question.plural and rank.text.lower().startswith(("top", "best", "worst")):
             raise Unresolved(f"It does not say how many with `{rank.text}` to return; say, for example, top 5.")
         return 1
 
@@ -465,8 +475,10 @@ class _Builder(Ratios):
         raise Unresolved(f"The answer has no `{name.text}` to sort by.")
 
     def _listing(self) -> QueryPlan:
-        question, resolver = self.question, self.resolver
-        base = resolver.anchor
+        question = self.question
+        about = self.resolver.anchor
+        base = self._ranked_table()
+        self.resolver = replace(self.resolver, anchor=base)
         table = self.vocabulary.table(base)
         columns: list[KnownColumn] = []
         whole = False
@@ -474,17 +486,24 @@ class _Builder(Ratios):
             if isinstance(part, Measure):
                 column = self._measured(part).column
                 assert column is not None  # noqa: S101 - for the type checker
+                if any(c.identifies and (c.name,) != table.key and c.table == column.table for c in columns):
+                    raise Unresolved(f"There may be several `{column.name}` for each; say whether to use their sum.")
                 columns.append(column)
                 continue
-            found = self._listed_meaning(part)
+            found = Meaning(about) if part is question.subject and part.tables else self._listed_meaning(part)
             owner = self.vocabulary.table(found.table)
-            if found.label:
+            if question.everything and found.column is None and not found.label:
+                whole = True
+                columns.extend(owner.columns)
+            elif found.label:
                 columns.extend(owner.column(n) for n in owner.label)
             elif found.column is not None:
                 columns.append(owner.column(found.column))
             else:
                 whole = True
-                columns.extend(self._display(owner) or owner.columns)
+                columns.extend((self._display(owner) if owner.label else ()) or owner.columns[:MOST_COLUMNS])
+        if whole and question.rank is None and any(group.text.startswith(("per ", "by ")) for group in question.groups):
+            raise Unresolved("It is not clear whether to list or to count them for each.")
         for group in question.groups:
             if group.name is None:
                 noun = question.subject.text if question.subject is not None else "rows"
@@ -500,8 +519,6 @@ class _Builder(Ratios):
             columns = [*(key for key in keys if key not in columns), *columns]
         if not columns:
             raise Unresolved("It is not clear what to show.")
-        if whole and question.rank is None and any(group.text.startswith(("per ", "by ")) for group in question.groups):
-            raise Unresolved("It is not clear whether to list or to count them for each.")
         tree = self._tree(base)
         sort, limit = self._sort_rows(table)
         explicit = question.listed or not whole
@@ -518,16 +535,41 @@ class _Builder(Ratios):
         where = self._where(tree)
         columns = list(dict.fromkeys(columns))
         order = [Order(by=column_ref(sort[0]), desc=sort[1])] if sort else []
+        tied = sort is not None and limit == 1 and question.top is None and not question.groups
+        if question.ordering is not None and question.ordering.then is not None:
+            second = self._order_column(question.ordering.then, table)
+            if not tree.reaches_one(second.table):
+                raise Unresolved(f"There may be several `{second.name}` for each; say which of them to sort by.")
+            tree.add(second.table)
+            order.append(Order(by=column_ref(second), desc=bool(sort and sort[1])))
         self.said.append("list of " + ", ".join(f"`{c.table}.{c.name}`" for c in columns))
-        self._say_order(order, limit)
+        self._say_order(order, limit, tied)
+        if sort is not None and tied:
+            # Of several that tie, no one is the first: all of them are shown.
+            extreme = Aggregate(fn="max" if sort[1] else "min", of=column_ref(sort[0]))
+            best = QueryPlan(source=tree.base, joins=tree.joins(), where=tuple(where) or None, aggregate=(extreme,))
+            where.append(Compare(column=column_ref(sort[0]), op="=", value=Single(plan=best)))
+            limit, order = None, []
         if sort is not None and limit is not None and sort[0].nulls:
             where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+            self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
         select = tuple(column_ref(column) for column in columns)
         if question.rank is not None and question.groups and sort is not None:
             return self._best_of_each(tree, columns, where, sort)
         if self._repeats(tree, columns, table) and not (sort and sort[0] not in columns):
             return self._plan(tree, (), where, select, [], [], order, limit)
         return self._plan(tree, select, where, (), [], [], order, limit)
+
+    def _ranked_table(self) -> str:
+        """Return the table to choose rows from: that of the cities for `the country with the largest city`."""
+        rank, anchor = self.question.rank, self.resolver.anchor
+        table = self.resolver.table_of(rank.of) if rank is not None and rank.of is not None and rank.of.tables else None
+        if table is None or table.name == anchor or self.question.groups:
+            return anchor
+        if not self._refers_to(table.name, anchor):
+            assert rank is not None  # noqa: S101 - for the type checker
+            raise Unresolved(f"It is not clear how `{rank.text} {table.name}` chooses from `{anchor}`.")
+        return table.name
 
     def _best_of_each(
         self, tree: Tree, columns: Sequence[KnownColumn], where: list[Filter], sort: tuple[KnownColumn, bool]
@@ -539,9 +581,11 @@ class _Builder(Ratios):
         if len(names) < len(shown) or tree.fans() or self.question.ordering is not None or self._keyed_groups():
             raise Unresolved("It is not clear which one of each group is meant.")
         per = tuple(column.name for column in groups)
-        top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1])
+        ties = self.question.top is None
+        top = Top(n=self.question.top or 1, per=per, by=sort[0].name, lowest=not sort[1], ties=ties)
         self.said.append(f"for each {', '.join(f'`{name}`' for name in per)}")
         where.append(NullTest(column=column_ref(sort[0]), op="is not null"))
+        self.said.append(f"where `{sort[0].table}.{sort[0].name}` is known")
         plan = self._plan(tree, tuple(column_ref(column) for column in shown), where, (), [], [], [], None)
         return plan.model_copy(update={"top": top})
 
@@ -579,8 +623,9 @@ class _Builder(Ratios):
         if column is None:
             column = ranked
         desc = ordering.direction == "desc" if ordering is not None and ordering.direction else False
+        ranks_desc = rank is not None and ranked is not None and _descends(rank, ranked)
         if ordering is not None and ordering.direction is None and rank is not None and column == ranked:
-            desc = rank.direction == "desc"
+            desc = ranks_desc
         raw = [self._measured(p).column for p in (*question.requested, *question.asked) if isinstance(p, Measure)]
         if ordering is not None and column is None and raw:
             column = raw[0]
@@ -601,14 +646,14 @@ class _Builder(Ratios):
         if rank is not None and limit is None and ordering is None:
             limit = self._one_or_ask(rank)
         if rank is not None and ordering is None:
-            desc = rank.direction == "desc"
+            desc = ranks_desc
         if rank is not None and ordering is not None and limit is not None and ranked is not None and column != ranked:
             raise Unresolved("The question ranks by one thing and sorts by another.")
         if limit is not None and column is None:
             raise Unresolved("It is not clear how to choose the first ones.")
         if rank is not None and ordering is not None and limit is None and not question.plural:
             limit = 1
-        if rank is not None and limit is not None and ordering is not None and desc != (rank.direction == "desc"):
+        if rank is not None and limit is not None and ordering is not None and desc != ranks_desc:
             raise Unresolved("The question ranks in one direction and sorts in the other.")
         return (column, desc) if column is not None else None, limit
 
@@ -622,23 +667,32 @@ class _Builder(Ratios):
     def _rank_column(self, rank: Rank, table: KnownTable) -> KnownColumn:
         if isinstance(rank.by, Name):
             column = self.resolver.column(rank.by, lambda c: is_numeric(c) or c.kind in ("date", "timestamp"))
-            if rank.text.lower().startswith(TEMPORAL) and is_numeric(column):
+            if rank.text.lower().startswith(TEMPORAL) and is_numeric(column) and "age" not in column.words:
                 raise Unresolved(f"It is not clear which date `{rank.text}` refers to.")
+            dated = column.kind in ("date", "timestamp") or column.words[-1:] == ("year",)
+            if not is_numeric(column) and not dated and not sorts_as_numbers(column) and not column.identifies:
+                raise Unresolved(
+                    f"`{column.table}.{column.name}` holds no numbers or dates to find the `{rank.text}` by."
+                )
             return column
         if isinstance(rank.by, Measure):
             measured = self._measured(rank.by).column
             assert measured is not None  # noqa: S101 - for the type checker
             return measured
-        for word in rank.implied:
-            fitting = [
-                c for c in table.columns
-                if word in c.words and (is_numeric(c) or c.kind in ("date", "timestamp") or c.words[-1:] == ("year",))
-                and not {"created", "updated"} & {*c.words}
-            ]  # fmt: skip
-            if len(fitting) == 1:
-                return fitting[0]
-            if len(fitting) > 1:
-                raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
+        beside = [self.vocabulary.table(name) for name in self._referred_tables(table.name)]
+        for held in ([table], beside):
+            for word in (word.removeprefix("!") for word in rank.implied):
+                fitting = [
+                    c for each in held for c in each.columns
+                    if word in c.words
+                    and (is_numeric(c) or c.kind in ("date", "timestamp") or c.words[-1:] == ("year",))
+                    and not {"created", "updated"} & {*c.words}
+                ]  # fmt: skip
+                chosen = [c for c in fitting if (c.table, c.name) in self.prefer]
+                if len(fitting) == 1 or chosen:
+                    return (chosen or fitting)[0]
+                if len(fitting) > 1:
+                    raise Ambiguous(rank.text, [Meaning(c.table, c.name) for c in fitting])
         raise Unresolved(f"It is not clear which column of `{table.name}` makes it the `{rank.text}`.")
 
     def _ratio_over(self) -> QueryPlan:
@@ -695,10 +749,24 @@ class _Builder(Ratios):
         self.said.insert(0, head + (f" per {', '.join(per)}" if per else ""))
         self.said.extend(f"with {m.label} {op} {number:,}" for m, op, number in limits)
 
-    def _say_order(self, order: Sequence[Order], limit: int | None) -> None:
+    def _say_order(self, order: Sequence[Order], limit: int | None, tied: bool = False) -> None:
+        if order and tied:
+            by = order[0].by
+            name = by.column if isinstance(by, ColumnRef) else by
+            self.said.append(f"only those with the {'highest' if order[0].desc else 'lowest'} `{name}`")
+            return
+        for each in order[1:]:
+            also = each.by.column if isinstance(each.by, ColumnRef) else each.by
+            self.said.append(f"then by `{also}`")
         if order:
             by = order[0].by
             name = by.column if isinstance(by, ColumnRef) else by
             self.said.append(f"{'highest' if order[0].desc else 'lowest'} `{name}` first")
         if limit:
             self.said.append(f"the first {limit}" if limit > 1 else "only the first")
+
+
+def _descends(rank: Rank, column: KnownColumn) -> bool:
+    """Return whether the highest come first: the oldest have the highest age, but the lowest date of birth."""
+    turned = rank.by is None and any(word[1:] in column.words for word in rank.implied if word.startswith("!"))
+    return (rank.direction == "desc") != turned

@@ -10,11 +10,12 @@ from typing import Any
 from etude.offline.join_tree import Tree, column_ref
 from etude.offline.joins import distance, find_paths, hops_of, leads_to_one
 from etude.offline.operator_words import IDLE, LINKING, PRESENT
-from etude.offline.phrase_index import Hit
+from etude.offline.phrase_index import Hit, Meaning
 from etude.offline.question_parts import Absence, Condition, Measure, Name, Question
 from etude.offline.resolve import (
     MONEY,
     TECHNICAL,
+    Ambiguous,
     Resolver,
     Unresolved,
     choose_anchor,
@@ -23,7 +24,7 @@ from etude.offline.resolve import (
     nouns_of,
 )
 from etude.offline.units import number_in_unit
-from etude.offline.vocabulary import KnownColumn, Vocabulary
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
 from etude.offline.words import stem
 from etude.sources.plan.model import (
     Aggregate,
@@ -175,6 +176,7 @@ class Conditions:
         loose = tuple(Condition("flag", name.text, name, after=question.subject) for name in question.loose)
         for condition in (*question.conditions, *loose):
             tables = self._condition_tables(condition, tree)
+            self._check_negation(condition, tables)
             if all(
                 tree.reaches_one(t, self._near(condition), condition.said) or t in tree.single for t in tables
             ) and not ({*tables} & {*needed}):
@@ -188,6 +190,8 @@ class Conditions:
                 raise Unresolved(f"`{condition.text}` changes over time; it is not clear which time is meant.")
             elif condition.negated:
                 where.append(self._never(condition, tables, tree))
+            elif condition.either and len({*tables}) > 1:
+                raise Unresolved(f"The rules cannot look for either of `{condition.text}` in two tables.")
             elif condition.op == "and" and condition.either and not question.both:
                 raise Unresolved(f"It is not clear whether `{condition.text}` means one of them or all.")
             else:
@@ -196,6 +200,14 @@ class Conditions:
             where.extend(self._exists(tree, far, needed))
         where.extend(self._absent(absence, tree) for absence in question.absences)
         return where
+
+    def _check_negation(self, condition: Condition, tables: Sequence[str]) -> None:
+        """Refuse `ratings of movies not reviewed by Ann`, if a movie has many reviewers: no one, or one who is not?"""
+        if not condition.negated:
+            return
+        for near in self._near(condition)[:1]:
+            if near != self.resolver.anchor and not all(near == t or self._refers_to(near, t) for t in tables):
+                raise Unresolved(f"It is not clear what `{condition.text}` says about `{near}`.")
 
     def _kept_over_time(self, table: str, condition: Condition) -> bool:
         known = self.vocabulary.table(table)
@@ -242,6 +254,7 @@ class Conditions:
         if len(base.key) != 1:
             # Without a key, join the rows; a list of columns then shows each combination once.
             for table in needed:
+                self.said.append(f"with at least one `{table}`")
                 tree.add(table)
             filters = []
             for condition, tables in far:
@@ -252,6 +265,7 @@ class Conditions:
         inner = self._tree(tree.base)
         before: list[str] = []
         for table in needed:
+            self.said.append(f"with at least one `{table}`")
             inner.add(table, before)
             before = [table]
         filters = []
@@ -269,28 +283,51 @@ class Conditions:
 
     def _never(self, condition: Condition, tables: Sequence[str], tree: Tree) -> Filter:
         """`customers who did not buy tea`: no related row matches, which is not the same as one that differs."""
+        said = len(self.said)
         (made,) = self._exists(tree, [(replace(condition, negated=False), list(tables))], [])
         if not isinstance(made, Member):
             raise Unresolved(f"It is not clear what `{condition.text}` means here.")
+        self.said[said:] = [f"with no `{tables[-1]}` {' and '.join(self.said[said:])}"]
         return Member(column=made.column, op="not in", plan=made.plan)
 
     def _absent(self, absence: Absence, tree: Tree) -> Filter:
         base = self.vocabulary.table(self.resolver.anchor if self.resolver.anchor in tree.single else tree.base)
         table = self.resolver.table_of(absence.name)
+        if table is not None and table.name == base.name:
+            return self._absent_among(absence, base, tree)
         if table is None or len(base.key) != 1:
             raise Unresolved(f"It is not clear what having no `{absence.name.text}` means.")
         inner = self._tree(table.name)
         inner.add(base.name)
-        filters = []
+        filters, said = [], len(self.said)
         for condition in absence.conditions:
             for other in self._condition_tables(condition, inner):
                 inner.add(other, self._near(condition), condition.said)
             filters.append(self._filter(condition, inner))
         key = column_ref(base.column(base.key[0]))
-        self.said.append(f"that have no `{table.name}`")
+        self.said[said:] = [" ".join([f"that have no `{table.name}`", " and ".join(self.said[said:])]).strip()]
         self.mentioned.add(base.name)
         self._check_ways(inner, exists=True)
         plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters) or None)
+        return Member(column=key, op="not in", plan=plan)
+
+    def _absent_among(self, absence: Absence, table: KnownTable, tree: Tree) -> Filter:
+        """`locations without a cinema over 800 seats`: values of a column that no such row has."""
+        (asked, *others) = self.question.requested
+        column = self.resolver.column(asked) if isinstance(asked, Name) and asked.columns and not others else None
+        if column is None or column.table != table.name or (column.name,) == table.key or not absence.conditions:
+            raise Unresolved(f"It is not clear what having no `{absence.name.text}` means.")
+        said = len(self.said)
+        inner = self._tree(table.name)
+        filters = []
+        for condition in absence.conditions:
+            for other in self._condition_tables(condition, inner):
+                inner.add(other, self._near(condition), condition.said)
+            filters.append(self._filter(condition, inner))
+        filters.append(NullTest(column=column_ref(column), op="is not null"))
+        self.said[said:] = [f"with no row of `{table.name}` {' and '.join(self.said[said:])}"]
+        key = column_ref(column)
+        plan = QueryPlan(source=table.name, joins=inner.joins(), select=(key,), where=tuple(filters))
         return Member(column=key, op="not in", plan=plan)
 
     def _condition_tables(self, condition: Condition, tree: Tree) -> list[str]:
@@ -302,6 +339,7 @@ class Conditions:
                 near = self._near(condition)
                 hit = self.resolver.hit(condition, near[0] if near else None)
                 self._check_adjective(condition, hit)
+                self._check_acted(condition, hit)
                 self.mentioned.add(hit.table)
                 return self.vocabulary.table(hit.table).column(hit.column), hit
             case "span":
@@ -309,6 +347,8 @@ class Conditions:
             case "weekday":
                 near = [t for t in dict.fromkeys([*self._near(condition), *self._dated_tables(tree)])]
                 return self.resolver.date_column(near, condition.near), None
+            case "compare" | "average" if condition.name is None and condition.implied:
+                return self._implied_column(condition), None
             case "compare" if condition.name is None:
                 return self._worth_column(condition), None
             case "compare" | "between" | "average":
@@ -326,6 +366,13 @@ class Conditions:
             return table.column(table.label[0]), None
         return self.resolver.column(name, lambda c: condition.kind != "match" or c.kind == "text"), None
 
+    def _check_acted(self, condition: Condition, hit: Hit) -> None:
+        """Refuse `users followed by Mary`, if Mary is a user: the verb relates two of them."""
+        table = self.vocabulary.table(self.resolver.anchor)
+        own = hit.table == table.name and hit.column in table.label and condition.name is None
+        if own and self.question.verbs and condition.said in ("by", "to", "with", "from"):
+            raise Unresolved(f"It is not clear how `{condition.text}` relates to the other rows of `{table.name}`.")
+
     def _check_adjective(self, condition: Condition, hit: Hit) -> None:
         """`active employees per project` does not ask for active projects."""
         tables = [m.table for m in condition.of.tables] if condition.of is not None else []
@@ -342,6 +389,23 @@ class Conditions:
             raise Unresolved(f"It is not clear which column of `{name}` is meant by `{condition.text}`.")
         self.notes.append(f"`{condition.text}` is read as a condition on `{name}.{money[0].name}`.")
         return money[0]
+
+    def _implied_column(self, condition: Condition) -> KnownColumn:
+        """Return the column that an adjective compares: the age for `older than 56`."""
+        near = next(iter(self._near(condition)), self.resolver.anchor)
+        for names in ([near], [self.resolver.anchor], self._referred_tables(near)):
+            for word in condition.implied:
+                columns = [c for name in names for c in self.vocabulary.table(name).columns]
+                fitting = [c for c in columns if is_numeric(c) and word in c.words]
+                if len(fitting) == 1:
+                    return fitting[0]
+                if fitting:
+                    raise Ambiguous(condition.text, [Meaning(c.table, c.name) for c in fitting])
+        raise Unresolved(f"It is not clear which column `{condition.text}` is about.")
+
+    def _referred_tables(self, table: str) -> list[str]:
+        """Return the tables that each row of a table refers to."""
+        return list(dict.fromkeys(hop.to_table for hop in hops_of(self.vocabulary).get(table, ()) if hop.to_one))
 
     def _close_to(self, condition: Condition) -> Name:
         """Return the condition's noun, narrowed to the table it follows: `states with an area over 1000`."""

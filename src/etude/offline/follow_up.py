@@ -57,6 +57,7 @@ def follow_up(items: Sequence[TaggedItem], tokens: Sequence[Token], before: Ques
     leaning = any(words[: len(o.split())] == o.split() for o in _LEANING) or "instead" in words
     opening = any(words[: len(o.split())] == o.split() for o in _OPENINGS)
     share = _asks_share(words)
+    leaning = leaning or (bool(items) and all(item.tag in "dO." for item in items))  # "highest first"
     rest = [item for item in items if not (item.tag == "u" and str(item.data) in _FILLERS)]
     rest = [item for item in rest if item.tag != "R"] if share else rest
     rest = [_year(item) for item in rest]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import pairwise
 from typing import Literal
 
+from etude.offline.dates import Span
+from etude.offline.phrase_index import Meaning
 from etude.offline.question_parts import (
     Absence,
     Condition,
@@ -140,18 +143,97 @@ def _held_in(items: list[TaggedItem]) -> list[TaggedItem] | None:
     return [TaggedItem("F", _text(items), condition)]
 
 
+def _op(item: TaggedItem) -> str:
+    """Return the comparison of `more than` or `older than`."""
+    return str(item.data[0] if item.tag == "o" else item.data)
+
+
 def _compare(items: list[TaggedItem]) -> list[TaggedItem]:
     column, number = _one(items, "CE"), _one(items, "N")
-    ops = _pick(items, "ce")
-    op = ops[0].data if ops else "="
+    ops = _pick(items, "ceo")
+    op = _op(ops[0]) if ops else "="
     if column.tag == "E":
         return [TaggedItem("H", _text(items), Threshold(column.data, op, number.data, unit_of(number.text)))]
     condition = Condition("compare", _text(items), column.data, op, (number.data,), unit=unit_of(number.text))
     return [TaggedItem("F", _text(items), condition)]
 
 
+def _compare_again(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`age is 36 or 37`, `price above 100 or below 5`: the same column again."""
+    first: Condition = items[0].data
+    if first.kind != "compare" or first.negated or unit_of(items[-1].text) != first.unit:
+        return None
+    ops = _pick(items, "co")
+    op = _op(ops[0]) if ops else "="
+    if op == "=" and any(part.op != "=" for part in (first, *first.either)):
+        return None
+    second = replace(first, text=_text(items[2:]), op=op, values=(items[-1].data,), either=())
+    return [TaggedItem("F", _text(items), replace(first, text=_text(items), either=(*first.either, second)))]
+
+
+def _years(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`in 2014 or 2015`: one of two times."""
+    first, second = items[0].data, items[-1]
+    if second.tag == "N":
+        if not isinstance(second.data, int) or first.span is None or first.span.year is None or first.negated:
+            return None
+        if not 1000 <= second.data <= 2999:
+            return None
+        span = Span(date(second.data, 1, 1), date(second.data + 1, 1, 1), f"in {second.data}", second.data)
+        other = replace(first, text=second.text, span=span, either=())
+    else:
+        other = replace(second.data, name=second.data.name or first.name, near=second.data.near or first.near)
+    if first.kind != other.kind:
+        return None
+    return [TaggedItem("D", _text(items), replace(first, text=_text(items), either=(*first.either, other)))]
+
+
+def _adjective(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`older than 56`: the adjective says which column is compared."""
+    adjective, number = items[0], items[1]
+    op, implied = adjective.data
+    condition = Condition(
+        "compare", _text(items), None, op, (number.data,), unit=unit_of(number.text), implied=tuple(implied.split())
+    )
+    return [TaggedItem("F", _text(items), condition)]
+
+
+def _adjective_average(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`older than the average`, `older than the average age`."""
+    adjective, average = items[0], items[1]
+    if average.data not in ("avg", "median"):
+        return None
+    op, implied = adjective.data
+    name = items[2].data if len(items) > 2 else None
+    return [
+        TaggedItem(
+            "F",
+            _text(items),
+            Condition("average", _text(items), name, op, (average.data,), implied=tuple(implied.split())),
+        )
+    ]
+
+
+def _numbered(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`4 cylinder cars`: the number belongs to the singular noun after it, which is a column."""
+    number, column, table = items
+    if column.plural or not column.joined or not table.joined or not isinstance(number.data, int):
+        return None
+    tables = {m.table for m in table.data.tables}
+    own = tuple(m for m in column.data.columns if m.table in tables)
+    if not own:
+        return None
+    condition = Condition("compare", _text(items[:2]), replace(column.data, meanings=own), "=", (number.data,))
+    return [table, TaggedItem("F", condition.text, condition)]
+
+
+def _compare_column(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`above the age of 30`, `over age 30`."""
+    return _compare([_one(items, "C"), _one(items, "c"), items[-1]])
+
+
 def _between(items: list[TaggedItem]) -> list[TaggedItem]:
-    low, high = _pick(items, "N")
+    low, high = _pick(items, "N")[:2]
     values, unit = (low.data, high.data), unit_of(high.text) or unit_of(low.text)
     condition = Condition("between", _text(items), items[0].data, "between", values, unit=unit)
     return [TaggedItem("F", _text(items), condition)]
@@ -189,6 +271,9 @@ def _rank(items: list[TaggedItem]) -> list[TaggedItem]:
     first, last = items[0], items[-1]
     direction: Direction = first.data[0] if first.tag == "S" else first.data
     by = last.data
+    if first.tag == "S" and {f"!{base_form(word)}" for word in last.text.lower().split()} & {*first.data[1].split()}:
+        # The oldest age is the highest, although the oldest has the earliest date of birth.
+        direction = "asc" if direction == "desc" else "desc"
     if first.tag == "M" and last.tag in "TC":
         by = Measure("count", last.data, text=_text(items))
     return [TaggedItem("Z", _text(items), Rank(direction, by, text=_text(items)), plural=last.plural)]
@@ -254,12 +339,12 @@ def _exactly(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 def _above_average(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`price above the average`."""
-    column, op, average = items[0], _one(items, "c"), _one(items, "A")
+    column, op, average = items[0], _one(items, "co"), _one(items, "A")
     if average.data not in ("avg", "median"):
         return None
     if items[-1].tag == "C" and not _part_of([column, TaggedItem("p", "of"), items[-1]]):
         return None
-    return [TaggedItem("F", _text(items), Condition("average", _text(items), column.data, op.data, (average.data,)))]
+    return [TaggedItem("F", _text(items), Condition("average", _text(items), column.data, _op(op), (average.data,)))]
 
 
 def _days(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -289,7 +374,7 @@ def _part_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
 
 def _rank_implied(items: list[TaggedItem]) -> list[TaggedItem]:
     direction, implied = items[0].data
-    rank = Rank(direction, None, tuple(implied.split()), items[0].text)
+    rank = Rank(direction, None, tuple(implied.split()), items[0].text, of=items[1].data)
     return [items[1], TaggedItem("Z", items[0].text, rank)]
 
 
@@ -307,7 +392,13 @@ def _order(items: list[TaggedItem]) -> list[TaggedItem]:
     thing = by[0].data if by else None
     if by and by[0].tag == "Z":
         thing, direction = by[0].data.by, direction or by[0].data.direction
-    return [TaggedItem("Y", _text(items), Ordering(thing, direction))]
+    then = by[1].data if len(by) > 1 and by[1].tag == "C" else None
+    return [TaggedItem("Y", _text(items), Ordering(thing, direction, then))]
+
+
+def _order_of(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`in descending order of age`."""
+    return _order(items) if items[1].text in ("of", "by", "for", "on") else None
 
 
 def _groups(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -316,6 +407,16 @@ def _groups(items: list[TaggedItem]) -> list[TaggedItem]:
         name = item.data if item.tag != "t" else None
         groups.append(Group(name, item.data if item.tag == "t" else None, f"{items[0].text} {item.text}"))
     return [TaggedItem("B", _text(items), tuple(groups))]
+
+
+def _each_one(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`the name of each customer`: the name is the customer's."""
+    column, each, table = items
+    tables = {m.table for m in table.data.tables}
+    if each.text != "of each" or column.data.owner or not any(m.table in tables for m in column.data.columns):
+        return None
+    owned = replace(column, data=replace(column.data, owner=table.data))
+    return [owned, TaggedItem("g", "for each", joined=each.joined), table]
 
 
 def _grain(items: list[TaggedItem]) -> list[TaggedItem]:
@@ -422,7 +523,7 @@ def _absent(items: list[TaggedItem]) -> list[TaggedItem]:
 def _absent_which(items: list[TaggedItem]) -> list[TaggedItem] | None:
     """`customers with no cancelled orders`: this includes those without any orders."""
     none = items[0].text.split()
-    if not {"no", "without", "any"} & {*none}:
+    if not {"no", "without", "any", "have", "has", "lack", "lacking"} & {*none}:
         return None
     return [TaggedItem("X", _text(items), Absence(items[-1].data, (items[-2].data,)))]
 
@@ -434,6 +535,35 @@ def _absent_where(items: list[TaggedItem]) -> list[TaggedItem]:
 
 def _missing(items: list[TaggedItem]) -> list[TaggedItem]:
     return [TaggedItem("F", _text(items), Condition("null", _text(items), items[-1].data, "is null"))]
+
+
+def _count_missing(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`how many missing values in age`, `how many ages are missing`: rows without a value."""
+    column, none = _one(items, "C"), _one(items, "x")
+    if none.data != "missing":
+        return None
+    tables = tuple(Meaning(m.table) for m in column.data.columns)
+    rows = Measure("count", Name(column.text, tuple(dict.fromkeys(tables))), text=_text(items))
+    condition = Condition("null", _text([none, column]), column.data, "is null")
+    return [TaggedItem("E", _text(items), rows), TaggedItem("F", condition.text, condition)]
+
+
+def _spread(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`distribution of status`: rows for each value; `spread of prices`: lowest, median and highest."""
+    column = items[-1]
+    if items[0].data == "distribution":
+        tables = tuple(dict.fromkeys(Meaning(m.table) for m in column.data.columns))
+        rows = Measure("count", Name(column.text, tables), text=_text(items))
+        group = Group(column.data, None, f"for each {column.text}")
+        return [TaggedItem("E", _text(items), rows), TaggedItem("B", _text(items), (group,))]
+    fns: tuple[Fn, ...] = ("min", "median", "max")
+    made = [[TaggedItem("&", "and"), TaggedItem("E", _text(items), Measure(fn, column.data, text=fn))] for fn in fns]
+    return [item for pair in made for item in pair][1:]
+
+
+def _count_rows(items: list[TaggedItem]) -> list[TaggedItem] | None:
+    """`how many rows are in orders`."""
+    return _count([items[0], items[2]]) if items[1].text in ("in", "of", "for", "from") else None
 
 
 def _dated(items: list[TaggedItem]) -> list[TaggedItem] | None:
@@ -541,6 +671,7 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"rg[TC]", _agent),
     (r"gV|g[TC]V", _by_value),
     (r"[TC][CT]", _compound),
+    (r"l[QVu]pC", lambda items: _match([items[3], items[0], items[1]])),
     (r"[CT]l[QVuCTN]", _match),
     (r"F\|l[QVuCTN]", _match_again),
     (r"l[QVu]", _match),
@@ -550,26 +681,38 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"Vp?C|Cp?V", _named_value),
     (r"[#AUMSK][VF]", _move_value),
     (r"[AS](?:,?&[AS]|,[AS])+U?C", _distribute),
-    (r"Cp?cA(?:C|(?![#UpTC]))", _above_average),
+    (r"Cp?[co]A(?:C|(?![#UpTC]))", _above_average),
+    (r"oA(?:C|(?![#UpTC]))", _adjective_average),
+    (r"NCT", _numbered),
     (r"A#?twC&C", _days),
     (r"cN[A#]?[TC]", _at_least),
     (r"Ne[TC]", _at_least),
     (r"AG", _swap),
     (r"A#?U?p?[TC](?!n)", _aggregate),
+    (r"#(?:xC|Cx(?![a-zA-Z]))", _count_missing),
     (r"#U?[TC]", _count),
+    (r"#pT", _count_rows),
+    (r"vU?C", _spread),
     (r"A?[TC]n", lambda items: _count([TaggedItem("#", items[-1].text, ""), items[-2]])),
     (r"P[TC]", _most_common),
     (r"[TC]P", lambda items: _most_common(items[::-1])),
     (r"EcN|TcN", _worth),
-    (r"[EC]p?cN", _compare),
-    (r"CwN&N", _between),
-    (r"Cp?Ne?", _compare),
+    (r"[EC]p?[co]N", _compare),
+    (r"cCp?N", _compare_column),
+    (r"oN", _adjective),
+    (r"Cp?wN&N", _between),
+    (r"wN&NC", lambda items: _between([items[-1], *items[:-1]])),
+    (r"Cp?Ne?(?!T)", _compare),
+    (r"F\|[co]?N(?![TC])", _compare_again),
     (r"N[SM]", _top),
     (r"Op?SCpS", _order),
     (r"S[EC]", _rank),
     (r"M#?[TCE]", _rank),
     (r"ST", _rank_implied),
     (r"Od[gp][ECT]", _order),
+    (r"d[gp][ECT]", _order_of),
+    (r"O[gp]?nd?", _order),
+    (r"O[gp]?C&C(?![a-zA-Z])d?", _order),
     (r"O[gp]?[ECTZ]r*d?", _order),
     (r"O?d[EC]?", _order),
     (r"Yu", _first),
@@ -577,7 +720,9 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"NT", _exactly),
     (r"O", _ordered),
     (r"gE(?:&E)?", _rank_by),
-    (r"g(?:[CTt])(?:(?:,?&|,)g?[CTt])*(?![a-zA-Z]*\|)", _groups),
+    (r"^g[CTt](?:&[CTt])?(?=,)", _groups),
+    (r"CgT", _each_one),
+    (r"g(?:[CTt])(?:(?:,?&|,)g?(?![CTt]p[TC])[CTt])*(?![a-zA-Z]*\|)", _groups),
     (r"G", _grain),
     (r"[TC]Q", _quoted_name),
     (r"VT|TV", _value_of_table),
@@ -590,7 +735,8 @@ RULES: tuple[tuple[str, Action], ...] = (
     (r"p?W", _weekday),
     (r"[ruC]D", _dated),
     (r"p[FD]", _said),
-    (r"F,?\|r?F", _either),
+    (r"D\|p?[DN]", _years),
+    (r"[FD],?\|[rp]*[FD]", _either),
     (r"Xr?[FD]", _absent_where),
 )
 """Patterns over tags, with the functions that replace the matched items, in the order in which they run."""
@@ -658,10 +804,13 @@ class _Reader:
     joining: bool = False
     several: bool = False
     typical: bool = False
+    everything: bool = False
     loose: list[Name] = field(default_factory=list)
     verbs: list[str] = field(default_factory=list)
     alone: str = ""
     unknown: list[str] = field(default_factory=list)
+    last: str = ""
+    """The tag two items back."""
     on_rule: OnRule | None = None
 
     def read(self, items: list[TaggedItem], first: bool) -> None:
@@ -672,6 +821,9 @@ class _Reader:
         self.alone = items[-1].text.lower() if items[-1].tag == "r" else self.alone
         if any(item.tag == "R" for item in items):
             items = self._read_ratio(items)
+        else:
+            # "Among all counties" relates two numbers only in a ratio.
+            items = [TaggedItem("p", i.text, "of", joined=i.joined) if i.tag == "f" else i for i in items]
         items = _agents(items)
         for pattern, action in RULES:
             before, items = items, _reduce(items, pattern, action)
@@ -706,6 +858,8 @@ class _Reader:
                 self.verbs.append(item.text.lower())
             case "a":
                 self.typical = True
+            case "I":
+                self.everything = True
             case "b":
                 self.both = True
             case "i":
@@ -729,7 +883,8 @@ class _Reader:
                     self.subject = replace(item, data=counted, plural=True)
             elif item.tag == "C":
                 apart = self.subject is not None or (listed and before == "p")
-                if first and apart and (before not in (",", "&") or loose):
+                stray = bool(listed) and before == "C" and not item.data.tables
+                if first and (apart or stray) and (before not in (",", "&") or loose):
                     self.loose.append(item.data)
                     loose = True
                 else:
@@ -744,7 +899,7 @@ class _Reader:
                 self.groups.append(Group(None, item.data, item.text))
             elif item.tag not in (",", "&", "p", "(", ")"):
                 self.unknown.append(item.text)
-            before, beside = item.tag, item.text
+            self.last, before, beside = before, item.tag, item.text
 
     def _take_table(
         self, item: TaggedItem, before: str, beside: str, first: bool, listed: list[Name | Measure]
@@ -760,19 +915,26 @@ class _Reader:
             elif self.subject is None or item.data.tables[:1] != self.subject.data.tables[:1]:
                 self.context.append(item.data)
             return
+        again = self.subject is not None and before == "p" and bool(listed) and self.last == "C"
+        if again and isinstance(listed[-1], Name) and listed[-1].owner is None and not listed[-1].tables:
+            # "Names of members and names of colleges": the second belongs to the second.
+            self._own(listed[-1:], item.data, listed)
+            self.context.append(item.data)
+            return
         if self.subject is None and (before == "p" or not listed or isinstance(listed[-1], Measure)):
             self.subject = item
             if not listed:
                 listed.append(item.data)
             elif before == "p":
-                self._own(listed, item.data)
+                self._own(list(listed), item.data, listed)
         elif self.subject is None or item.data.tables[:1] != self.subject.data.tables[:1]:
             self.context.append(item.data)
 
-    def _own(self, listed: list[Name | Measure], owner: Name) -> None:
+    def _own(self, parts: list[Name | Measure], owner: Name, listed: list[Name | Measure]) -> None:
         """`the name and city of the customer`: both belong to the customer, if it has them."""
         tables = {m.table for m in owner.tables}
-        for at, part in enumerate(listed):
+        start = len(listed) - len(parts)
+        for at, part in enumerate(parts, start):
             if isinstance(part, Name) and part.owner is None:
                 generic = base_form(part.text.lower().split()[-1]) in _OWNED
                 if generic or any(m.table in tables for m in part.columns):
@@ -884,7 +1046,7 @@ class _Reader:
         unknown = list(self.unknown)
         rank = self.ranks[0] if self.ranks else None
         for other in self.ranks[1:]:
-            if other.by != getattr(rank, "by", None):
+            if rank is None or other.by is None or (other.by, other.direction) != (rank.by, rank.direction):
                 unknown.append(other.text)
         if len(self.orderings) > 1:
             unknown.append("ordering")
@@ -909,6 +1071,7 @@ class _Reader:
             absences=tuple(self.absences),
             ratio=self.ratio,
             distinct=self.distinct,
+            everything=self.everything,
             both=self.both,
             change=self.change,
             averaged=self.averaged,

@@ -96,7 +96,7 @@ class Measures(Conditions):
             if "popular" in measure.text and any(link.to_table == found.table for link in self.vocabulary.links):
                 raise Unresolved(f"It is not clear what makes a `{name.text}` popular.")
             return Measured("count", found.table)
-        if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost):
+        if name.tables and (not name.columns or name.tables[0].cost <= name.columns[0].cost or self._counts_rows(name)):
             table = self.resolver.table_of(name)
             assert table is not None  # noqa: S101 - for the type checker
             held = [c for c in table.columns if c.kind == "number" and c.words == ("count",)]
@@ -106,6 +106,8 @@ class Measures(Conditions):
             self._check_counted(table, measure)
             return Measured("count", table.name, distinct=measure.distinct)
         column = self.resolver.column(name)
+        if column.kind != "number" and len(column.words) > 1 and column.words[-1] in ("count", "number"):
+            raise Unresolved(f"`{column.table}.{column.name}` is text, so its numbers cannot be added up.")
         if holds_counts(column) and not measure.distinct:
             fn = measure.fn if measure.of_count else "sum"
             return Measured(fn, column.table, column, raw=not measure.of_count)
@@ -121,6 +123,12 @@ class Measures(Conditions):
             raise Unresolved(f"It is not clear whether to add up `{column.name}` or to count its values.")
         return Measured("count", column.table, column, distinct=True)
 
+    def _counts_rows(self, name: Name) -> bool:
+        """Return whether a noun that is counted means rows: `transactions`, not their `transaction_type`."""
+        columns = [self.vocabulary.table(m.table).column(m.column) for m in name.columns if m.column]
+        exact = any(m.cost == 0 for m in name.columns)
+        return not exact and not any(holds_counts(column) for column in columns)
+
     def _check_counted(self, table: KnownTable, measure: Measure) -> None:
         """Refuse to count rows if the data holds such a number itself: either may be meant."""
         if measure.distinct or (table.name, "") in self.prefer or self._restricts(table):
@@ -132,7 +140,7 @@ class Measures(Conditions):
             for column in other.columns if other.name != table.name else ():
                 if not {"number", "count"} & {*column.words} or not holds_counts(column):
                     continue
-                about = {stem(word) for word in column.words} - {"number", "count", "of", "total"}
+                about = {stem(word) for word in column.words if word not in ("number", "count", "of", "total")}
                 near = other.name in self.mentioned or other.name == self.resolver.anchor
                 parent = self._refers_to(table.name, other.name)
                 matches = (about <= own and (near or parent)) or (about <= verbs and near)
@@ -285,7 +293,7 @@ class Measures(Conditions):
             table, columns = self._columns_of(owner)
             if not question.listed and self._group_meaning(owner).column is not None and question.subject is not None:
                 # Each customer counts once, even if two have the same name.
-                self._hide_key(name, hidden)
+                self._hide_key(owner, hidden)
             keys.extend(columns)
         keys = list(dict.fromkeys(keys))
         if question.listed and not nouns:

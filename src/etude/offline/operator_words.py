@@ -11,11 +11,11 @@ STOP = frozenset(
     do does did done doing so also too very just all any some either such as well about
     corresponding respective respectively various actually overall
     record records row rows entry entries data dataset database table tables list result results
-    information info details detail exist exists existing
+    information info details detail exist exists existing one ones whats
     then than ever have has had having with want need like know see tell let help using use based
     column columns along together up down off if into onto themselves itself
     associated related relevant given particular specific certain combination combinations
-    named called titled known text string letter word phrase following part vary varies differ differs
+    listed stored named called titled known text string letter word phrase following part vary varies differ differs
     """.split()  # noqa: SIM905 - a list of words reads best as text
 )
 
@@ -25,6 +25,9 @@ ASKING = frozenset(
     name report identify determine calculate compute output print view include
     """.split()  # noqa: SIM905
 )
+
+REQUESTS = frozenset("show give find return get tell provide fetch retrieve display compute calculate".split())  # noqa: SIM905
+"""Verbs that ask for an answer, also after `please` or `can you`."""
 
 LINKING = frozenset(
     """
@@ -59,7 +62,8 @@ IDLE = frozenset(
 
 PRESENT = {
     "bought": "buy", "sold": "sell", "sent": "send", "paid": "pay", "spent": "spend", "given": "give", "gave": "give",
-    "taken": "take", "took": "take", "written": "write", "wrote": "write", "got": "get", "held": "hold", "made": "make",
+    "taken": "take", "took": "take", "written": "write", "wrote": "write", "got": "get", "held": "hold",
+    "made": "make",
     "went": "go", "taught": "teach",
 }  # fmt: skip
 
@@ -101,11 +105,14 @@ def _operators() -> dict[tuple[str, ...], Word]:
             words[tuple(phrase.split())] = Word(tag, data)
 
     put("#", "", "how many", "number of", "numbers of", "total number of", "count of", "counts of", "total count of",
-        "count the number of", "overall number of", "total numbers of", "how many of", "amount of times",
+        "count the number of", "count the total number of", "count the numbers of", "overall number of",
+        "total numbers of", "how many of", "amount of times",
         "frequency of")  # fmt: skip
     put("#", "distinct", "number of distinct", "number of unique", "number of different", "how many distinct",
         "how many different", "how many unique", "count of distinct", "count of unique", "distinct count of",
-        "total number of unique", "total number of distinct", "total number of different",
+        "count the number of distinct", "count the number of different", "count the number of unique",
+        "distinct number of", "different number of", "total number of unique", "total number of distinct",
+        "total number of different",
         "unique number of")  # fmt: skip
     put(
         "U",
@@ -118,12 +125,12 @@ def _operators() -> dict[tuple[str, ...], Word]:
         "unique list of",
         "list of unique",
     )
-    put("A", "avg", "average", "avg", "mean", "typical")
+    put("A", "avg", "average", "avg", "mean", "typical", "average value of", "mean value of", "average of", "avg of")
     put("A", "sum", "total", "sum of", "sum", "combined", "total sum of", "overall total", "how much",
-        "total of")  # fmt: skip
-    put("A", "median", "median")
-    put("A", "max", "maximum", "max")
-    put("A", "min", "minimum", "min")
+        "total of", "sum total of")  # fmt: skip
+    put("A", "median", "median", "median of", "median value of")
+    put("A", "max", "maximum", "max", "maximum value of", "maximum of", "max of", "highest value of")
+    put("A", "min", "minimum", "min", "minimum value of", "minimum of", "min of", "lowest value of")
 
     put("S", ("desc", "altitude height elevation"), "highest")
     put("S", ("desc", "area size population"), "largest", "biggest")
@@ -147,8 +154,11 @@ def _operators() -> dict[tuple[str, ...], Word]:
     put("S", ("desc", "rating score grade"), "best", "best rated", "top rated", "highest rated", "highest - rated",
         "top - rated", "best - rated")  # fmt: skip
     put("S", ("asc", "rating score grade"), "worst", "worst rated", "lowest rated", "lowest - rated")
-    put("S", ("asc", "birthdate date year time joined created"), "oldest", "earliest")
-    put("S", ("desc", "date year time joined created birthdate"), "newest", "latest", "most recent", "youngest")
+    # The oldest has the highest age, but the earliest date: `!` turns the direction around.
+    put("S", ("asc", "!age birthdate birth birthday date year founded built opened"), "oldest")
+    put("S", ("desc", "!age birthdate birth birthday date year"), "youngest")
+    put("S", ("asc", "date year time joined created"), "earliest")
+    put("S", ("desc", "date year time joined created"), "newest", "latest", "most recent")
     put("S", ("desc", "speed"), "fastest")
     put("S", ("asc", "speed"), "slowest")
     put("S", ("desc", "weight"), "heaviest")
@@ -181,14 +191,25 @@ def _operators() -> dict[tuple[str, ...], Word]:
             put("i", ("difference", unit), f"{over} change", f"{over} change in", f"{over} difference")
 
     put("c", ">", "more than", "greater than", "over", "above", "higher than", "exceeding", "exceeds", "exceed",
-        "larger than", "bigger than", "longer than", "in excess of", "more expensive than", ">", "older than",
-        "better than", "greater", "heavier than", "taller than")  # fmt: skip
-    put("c", "<", "less than", "fewer than", "under", "below", "lower than", "smaller than", "shorter than", "<",
-        "cheaper than", "worse than", "lighter than")  # fmt: skip
+        "larger than", "bigger than", "in excess of", ">", "better than", "greater", "larger", "higher",
+        "that exceeds", "that exceed", "which exceeds", "bigger")  # fmt: skip
+    put("c", "<", "less than", "fewer than", "under", "below", "lower than", "smaller than", "<", "worse than",
+        "smaller", "lower", "lesser than")  # fmt: skip
+    put("o", (">", "age"), "older than", "older")
+    put("o", ("<", "age"), "younger than", "younger")
+    put("o", (">", "height"), "taller than")
+    put("o", (">", "length duration distance"), "longer than")
+    put("o", ("<", "length duration distance height"), "shorter than")
+    put("o", (">", "weight"), "heavier than")
+    put("o", ("<", "weight"), "lighter than")
+    put("o", (">", "price cost fare"), "more expensive than", "costlier than")
+    put("o", ("<", "price cost fare"), "cheaper than", "less expensive than")
+    put("o", (">", "speed"), "faster than")
+    put("o", ("<", "speed"), "slower than")
     put("c", ">=", "at least", "no less than", "no fewer than", "a minimum of", ">=", "greater than or equal to",
-        "not less than", "minimum of", "more than or equal to", "not fewer than")  # fmt: skip
+        "not less than", "more than or equal to", "not fewer than")  # fmt: skip
     put("c", "<=", "at most", "no more than", "up to", "a maximum of", "<=", "less than or equal to", "not more than",
-        "maximum of", "fewer than or equal to")  # fmt: skip
+        "fewer than or equal to")  # fmt: skip
     put("c", "=", "equal to", "exactly", "equals", "=", "equal", "is exactly")
     put("c", "!=", "!=", "<>", "not equal to", "other than")
     put("e", ">=", "or more", "or higher", "or greater", "or above", "and above", "or over", "and up", "and higher")
@@ -197,41 +218,109 @@ def _operators() -> dict[tuple[str, ...], Word]:
 
     put("x", None, "no", "not", "without", "never", "not any", "without any", "have no", "has no", "do not have any",
         "do not have", "does not have any", "does not have", "did not", "have not", "has not", "have never",
-        "has never", "had no", "with no", "are not", "is not", "were not", "was not", "do not", "does not", "not have",
+        "has never", "had no", "with no", "are not", "is not", "were not", "was not", "do not", "does not",
+        "not have",
         "not have any", "excluding", "except", "except for", "not in", "lacking", "lack", "non", "have not made any",
         "no longer", "not part of any", "none", "neither", "aren not", "cannot", "not been")  # fmt: skip
+    put("x", "missing", "missing", "null", "missing values in", "missing values of", "missing values for",
+        "missing value in", "null values in", "null values of", "null values for", "nulls in", "empty values in",
+        "missing values", "null values", "blank", "empty")  # fmt: skip
     put("O", None, "ordered by", "sorted by", "order by", "sort by", "order the results by", "sort the results by",
-        "ordered", "sorted", "order", "sort", "rank by", "ranked by", "in order of", "order them by", "sort them by",
+        "ordered", "sorted", "order", "sort", "rank by", "ranked by", "in order of", "in the order of",
+        "order them by", "sort them by",
         "order it by", "order results by", "sort results by", "order the result by", "sort the result by",
         "order the output by", "arranged by", "ordered from", "sorted from", "starting from the", "starting from",
-        "starting with the", "sort the", "order the", "sorted in order of")  # fmt: skip
+        "starting with the", "sort the", "order the", "sorted in order of", "arrange by", "listed by", "in order by",
+        "sorted according to", "ordered according to", "order the list by", "sort the list by", "order them based on",
+        "sorted based on", "ordered based on")  # fmt: skip
     put("d", "desc", "in descending order", "descending", "desc", "from highest to lowest", "highest to lowest",
-        "from most to least", "largest first", "highest first", "most first", "descending order", "in decreasing order",
+        "from most to least", "largest first", "highest first", "most first", "descending order",
+        "in decreasing order",
         "from largest to smallest", "largest to smallest", "longest to shortest", "from longest to shortest",
         "highest to the lowest", "best to the lowest", "in reverse order", "newest first", "latest first",
         "from best to worst", "from most recent to least recent", "most recent first", "in desc order",
         "starting from the top",
         "from the highest to the lowest", "in reverse alphabetical order", "best to worst", "from latest to earliest",
-        "from most recent to oldest", "from newest to oldest")  # fmt: skip
+        "from most recent to oldest", "from newest to oldest", "in the descending order", "in a descending order",
+        "by descending order", "in descending alphabetical order", "in reversed alphabetical order",
+        "in the reverse order", "in descending alphabetic order", "in reverse lexicographical order",
+        "from high to low", "high to low", "from large to small", "from the largest to the smallest",
+        "from oldest to youngest", "in decreasing alphabetical order", "in the decreasing order",
+        "in descending order alphabetically", "in reverse chronological order", "from old to young",
+        "from the most to the least", "from the most recent to the oldest", "in desending order",
+        "in descending lexicographical order", "highest ones first", "largest ones first")  # fmt: skip
     put("d", "asc", "in ascending order", "ascending", "asc", "from lowest to highest", "lowest to highest",
         "alphabetically", "in alphabetical order", "smallest first", "lowest first", "ascending order",
         "in increasing order", "from smallest to largest", "from shortest to longest", "from least to most",
         "oldest first", "earliest first", "chronologically", "in chronological order", "shortest to longest",
         "smallest to largest", "from the lowest to the highest", "from earliest to latest", "in asc order",
-        "by alphabetical order", "from oldest to newest", "from oldest to most recent")  # fmt: skip
+        "by alphabetical order", "from oldest to newest", "from oldest to most recent", "in the ascending order",
+        "in an ascending order", "by ascending order", "in ascending alphabetical order", "in alphabetic order",
+        "in the alphabetical order", "in lexicographical order", "in lexicographic order", "in the increasing order",
+        "alphabetical order", "from low to high", "low to high", "from small to large", "from youngest to oldest",
+        "from the smallest to the largest", "in ascending order alphabetically", "in lexical order",
+        "in an alphabetical order", "by alphabetic order", "from young to old", "in alphabetical ascending order",
+        "from least to greatest", "in increasing alphabetical order", "in the alphabetic order",
+        "in ascending alphabetic order", "in ascending lexicographical order", "in dictionary order")  # fmt: skip
     put("R", 1, "ratio of", "ratio", "proportion of", "proportion", "share of", "fraction of",
         "ratio between")  # fmt: skip
     put("R", 100, "percentage of", "percent of", "percentage", "% of", "as a percentage of")
     put("l", "starts_with", "starts with", "starting with", "start with", "begins with", "begin with",
-        "beginning with", "starts with the letter", "start with the letter", "starting with the letter")  # fmt: skip
-    put("l", "ends_with", "ends with", "ending with", "end with", "ending in", "ends in", "end in")
-    put("l", "contains", "contains", "containing", "contain", "includes the word", "with the word")
+        "beginning with", "starts with the letter", "start with the letter", "starting with the letter",
+        "begins with the letter", "start with letter", "starting with letter", "starts with letter", "with prefix",
+        "with the prefix", "has prefix", "have prefix", "has the prefix", "have the prefix")  # fmt: skip
+    put("l", "ends_with", "ends with", "ending with", "end with", "ending in", "ends in", "end in",
+        "ends with the letter",
+        "with the suffix", "with suffix")  # fmt: skip
+    put("l", "contains", "contains", "containing", "contain", "includes the word", "with the word",
+        "contains the word",
+        "contain the word", "containing the word", "has the word", "have the word", "include the word",
+        "contains the letter", "contain the letter", "has the letter", "have the letter", "includes the letter",
+        "contains the substring", "contain the substring", "containing the substring", "contains the text",
+        "contains the string", "contain the string", "has the substring", "have the substring", "with the substring",
+        "contains word", "contain word", "including the word", "contains the phrase", "contain the phrase",
+        "has substring", "contains substring", "with substring")  # fmt: skip
     put("|", None, "or", "nor")
     put("&", None, "and", "as well as", "along with", "&", "together with", "plus", "showing", "returning", "listing",
         "with their", "with its", "with his", "with her", "alongside")  # fmt: skip
+    put("I", None, "all information", "all the information", "all info", "all the info", "all details",
+        "all the details", "all data", "all the data", "all columns", "all the columns", "all fields",
+        "all attributes",
+        "full details", "full information", "complete information", "complete details", "everything", "every column",
+        "all available information", "all the available information", "all available details", "the full rows",
+        "all of the information", "all of the details", "all known information", "full records")  # fmt: skip
+    put("v", "distribution", "distribution of", "frequency distribution of", "breakdown of", "histogram of")
+    put("v", "spread", "spread of", "range of", "dispersion of", "variation of", "variability of", "spread in")
     put("a", None, "on average")
     put("b", None, "both")
-    put("-", None, "case insensitive", "case - insensitive", "case insensitively", "case - insensitively")
+    put(
+        "-",
+        None,
+        "find out",
+        "in total",
+        "altogether",
+        "in all",
+        "in the database",
+        "in the dataset",
+        "in the data",
+        "in our records",
+        "in the table",
+        "in record",
+        "in the records",
+        "on file",
+        "at all",
+        "for the record",
+        "in the list",
+        "in our database",
+        "in this database",
+        "we have",
+        "do we have",
+        "on record",
+        "case insensitive",
+        "case - insensitive",
+        "case insensitively",
+        "case - insensitively",
+    )
     put("j", None, "by doing a left join", "by doing an inner join", "using a left join", "using an inner join",
         "based on joining", "by joining", "by doing a join", "left join", "inner join")  # fmt: skip
     put("p", "for", "for all", "across all", "for all of")

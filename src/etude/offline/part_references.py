@@ -14,11 +14,20 @@ ADDING = frozenset(["amount", "total", "revenue", "quantity", "count", "number",
 
 def connect_parts(question: Question, vocabulary: Vocabulary) -> Question:
     """Return the question with its parts connected."""
+    question = _everything(question)
     question = replace(question, conditions=tuple(_aligned(condition) for condition in question.conditions))
     question = replace(
         question, requested=_distributed(question.requested, vocabulary), asked=_distributed(question.asked, vocabulary)
     )
     return _summed(_ranked(_unify(_complete(question, vocabulary)), vocabulary), vocabulary)
+
+
+def _everything(question: Question) -> Question:
+    """`all information for each election`: the rows themselves, not one for each."""
+    group = question.groups[0].name if len(question.groups) == 1 else None
+    if not question.everything or question.requested or group is None or not group.tables:
+        return question
+    return replace(question, requested=(group,), asked=(group,), subject=group, plural=True, groups=())
 
 
 def _distributed(parts: tuple[Name | Measure, ...], vocabulary: Vocabulary) -> tuple[Name | Measure, ...]:
@@ -98,7 +107,9 @@ def _unify(question: Question) -> Question:
 def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
     """`top 5 products by price`: the price ranks, it does not group."""
     last = question.groups[-1] if question.groups else None
-    if question.top is None or question.rank is not None or last is None or last.name is None:
+    rank = question.rank
+    implied = rank is not None and rank.by is None
+    if (question.top is None and not implied) or (rank is not None and not implied) or not last or last.name is None:
         return question
     numbers = [m for m in last.name.columns if m.column and is_numeric(vocabulary.table(m.table).column(m.column))]
     if (
@@ -107,8 +118,12 @@ def _ranked(question: Question, vocabulary: Vocabulary) -> Question:
         or any(isinstance(p, Measure) for p in question.requested)
     ):
         return question
-    rank = Rank("asc" if question.lowest else "desc", last.name, text=last.text)
-    return replace(question, groups=question.groups[:-1], rank=rank)
+    # "The biggest country by population": the adjective says which end, the column after `by` which number.
+    direction = rank.direction if rank is not None else "asc" if question.lowest else "desc"
+    chosen = Rank(
+        direction, last.name, text=f"{rank.text} {last.text}" if rank else last.text, of=rank.of if rank else None
+    )
+    return replace(question, groups=question.groups[:-1], rank=chosen)
 
 
 def _summed(question: Question, vocabulary: Vocabulary) -> Question:

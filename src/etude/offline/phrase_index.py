@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from etude.offline.deadline import check_deadline
@@ -61,23 +62,73 @@ class Index:
             found[text[:1], len(text)].append((place, text, hits))
         return found
 
+    @cached_property
+    def name_stems(self) -> frozenset[str]:
+        """The stems of all words in the names of tables."""
+        tables = (p for p, meanings in self.names.items() if any(m.column is None and not m.label for m in meanings))
+        return frozenset(stem(word) for phrase in tables for word in phrase if len(word) > 4)
+
+    @cached_property
+    def name_spellings(self) -> dict[tuple[str, int], list[str]]:
+        """The names of one word, by first letter and length."""
+        found: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for words, meanings in self.names.items():
+            if len(words) == 1 and meanings[0].cost <= SYNONYM:
+                found[words[0][:1], len(words[0])].append(words[0])
+        return found
+
+
+@dataclass
+class _Draft:
+    """An index while it is built, table by table. It is kept: a run that is stopped leaves its work to the next."""
+
+    names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = field(default_factory=lambda: defaultdict(dict))
+    values: dict[Phrase, list[Hit]] = field(default_factory=lambda: defaultdict(list))
+    roots: dict[str, list[Hit]] = field(default_factory=lambda: defaultdict(list))
+    parts: dict[str, list[tuple[Phrase, Hit]]] = field(default_factory=lambda: defaultdict(list))
+    done: int = 0
+    """How many tables are in it."""
+    whole: Index | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
 
 @once_per_vocabulary
+def _draft_of(vocabulary: Vocabulary) -> _Draft:
+    return _Draft()
+
+
 def phrase_index_of(vocabulary: Vocabulary) -> Index:
     """Return the index of a vocabulary; it is built once."""
-    names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]] = defaultdict(dict)
-    for table in vocabulary.tables:
-        check_deadline()
-        for phrase, cost in _table_phrases(table):
-            _add(names, phrase, Meaning(table.name, cost=cost))
-        for column in table.columns:
-            for phrase, cost in _column_phrases(table, column):
-                _add(names, phrase, Meaning(table.name, column.name, cost, flag=column.flag is not None))
-        _add_key_and_label(names, table)
-    values, roots, parts = _index_values(vocabulary)
-    longest = max((len(phrase) for phrase in (*names, *values)), default=1)
-    listed = {phrase: tuple(sorted(found.values(), key=lambda m: m.cost)) for phrase, found in names.items()}
-    return Index(listed, values, roots, parts, min(longest, 8))
+    draft = _draft_of(vocabulary)
+    if draft.whole is None:
+        with draft.lock:
+            for table in vocabulary.tables[draft.done :]:
+                check_deadline()
+                _index_names(table, draft)
+                _index_values(table, draft)
+                draft.done += 1
+            if draft.whole is None:
+                draft.whole = _finish(draft)
+    return draft.whole
+
+
+def _finish(draft: _Draft) -> Index:
+    longest = max((len(phrase) for phrase in (*draft.names, *draft.values)), default=1)
+    listed = {phrase: tuple(sorted(found.values(), key=lambda m: m.cost)) for phrase, found in draft.names.items()}
+    values = {phrase: tuple(found) for phrase, found in draft.values.items()}
+    roots = {root: tuple(found) for root, found in draft.roots.items()}
+    index = Index(listed, values, roots, {word: tuple(found) for word, found in draft.parts.items()}, min(longest, 8))
+    draft.names, draft.values, draft.roots, draft.parts = {}, {}, {}, {}
+    return index
+
+
+def _index_names(table: KnownTable, draft: _Draft) -> None:
+    for phrase, cost in _table_phrases(table):
+        _add(draft.names, phrase, Meaning(table.name, cost=cost))
+    for column in table.columns:
+        for phrase, cost in _column_phrases(table, column):
+            _add(draft.names, phrase, Meaning(table.name, column.name, cost, flag=column.flag is not None))
+    _add_key_and_label(draft.names, table)
 
 
 def _add(names: dict[Phrase, dict[tuple[str, str | None, bool], Meaning]], phrase: Phrase, meaning: Meaning) -> None:
@@ -130,6 +181,10 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
     for owner in own:
         if owner and short != owner:
             yield from _respelled((*owner, *short))
+    if len(short) > 1 and short[-1] in ("code", "type"):
+        yield short[-1:], HEAD
+    if len(short) > 2 and short[0] not in _FIRST_WORDS | MEASURES:
+        yield short[:1], HEAD
     if len(short) > 1 and short[-1] not in {"id", "name", "code", "number", "type", "no"} | MEASURES:
         yield short[-1:], HEAD
         for other in alternatives(short[-1]):
@@ -139,9 +194,13 @@ def _column_phrases(table: KnownTable, column: KnownColumn) -> Iterator[tuple[Ph
             yield (base_form(word),), SUFFIX
 
 
+_FIRST_WORDS = frozenset("number total is has count n date other min max minimum maximum average first last".split())  # noqa: SIM905
+"""First words of column names that say nothing about it alone."""
+
+
 def _abbreviated(name: Phrase) -> Iterator[tuple[Phrase, int]]:
     """Yield the name without the word for its kind: `city_name` is the city, `citation_num` the citations."""
-    if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES):
+    if len(name) > 1 and (name[-1] in GENERIC or name[-1] in MEASURES or len(name[-1]) == 1):
         for phrase, cost in _respelled(name[:-1]):
             yield phrase, cost + SUFFIX
     if len(name) > 1 and name[0] in ("number", "total", "is", "has", "count", "n"):
@@ -164,38 +223,28 @@ def _add_key_and_label(names: dict[Phrase, dict[tuple[str, str | None, bool], Me
     ) > 1:
         for phrase in (("name",), ("full", "name"), *((*owner, "name") for owner in owners)):
             _add(names, phrase, Meaning(table.name, None, SUFFIX, label=True))
+    elif table.label:
+        _add(names, ("full", "name"), Meaning(table.name, table.label[0], SUFFIX))
 
 
-def _index_values(
-    vocabulary: Vocabulary,
-) -> tuple[dict[Phrase, tuple[Hit, ...]], dict[str, tuple[Hit, ...]], dict[str, tuple[tuple[Phrase, Hit], ...]]]:
-    values: dict[Phrase, list[Hit]] = defaultdict(list)
-    roots: dict[str, list[Hit]] = defaultdict(list)
-    parts: dict[str, list[tuple[Phrase, Hit]]] = defaultdict(list)
-    for table in vocabulary.tables:
-        check_deadline()
-        for column in table.columns:
-            spelled: dict[Phrase, list[str]] = defaultdict(list)
-            for value in column.values:
-                spelled[value_phrase(value)].append(value)
-            for phrase, texts in spelled.items():
-                if not phrase:
-                    continue
-                hit = Hit(table.name, column.name, tuple(texts))
-                values[phrase].append(hit)
-                for name in place_names(texts[0], column.words) if len(phrase) < 5 else ():
-                    if value_phrase(name) not in spelled:
-                        values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
-                if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
-                    roots[stem(phrase[0])].append(hit)
-                if 1 < len(phrase) <= 12:
-                    for word in {*phrase}:
-                        parts[word].append((phrase, hit))
-    return (
-        {k: tuple(v) for k, v in values.items()},
-        {k: tuple(v) for k, v in roots.items()},
-        {k: tuple(v) for k, v in parts.items()},
-    )
+def _index_values(table: KnownTable, draft: _Draft) -> None:
+    for column in table.columns:
+        spelled: dict[Phrase, list[str]] = defaultdict(list)
+        for value in column.values:
+            spelled[value_phrase(value)].append(value)
+        for phrase, texts in spelled.items():
+            if not phrase:
+                continue
+            hit = Hit(table.name, column.name, tuple(texts))
+            draft.values[phrase].append(hit)
+            for name in place_names(texts[0], column.words) if len(phrase) < 5 else ():
+                if value_phrase(name) not in spelled:
+                    draft.values[value_phrase(name)].append(Hit(table.name, column.name, tuple(texts), SUFFIX))
+            if len(phrase) == 1 and phrase[0].isalpha() and len(phrase[0]) > 3:
+                draft.roots[stem(phrase[0])].append(hit)
+            if 1 < len(phrase) <= 12:
+                for word in {*phrase}:
+                    draft.parts[word].append((phrase, hit))
 
 
 @lru_cache(maxsize=50_000)
@@ -222,6 +271,18 @@ def values_one_typo_away(index: Index, phrase: Phrase) -> list[Hit]:
     alike = (known for size in (-1, 0, 1) for known in index.spellings.get((text[0], len(text) + size), ()))
     slips = sorted((place, hits) for place, known, hits in alike if _one_slip(text, known))
     return [hit for _, hits in slips for hit in hits]
+
+
+def names_one_typo_away(index: Index, word: str) -> tuple[Meaning, ...]:
+    """Return the tables and columns of the only name that differs from the word by one typing mistake."""
+    if len(word) < 6:
+        return ()
+    alike = [known for size in (-1, 0, 1) for known in index.name_spellings.get((word[0], len(word) + size), ())]
+    found = [known for known in alike if _one_slip(word, known)]
+    if len(found) != 1:
+        return ()
+    # It costs more than a synonym, so that the answer tells how the word was read.
+    return tuple(replace(m, cost=m.cost + SYNONYM) for m in index.names[found[0],])
 
 
 def _one_slip(left: str, right: str) -> bool:

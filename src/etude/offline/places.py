@@ -43,9 +43,15 @@ _NATIONALITIES = {
 
 
 def place_names(code: str, column_words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the place that a code stands for, if the column holds places."""
+    """Return the names of the place, or the gender, that a code stands for, if the column holds such codes."""
     found: list[str] = []
     upper = code.strip().upper()
+    if {"sex", "gender"} & {*column_words}:
+        found += (
+            {"M": ["male", "men", "man"], "F": ["female", "women", "woman"]}.get(upper[:1], [])
+            if len(upper) < 7
+            else []
+        )
     if {"state", "province", "region"} & {*column_words}:
         found += [name for name, short in STATES.items() if short == upper]
     if {"country", "nation", "nationality"} & {*column_words}:

@@ -71,6 +71,8 @@ class Condition:
     """No other noun or measure stands between the two."""
     unit: str = ""
     """The unit of the number it compares with."""
+    implied: tuple[str, ...] = ()
+    """Attributes that an adjective stands for: `older than` is about the age."""
     either: tuple[Condition, ...] = ()
     """Alternative conditions: one of all is enough."""
 
@@ -95,6 +97,8 @@ class Rank:
     text: str = ""
     then: Measure | None = None
     """The tie-breaker."""
+    of: Name | None = None
+    """The noun that an adjective stands before: the city of `the largest city`."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,8 @@ class Ordering:
 
     by: Measure | Name | None
     direction: Direction | None
+    then: Name | None = None
+    """The column that sorts rows which are equal otherwise."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,8 @@ class Question:
     change: Literal["", "percent", "difference"] = ""
     """Show how each period changed since the one before."""
     distinct: bool = False
+    everything: bool = False
+    """All columns are asked for: `all information about`."""
     both: bool = False
     loose: tuple[Name, ...] = ()
     """Nouns that describe the subject: a flag, or a number that is not zero."""

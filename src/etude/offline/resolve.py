@@ -116,7 +116,8 @@ class Resolver:
             if len(named) != 1:
                 raise Ambiguous(text, named or best)
             best = named
-        if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined):
+        alone = best[0].column is None and not best[0].label and len({m.table for m in meanings}) == 1
+        if best[0].cost > SYNONYM and best[0].table not in (self.anchor, *self.joined) and not alone:
             # It is only the last word of a column's name, in a table that the question does not name.
             raise Unresolved(f"It is not clear what `{text}` means here.")
         if best[0].cost > 1:
@@ -254,6 +255,12 @@ def is_numeric(column: KnownColumn) -> bool:
     if column.identifies:
         return False
     return column.kind == "number" and column.words[-1:] not in (("id",), ("code",), ("key",), ("year",))
+
+
+def sorts_as_numbers(column: KnownColumn) -> bool:
+    """Return whether a text column holds numbers of equal length, so that their order as text is that of numbers."""
+    whole = {len(value.partition(".")[0]) for value in column.values}
+    return len(whole) == 1 and all(value.replace(".", "", 1).isdigit() for value in column.values)
 
 
 def holds_counts(column: KnownColumn) -> bool:

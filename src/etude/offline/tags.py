@@ -8,18 +8,19 @@ from datetime import date
 from typing import Any
 
 from etude.offline.dates import find_span
-from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, STOP, UNITS, VERBS, Word
+from etude.offline.operator_words import ASKING, LINKING, LONGEST, OPERATORS, REQUESTS, STOP, UNITS, VERBS, Word
 from etude.offline.phrase_index import (
     Hit,
     Index,
     Meaning,
+    names_one_typo_away,
     phrases_of,
     value_phrase,
     values_containing,
     values_one_typo_away,
 )
 from etude.offline.question_parts import Condition, Name
-from etude.offline.words import Token, spell_out, stem
+from etude.offline.words import ABBREVIATIONS, Token, spell_out, split_identifier, stem
 
 _PAST = frozenset(
     [
@@ -50,7 +51,36 @@ _WEEKDAYS: dict[str, tuple[int, ...]] = {
     "sunday": (7,), "weekend": (6, 7), "weekday": (1, 2, 3, 4, 5),
 }  # fmt: skip
 _ENDS = frozenset(".?!;")
-_ATTRIBUTES = {"people": "population", "inhabitants": "population", "residents": "population", "stars": "rating"}
+_DETERMINERS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "per",
+        "each",
+        "every",
+        "any",
+        "one",
+        "no",
+        "number",
+        "many",
+        "of",
+        "their",
+        "his",
+        "her",
+        "its",
+        "all",
+        "most",
+        "more",
+        "than",
+        "distinct",
+        "different",
+    ]
+)
+_ATTRIBUTES = {
+    "people": "population", "inhabitants": "population", "residents": "population", "stars": "rating", "aged": "age",
+    "priced": "price", "weighing": "weight", "costing": "cost", "born": "birth",
+}  # fmt: skip
 _REVENUE = frozenset(("revenue", "turnover", "earnings", "income"))
 _VAGUE = frozenset(("about", "around", "up", "down", "off", "just", "very"))
 """Words that say nothing on their own, but change a number that follows them."""
@@ -97,10 +127,13 @@ TAGS = {
     "#": "how many, number of", "A": "average, total, maximum", "n": "count, after its noun",
     "M": "most, fewest", "P": "most common", "S": "highest, cheapest, oldest", "U": "distinct, different",
     "g": "per, by, for each", "G": "monthly, per year", "t": "month, year and other units of time",
-    "i": "growth, change", "c": "more than, at least", "e": "or more, or less", "w": "between",
-    "l": "starts with, contains", "x": "not, without", "|": "or", "&": "and", "p": "in, of, for and other prepositions",
+    "i": "growth, change", "c": "more than, at least", "o": "older than, cheaper than", "e": "or more, or less",
+    "w": "between",
+    "l": "starts with, contains", "x": "not, without", "|": "or", "&": "and",
+    "p": "in, of, for and other prepositions",
     "O": "ordered by", "d": "ascending, descending", "R": "ratio of, percentage of", "f": "out of, relative to",
-    "a": "on average", "b": "both", "j": "by joining", "r": "a verb that only connects: made, bought",
+    "a": "on average", "I": "all information", "v": "distribution of, spread of", "b": "both", "j": "by joining",
+    "r": "a verb that only connects: made, bought",
     ",": "a comma", "(": "a bracket opens", ")": "a bracket closes", ".": "a sentence ends",
     "u": "a word that nothing explains",
     "E": "rule: a measure", "F": "rule: a condition", "B": "rule: groups", "H": "rule: a condition on a measure",
@@ -125,6 +158,22 @@ class TaggedItem:
 
 def tag_items(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
     """Return the items of a question; `u` tags a word that nothing explains."""
+    return _sort_last(_tag(_unquote(tokens, index), index, today))
+
+
+def _sort_last(items: list[TaggedItem]) -> list[TaggedItem]:
+    """`Sort the customers by name`, `sort the names in descending order`: list them, and then the order."""
+    if not items or items[0].tag != "O" or items[0].text not in ("sort", "order", "sort the", "order the"):
+        return items
+    for at, item in enumerate(items):
+        if item.tag == "g" and item.text == "by":
+            return [*items[1:at], TaggedItem("O", "sorted by", joined=item.joined), *items[at + 1 :]]
+        if at and item.tag in "dO":
+            return items[1:]
+    return items
+
+
+def _tag(tokens: Sequence[Token], index: Index, today: date) -> list[TaggedItem]:
     items: list[TaggedItem] = []
     at, joined = 0, False
     while at < len(tokens):
@@ -186,9 +235,14 @@ def _best(
         flags = all(m.flag for m in found_name[0].data.meanings)
         verb = found_name[1] == 1 and token.low in LINKING and _past(token.low) and not flags
         readings.append((found_name[1], -1 if verb else 3 if found_name[2] <= 1 else 1, found_name[0]))
-    if found_word := _operator(tokens, at):
+    found_word = _operator(tokens, at)
+    if found_word and found_word[0].tag == "O" and at and tokens[at - 1].low in _DETERMINERS and found_name:
+        found_word = None  # "per order" is about orders
+    if found_word and found_word[0].tag == "I" and (tokens[at + found_word[1] - 1].base,) in index.names:
+        found_word = None  # a column has that name
+    if found_word:
         # "total" before a noun adds up, even if a column has that name.
-        adds = found_word[0].tag == "A" and at + 1 < len(tokens) and _name(tokens, at + 1, index) is not None
+        adds = found_word[0].tag == "A" and _noun_follows(tokens, at + found_word[1], index)
         readings.append((found_word[1], 4 if adds else 2, found_word[0]))
     if found_value := _value(tokens, at, index):
         capital = token.text[:1].isupper() and not first
@@ -205,13 +259,31 @@ def _best(
         readings.append((1, 0, TaggedItem("r", token.text, stem(token.low))))
     if first and token.low == "count":
         readings.append((1, 6, TaggedItem("#", token.text, "")))
-    if token.low in STOP or (first and token.low in ASKING):
+    counted = token.base in ("record", "row", "entry") and bool(before) and before[-1].tag in "Nc"
+    if token.kind == "word" and not counted and (token.low in STOP or _requests(tokens, at, before)):
         hard = token.low in _HARD or first
         readings.append((1, 6 if hard else 2, None))
     if readings:
         length, _, item = max(readings, key=lambda r: (r[0], r[1]))
         return None if item is not None and item.tag == "-" else item, length
     return _leftover(tokens, at, index, before), 1
+
+
+def _requests(tokens: Sequence[Token], at: int, before: Sequence[TaggedItem]) -> bool:
+    """Return whether a verb only asks for an answer: `show`, also after `please`, or a comma."""
+    low = tokens[at].low
+    if at == 0 or tokens[at - 1].text in _ENDS:
+        return low in ASKING
+    return low in REQUESTS and (not before or tokens[at - 1].low in (",", "and", "then", "please", "also"))
+
+
+def _noun_follows(tokens: Sequence[Token], at: int, index: Index) -> bool:
+    """Return whether a name comes next, after articles: `average of the points` measures, whatever the columns."""
+    while (at < len(tokens) and tokens[at].low in ("the", "of", "all", "their", "its", "and", "or", ",")) or (
+        at < len(tokens) and OPERATORS.get((tokens[at].low,), Word("")).tag == "A"
+    ):
+        at += 1
+    return at < len(tokens) and _name(tokens, at, index) is not None
 
 
 def _past(word: str) -> bool:
@@ -257,7 +329,25 @@ def _quoted(token: Token, index: Index) -> TaggedItem:
     hits = index.values.get(phrase) or tuple(values_containing(index, phrase))
     if hits:
         return TaggedItem("V", token.text, Condition("value", token.text, hits=hits), plural=True)
+    if meanings := index.names.get(spell_out(phrase)):
+        tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
+        return TaggedItem(tag, token.text, Name(token.text, meanings))
     return TaggedItem("Q", token.text, token.text)
+
+
+def _unquote(tokens: Sequence[Token], index: Index) -> list[Token]:
+    """Return the tokens with a quoted name whose words are values of two columns, `"John Doe"`, as these words."""
+    made: list[Token] = []
+    for token in tokens:
+        phrase = value_phrase(token.text) if token.kind == "quoted" else ()
+        if len(phrase) == 2 and phrase not in index.values and not values_containing(index, phrase):
+            first, second = (index.values.get((word,), ()) for word in phrase)
+            if {hit.table for hit in first} & {hit.table for hit in second}:
+                words = token.text.split()
+                made += [Token("word", w, p, p, token.start, token.end) for w, p in zip(words, phrase, strict=False)]
+                continue
+        made.append(token)
+    return made
 
 
 def _operator(tokens: Sequence[Token], at: int) -> tuple[TaggedItem, int] | None:
@@ -283,23 +373,36 @@ def _name(tokens: Sequence[Token], at: int, index: Index) -> tuple[TaggedItem, i
         if tokens[at + size - 1].text in ("-", "the"):
             continue
         meanings = _lookup(index, [t.base for t in span]) or _lookup(index, [t.low for t in span])
-        if not meanings and size > 1:
+        if not meanings and (size > 1 or span[0].low in ABBREVIATIONS):
             # A column by its own name, `temp_c`, whose words are spelled out.
             meanings = _lookup(index, spell_out(t.low for t in span))
         if not meanings or (size == 1 and (len(span[0].low) == 1 or span[0].kind == "number" or span[0].low in _HARD)):
             continue
-        if size > 1 and _two_nouns(span, index):
+        if size > 1 and (_two_nouns(span, index) or _names_owner(span, meanings, index)):
             continue
         cost = meanings[0].cost
         text = " ".join(t.text for t in tokens[at : at + size])
-        tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         plural = span[-1].low != span[-1].base
+        equal = [m for m in meanings if m.cost == cost]
+        if plural and any(m.column is None and not m.label for m in equal):
+            # "Projects" are rows of the table, even if a column refers to a project.
+            meanings = (*sorted(meanings, key=lambda m: (m.cost, m.column is not None or m.label)),)
+        tag = "C" if meanings[0].column is not None or meanings[0].label else "T"
         hits = index.values.get(tuple(t.low for t in span), ())
         item = TaggedItem(tag, text, Name(text, meanings), plural, hits=hits)
         if best is None:
             best = item, size, cost
         break
     return best
+
+
+def _names_owner(span: Sequence[Token], meanings: Sequence[Meaning], index: Index) -> bool:
+    """`address of the department`: the department is named too, and other columns may belong to it."""
+    words = [token.base for token in span]
+    if "of" not in words or any("of" in split_identifier(m.column or "") for m in meanings):
+        return False
+    owner = tuple(words[words.index("of") + 1 :])
+    return any(m.column is None and not m.label and m.cost == 0 for m in index.names.get(owner, ()))
 
 
 def _two_nouns(span: Sequence[Token], index: Index) -> bool:
@@ -363,6 +466,11 @@ def _leftover(tokens: Sequence[Token], at: int, index: Index, before: Sequence[T
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(found)))
         if near := values_one_typo_away(index, (token.low,)):
             return TaggedItem("V", token.text, Condition("value", token.text, hits=tuple(near), near=(token.text,)))
+    if token.low.endswith(("ed", "ing")) and stem(token.low) in index.name_stems:
+        return TaggedItem("r", token.text, stem(token.low))  # "supplied", if there are suppliers
+    if names := names_one_typo_away(index, token.base):
+        tag = "C" if names[0].column is not None or names[0].label else "T"
+        return TaggedItem(tag, token.text, Name(token.text, names), token.low != token.base)
     return TaggedItem("u", token.text, token.low)
 
 

@@ -9,15 +9,18 @@ from datetime import date
 from pydantic import ValidationError
 
 from etude.errors import Cancelled, EtudeError
-from etude.offline.assemble import assemble_plan
+from etude.offline.assemble import Assembled, assemble_plan
+from etude.offline.confidence import confidence_of, find_risks
 from etude.offline.follow_up import follow_up
 from etude.offline.grammar import read_question
 from etude.offline.phrase_index import Hit, Meaning, phrase_index_of
 from etude.offline.question_parts import Name, Question
 from etude.offline.resolve import Ambiguous, Unresolved, is_numeric
+from etude.offline.row_noun import name_rows
+from etude.offline.self_check import find_lost_words, repeats_itself
 from etude.offline.tags import TaggedItem, tag_items, units_named
 from etude.offline.vocabulary import KnownTable, Vocabulary, once_per_vocabulary
-from etude.offline.words import MAX_CHARS, fold, tokenize
+from etude.offline.words import MAX_CHARS, fold, plural_form, tokenize
 from etude.sources.plan import QueryPlan
 from etude.sources.plan.compile import compile_plan
 
@@ -35,11 +38,13 @@ class Understanding:
     """Its measures, groups, conditions and order as typed parts; follow-ups change these."""
     reasons: tuple[str, ...] = ()
     """Words that were not found as written, and how they were read."""
+    risks: tuple[str, ...] = ()
+    """What may have gone wrong; each was measured to make a wrong answer more, or less, likely."""
 
     @property
     def confidence(self) -> float:
-        """1 if every word was found as written; each of the `reasons` halves it."""
-        return 0.5 + 0.5 ** (1 + len(self.reasons))
+        """The share of right answers among readings like this one, as it was measured."""
+        return confidence_of(self.risks)
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Clarification:
     choices: tuple[Choice, ...]
     question: Question = field(repr=False)
     vocabulary: Vocabulary = field(repr=False, compare=False)
+    items: tuple[TaggedItem, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -82,10 +88,10 @@ def understand(question: str, vocabulary: Vocabulary, *, previous: Understanding
     if not any(token.kind in ("word", "quoted") for token in tokens):
         return Refusal(question, "The question has no words.", _nearest([], vocabulary))
     index = phrase_index_of(vocabulary)
-    items = tag_items(tokens, index, today)
+    items = name_rows(tag_items(tokens, index, today), vocabulary)
     changed = follow_up(items, tokens, previous.question) if previous is not None else None
     parts = changed if changed is not None else read_question(items)
-    found = _settle(question, replace(parts, units=units_named(tokens, index) or parts.units), vocabulary)
+    found = _settle(question, replace(parts, units=units_named(tokens, index) or parts.units), vocabulary, items)
     if isinstance(found, Refusal):
         return replace(found, nearest=_nearest(items, vocabulary))
     return found
@@ -101,26 +107,41 @@ def take_choice(clarification: Clarification, text: str) -> Outcome:
         listed = ", ".join(f"`{choice.label}`" for choice in clarification.choices)
         return Refusal(text, f"`{text}` is not one of {listed}.")
     prefer = (*clarification.question.prefer, clarification.choices[chosen[0]].prefer)
-    return _settle(clarification.text, replace(clarification.question, prefer=prefer), clarification.vocabulary)
+    question = replace(clarification.question, prefer=prefer)
+    return _settle(clarification.text, question, clarification.vocabulary, clarification.items)
 
 
-def _settle(text: str, parts: Question, vocabulary: Vocabulary) -> Outcome:
+def _settle(text: str, parts: Question, vocabulary: Vocabulary, items: Sequence[TaggedItem]) -> Outcome:
     try:
         made = assemble_plan(parts, vocabulary)
+        _check_words(items, made, parts, vocabulary)
         if vocabulary.catalog is not None:
             compile_plan(made.plan, vocabulary.catalog)
     except Unresolved as error:
         return Refusal(text, error.reason)
     except Ambiguous as error:
-        choices = tuple(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)[:4]
-        return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary)
+        found = dict.fromkeys(Choice(_label(m), (m.table, m.column or "")) for m in error.meanings)
+        choices = tuple(found)[:4]
+        if len(choices) < 2:
+            return Refusal(text, f"It is not clear what `{error.text}` means here.")
+        return Clarification(text, f"Which one is meant by `{error.text}`?", choices, parts, vocabulary, tuple(items))
     except Cancelled:
         raise
     except EtudeError as error:
         return Refusal(text, error.message)
     except ValidationError:
         return Refusal(text, "The question asks for more than one query can express.")
-    return Understanding(text, made.plan, made.reading, parts, tuple(dict.fromkeys(made.notes)))
+    notes = tuple(dict.fromkeys(made.notes))
+    return Understanding(text, made.plan, made.reading, parts, notes, find_risks(items, parts, made.plan, notes))
+
+
+def _check_words(items: Sequence[TaggedItem], made: Assembled, parts: Question, vocabulary: Vocabulary) -> None:
+    """Refuse a plan that leaves out a word of the question, or that only repeats one."""
+    lost = find_lost_words(items, made.plan, parts, vocabulary)
+    if lost:
+        raise Unresolved(f"It is not clear what {', '.join(f'`{word}`' for word in lost)} means here.")
+    if said := repeats_itself(parts, made.plan, vocabulary):
+        raise Unresolved(f"It is not clear what `{said}` says about the others: the answer would only repeat it.")
 
 
 def _label(meaning: Meaning | Hit) -> str:
@@ -150,7 +171,7 @@ def _sure_offers(vocabulary: Vocabulary, table: str) -> tuple[str, ...]:
         sure = []
         for text in _offers(vocabulary.table(table)):
             items = tag_items(tokenize(text), phrase_index_of(vocabulary), date.min)
-            if isinstance(_settle(text, read_question(items), vocabulary), Understanding):
+            if isinstance(_settle(text, read_question(items), vocabulary, items), Understanding):
                 sure.append(text)
         kept[table] = tuple(sure)
     return kept[table]
@@ -163,12 +184,12 @@ def _offers_of(vocabulary: Vocabulary) -> dict[str, tuple[str, ...]]:
 
 
 def _offers(table: KnownTable) -> Iterator[str]:
-    noun = " ".join(table.words)
+    noun = " ".join((*table.words[:-1], plural_form(table.words[-1]))) if table.words else table.name
     groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= 50 and c.distinct < table.rows]
     numbers = [c for c in table.columns if is_numeric(c) and c.kind == "number"]
-    yield f"How many {noun}s are there?"
+    yield f"How many {noun} are there?"
     for column in groups[:1]:
-        yield f"How many {noun}s are there for each {' '.join(column.words)}?"
+        yield f"How many {noun} are there for each {' '.join(column.words)}?"
     for column in numbers[:1]:
-        yield f"What is the average {' '.join(column.words)} of {noun}s?"
-        yield f"What are the top 5 {noun}s by {' '.join(column.words)}?"
+        yield f"What is the average {' '.join(column.words)} of {noun}?"
+        yield f"What are the top 5 {noun} by {' '.join(column.words)}?"

@@ -87,6 +87,13 @@ def guess_label(table: KnownTable) -> tuple[str, ...]:
     for words in (table.words, ("description",), ("username",), ("user", "name"), ("email",)):
         if words in by_words:
             return (by_words[words],)
+    given, family = ([n for w, n in by_words.items() if w[-2:] == (part, "name")] for part in ("first", "last"))
+    if len(given) == len(family) == 1:
+        return given[0], family[0]
+    for last in ("name", "title", "description", "detail", "content", "text"):
+        said = [name for words, name in by_words.items() if words[-1:] == (last,) and words[0] != "other"]
+        if len(said) == 1:
+            return (said[0],)
     return ()
 
 
@@ -130,7 +137,8 @@ def find_links(catalog: Catalog, tables: Sequence[KnownTable], ask: Ask) -> list
         if reference.ends in waiting:
             look()  # it may refer to the next column only if it does not refer to this one
         pair = frozenset((reference.table.name, reference.to.name))
-        if reference.ends in known or (pair in pairs and (reference.column.name,) in columns):
+        own = (reference.column.name,) == reference.table.key
+        if reference.ends in known or (pair in pairs and (own or (reference.column.name,) in columns)):
             continue
         if checks == MAX_KEY_CHECKS:
             break
@@ -178,7 +186,7 @@ def _endings(to: KnownTable, target: KnownColumn) -> Iterator[tuple[str, ...]]:
 
 def _says_nothing(words: tuple[str, ...], target: KnownColumn) -> bool:
     """Return whether sharing the target's name means nothing: nearly all tables have an `id` and a `name`."""
-    return words == ("name",) or words == target.words == ("id",)
+    return words == ("name",) or words == target.words in (("id",), ("code",), ("key",), ("number",))
 
 
 def _declared_links(catalog: Catalog) -> list[Link]:

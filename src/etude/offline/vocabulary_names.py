@@ -78,13 +78,38 @@ def name_table(table: KnownTable, common: tuple[str, ...], names: NameSplitter) 
     own = names.split(without_schema(table.name))[len(common) :]
     splits = [names.split(column.name) for column in table.columns]
     start = common_start(splits)
-    columns = tuple(
-        replace(column, words=spell_out(words[len(start) :]))
-        for column, words in zip(table.columns, splits, strict=True)
-    )
     words = spell_out(own)
+    spelled = [_owned(spell_out(_full(split[len(start) :])), words, splits) for split in splits]
+    if ("latitude",) in spelled:
+        spelled = [("longitude",) if each == ("long",) else each for each in spelled]
+    columns = tuple(replace(column, words=each) for column, each in zip(table.columns, spelled, strict=True))
     aliases = {spell_out(start[len(common) :] if start[: len(common)] == common else start)} - {(), words}
     return replace(table, columns=columns, words=words, aliases=tuple(sorted(aliases)))
+
+
+_INITIALS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("f", "name"): ("first", "name"),
+    ("l", "name"): ("last", "name"),
+    ("m", "name"): ("middle", "name"),
+}
+
+
+def _full(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with `fName` and `lName` in full."""
+    return words[:-2] + _INITIALS.get(words[-2:], words[-2:])
+
+
+def _owned(words: tuple[str, ...], own: tuple[str, ...], splits: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the words of a column without a short form of its table's name: `pName` of players, `apt_type`."""
+    first = words[0] if len(words) > 1 and own else ""
+    if not first or first in own or len(first) > 4 or first[0] != own[0][0]:
+        return words
+    if len(first) == 1:
+        return words[1:]
+    shared = sum(len(split) > 1 and split[0] == first for split in splits) > 1
+    rest = iter(own[0])
+    shortens = len(own[0]) > len(first) + 1 and all(letter in rest for letter in first)
+    return (*own, *words[1:]) if shared and shortens else words
 
 
 def table_words(name: str) -> tuple[str, ...]:

@@ -22,6 +22,20 @@ _IRREGULAR = {
     "aircraft": "aircraft", "data": "data", "sales": "sale", "cases": "case", "bases": "base", "uses": "use",
     "purchases": "purchase", "courses": "course", "houses": "house", "licenses": "license", "expenses": "expense",
     "diagnoses": "diagnosis", "responses": "response", "databases": "database", "prices": "price", "sizes": "size",
+    "geese": "goose", "teeth": "tooth", "oxen": "ox", "dice": "die", "lice": "louse", "phenomena": "phenomenon",
+    "bacteria": "bacterium", "media": "medium", "curricula": "curriculum", "memoranda": "memorandum",
+    "strata": "stratum", "errata": "erratum", "alumni": "alumnus", "cacti": "cactus", "fungi": "fungus",
+    "nuclei": "nucleus", "stimuli": "stimulus", "syllabi": "syllabus", "radii": "radius", "foci": "focus",
+    "matrices": "matrix", "vertices": "vertex", "appendices": "appendix", "vortices": "vortex", "codices": "codex",
+    "theses": "thesis", "hypotheses": "hypothesis", "crises": "crisis", "oases": "oasis", "axes": "axis",
+    "parentheses": "parenthesis", "antennae": "antenna", "formulae": "formula", "larvae": "larva",
+    "quizzes": "quiz", "wolves": "wolf", "knives": "knife", "shelves": "shelf", "thieves": "thief", "calves": "calf",
+    "loaves": "loaf", "scarves": "scarf", "elves": "elf", "gases": "gas", "shoes": "shoe", "toes": "toe",
+    "canoes": "canoe", "pies": "pie", "lies": "lie", "zombies": "zombie", "calories": "calorie", "selfies": "selfie",
+    "brownies": "brownie", "rookies": "rookie", "genies": "genie", "lenses": "lens", "aliases": "alias",
+    "biases": "bias", "atlases": "atlas", "canvases": "canvas", "christmas": "christmas", "texas": "texas",
+    "kansas": "kansas", "arkansas": "arkansas", "physics": "physics", "mathematics": "mathematics",
+    "economics": "economics", "politics": "politics", "athletics": "athletics", "staffs": "staff",
 }  # fmt: skip
 
 ABBREVIATIONS = {
@@ -35,7 +49,10 @@ ABBREVIATIONS = {
     "dist": "distance", "freq": "frequency", "info": "information", "pop": "population", "rev": "revenue",
     "dur": "duration", "fname": "first name", "lname": "last name", "doc": "document", "wt": "weight",
     "ht": "height", "ins": "insurance", "tot": "total", "cnt": "count", "usr": "user", "sess": "session",
-    "pub": "publication", "dest": "destination", "orig": "origin",
+    "pub": "publication", "enr": "enrollment", "descr": "description", "stu": "student", "crs": "course",
+    "sch": "school",
+    "bldg": "building", "hq": "headquarters", "nat": "nationality", "qtr": "quarter", "wk": "week", "mo": "month",
+    "dest": "destination", "orig": "origin",
 }  # fmt: skip
 
 SYNONYMS: tuple[frozenset[str], ...] = tuple(
@@ -198,9 +215,29 @@ def base_form(word: str) -> str:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes", "zzes")):
         return word[:-2]
+    if len(word) > 5 and (word.endswith("oes") or (word.endswith("uses") and word[-5] not in "ao")):
+        return word[:-2]  # heroes, viruses; but causes and houses
     if word.endswith("s") and not word.endswith(("ss", "us", "is", "ous")):
         return word[:-1]
     return word
+
+
+_PLURALS = {
+    "person": "people", **{one: many for many, one in _IRREGULAR.items() if one not in (many, "person")}
+}  # fmt: skip
+
+
+def plural_form(word: str) -> str:
+    """Return the plural of a noun in lower case."""
+    if word in _PLURALS:
+        return _PLURALS[word]
+    if word in _IRREGULAR or word.endswith("data"):
+        return word
+    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
+        return word[:-1] + "ies"
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    return word + "s"
 
 
 @lru_cache(maxsize=50_000)
@@ -248,7 +285,7 @@ _TOKEN = re.compile(
     r"""
     (?P<quoted>(?<!\w)"[^"]{1,200}"|(?<!\w)'[^'\s](?:[^']{0,200}?[^'\s])?'(?!\w)|(?<!\w)`[^`]{1,200}`)
   | (?P<iso>\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?)
-  | (?P<number>[$€£]?\s?-?(?<![\w.])\d{1,3}(?:,\d{3})+(?:\.\d+)?|[$€£]?-?(?<![\w.])\d+(?:\.\d+)?)
+  | (?P<number>[$€£]?\s?-?(?<![\w.])\d{1,3}(?:,\d{3})+(?:\.\d+)?|[$€£]?(?:(?<!\w)-)?(?<![\w.])\d+(?:\.\d+)?)
     (?P<unit>%|(?:k|K|M|st|nd|rd|th)\b)?(?![\w@])
   | (?P<word>\w+(?:['][^\W_]+)*)
   | (?P<mark><=|>=|!=|<>|[^\s])
@@ -308,6 +345,36 @@ def _words(raw: str, start: int) -> Iterator[Token]:
         yield Token("word", raw, low, base_form(low), start, start + len(raw))
 
 
+_ONE_AFTER = frozenset(
+    [
+        "the",
+        "this",
+        "that",
+        "which",
+        "each",
+        "every",
+        "any",
+        "no",
+        "some",
+        "another",
+        "either",
+        "other",
+        "last",
+        "next",
+        "first",
+    ]
+)
+_ONE_BEFORE = frozenset(["with", "that", "who", "whose", "which", "of", "for", "in", "from", "called", "named"])
+
+
+def _stands_for_a_noun(tokens: list[Token], at: int) -> bool:
+    """Return whether `one` is no number: `the one with the highest price`, `which one`."""
+    if tokens[at].low != "one":
+        return False
+    before, after = tokens[at - 1].low if at else "", tokens[at + 1].low if at + 1 < len(tokens) else ""
+    return before in _ONE_AFTER or (after in _ONE_BEFORE and before not in ("than", "least", "most", "exactly", "only"))
+
+
 def _join_numbers(tokens: list[Token]) -> Iterator[Token]:
     """`five`, `a hundred thousand`, `1.5 million` as numbers."""
     at = 0
@@ -316,7 +383,7 @@ def _join_numbers(tokens: list[Token]) -> Iterator[Token]:
         # "one-way" and "two factor" are names; a number word counts only if no hyphen follows.
         hyphen = end < len(tokens) and tokens[end].text == "-" and tokens[end].start == token.end
         if value is None and token.kind == "word" and token.low in _NUMBER_WORDS and not hyphen:
-            value = _NUMBER_WORDS[token.low]
+            value = _NUMBER_WORDS[token.low] if not _stands_for_a_noun(tokens, at) else None
         if value is None and token.low == "a" and end < len(tokens) and tokens[end].low in ("hundred", "thousand"):
             value = 1
         if value is None:

@@ -64,6 +64,8 @@ class Answer:
     """A Vega-Lite chart: of the result, without data, or one that a cell drew, with its data."""
     reading: str = ""
     """How the rules understood the question; empty if a model answered."""
+    confidence: float | None = None
+    """The share of right answers among those that the rules give at least this confidence; None from a model."""
     unverified: tuple[str, ...] = ()
     """Numbers in the text that no result contains."""
     results: tuple[tuple[str, Result], ...] = ()
@@ -276,6 +278,7 @@ def make_answer(run: Run, read: Read) -> Answer:
         code=run.code or "",
         chart=run.chart,
         reading=reading_of(run),
+        confidence=confidence_of(run),
         unverified=run.unverified,
         results=shown,
         figures=run.figures,
@@ -325,6 +328,7 @@ def describe_answer(answer: Answer, rows: int) -> AnswerBody:
         code=run.code,
         chart=answer.chart,
         reading=answer.reading or None,
+        confidence=answer.confidence,
         unverified=list(answer.unverified),
         results=[ShownRows(id=name, rows=first_page(result, rows)) for name, result in answer.results],
         figures=list(answer.figures),
@@ -343,3 +347,9 @@ def reading_of(run: Run) -> str:
         return run.replay.reading
     turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.calls]
     return turns[-1].text if turns else ""
+
+
+def confidence_of(run: Run) -> float | None:
+    """Return how likely the rules think that they understood the question; None if a model answered."""
+    turns = [s.turn for s in run.steps if s.kind == "model" and s.turn is not None and s.turn.confidence is not None]
+    return turns[-1].confidence if turns else None

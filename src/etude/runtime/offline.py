@@ -25,6 +25,8 @@ from etude.errors import NotUnderstood, from_problem
 from etude.models.base import Model, ModelReply, ModelRequest
 from etude.offline.answer_sentence import write_sentence
 from etude.offline.deadline import OutOfTime, within
+from etude.offline.phrase_index import phrase_index_of
+from etude.offline.result_check import doubt_result
 from etude.offline.understand import Clarification, Outcome, Refusal, Understanding, take_choice, understand
 from etude.offline.vocabulary import Vocabulary, vocabulary_from_json
 from etude.offline.vocabulary_build import build_vocabulary
@@ -58,12 +60,14 @@ class OfflineModel(Model):
         run_id: str,
         cache: Path,
         read: Read,
+        least_confidence: float = 0.0,
     ) -> None:
         self._store = store
         self._resources = resources
         self._run_id = run_id
         self._cache = cache
         self._read = read
+        self._least_confidence = least_confidence
 
     def respond(self, request: ModelRequest, on_text: Callable[[str], None], cancel: Cancellation) -> ModelReply:
         """Return a query plan to run, a question to the user, or the answer."""
@@ -85,6 +89,11 @@ class OfflineModel(Model):
             case Clarification(ask=question, choices=choices):
                 arguments = {"question": question, "choices": [c.label for c in choices]}
                 return _call("ask_user", arguments, "")
+            case Understanding(reading=reading) if meant.confidence < self._least_confidence:
+                raise NotUnderstood(
+                    f"The rules are not sure of this reading: {reading}",
+                    hint="Ask in other words, choose a model, or lower `offline.confidence` in the settings.",
+                )
             case Understanding(plan=plan, reading=reading):
                 failed = next((s for s in run.steps if s.error is not None and s.shown is not None), None)
                 if failed is not None and failed.error is not None:
@@ -92,8 +101,11 @@ class OfflineModel(Model):
                 result = read_table(run, self._read)
                 if result is None:
                     body = plan.model_dump(mode="json", exclude_none=True, by_alias=True)
-                    return _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
+                    call = _call("execute_query_plan", {"dataset": dataset, "plan": body}, reading)
+                    return call.model_copy(update={"confidence": meant.confidence})
                 rows = list(itertools.islice(result.iter_rows(), ROWS))
+                if doubt := doubt_result(meant, [c.name for c in result.columns], rows, result.row_count):
+                    raise NotUnderstood(doubt, hint="Ask in other words, or choose a model.")
                 return Turn(text=write_sentence(meant, [c.name for c in result.columns], rows, result.row_count))
 
     def _understand(self, run: Run, cancel: Cancellation) -> tuple[str, Outcome]:
@@ -112,11 +124,15 @@ class OfflineModel(Model):
         vocabulary = self.vocabulary(dataset, cancel)
         previous: Understanding | None = None
         try:
-            with _THINKING.turn(cancel), within(READ_S, cancel):
-                for earlier in self._earlier(run):
-                    meant = _read_run(earlier, vocabulary, previous)
-                    previous = meant if isinstance(meant, Understanding) else previous
-                return _read_run(run, vocabulary, previous)
+            with _THINKING.turn(cancel):
+                with within(math.inf, cancel):
+                    # Built once for all questions, so it does not count toward the time of this one.
+                    phrase_index_of(vocabulary)
+                with within(READ_S, cancel):
+                    for earlier in self._earlier(run):
+                        meant = _read_run(earlier, vocabulary, previous)
+                        previous = meant if isinstance(meant, Understanding) else previous
+                    return _read_run(run, vocabulary, previous)
         except OutOfTime as error:
             raise NotUnderstood(
                 f"The rules did not find out within {error.seconds:g} s what the question means: `{dataset}` has "

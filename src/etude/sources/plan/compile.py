@@ -486,10 +486,10 @@ def _rank(top: Top, query: exp.Select, outputs: list[Typed], place: str, dialect
     per = [_find_output(rows, name) for name in top.per]
     by = _find_output(rows, top.by)
     order = sql.ordered(by.ast, not top.lowest, "last", dialect)
-    for row in _sortable(rows):
+    for row in _sortable(rows) if not top.ties else ():
         if row not in (by, *per):
             order += sql.ordered(row.ast.copy(), False, "last", dialect)
-    number = sql.over(exp.RowNumber(), [key.ast.copy() for key in per], order)
+    number = sql.over(exp.Rank() if top.ties else exp.RowNumber(), [key.ast.copy() for key in per], order)
     ranked = exp.Select().from_(query.subquery(sql.quote("_rows"), copy=False), copy=False)
     return ranked.select(*(row.ast.copy() for row in rows), exp.alias_(number, sql.quote(place)), copy=False)
 

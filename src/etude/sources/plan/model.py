@@ -419,12 +419,16 @@ class Aggregate(Node):
 
 
 class Top(Node):
-    """Keep the `n` rows with the highest `by` (the lowest, with `lowest`) for each value of `per`."""
+    """Keep the `n` rows with the highest `by` (the lowest, with `lowest`) for each value of `per`, or of all rows.
+
+    With `ties`, also keep the rows whose `by` equals that of the last one kept.
+    """
 
     n: Annotated[Whole, Field(ge=1)]
-    per: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MAX_ITEMS)]
+    per: Annotated[tuple[Name, ...], Field(max_length=MAX_ITEMS)] = ()
     by: Name
     lowest: bool = Field(default=False, strict=True)
+    ties: bool = Field(default=False, strict=True)
 
 
 class Order(Node):

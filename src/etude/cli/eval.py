@@ -1,0 +1,123 @@
+"""`etude eval SOURCE QUESTIONS.jsonl`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.cli.table import printable
+
+if TYPE_CHECKING:
+    from etude.evaluation import Judged, Score
+
+EXAMPLES = (
+    "etude eval shop.duckdb questions.jsonl",
+    "etude eval databases/ questions.jsonl --wrong",
+    "etude eval shop.duckdb questions.jsonl --model openai:gpt-5 --json",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("source", help='a name, a path or a URL; a folder of databases if the questions have a "db"')
+    parser.add_argument("questions", help='a file with lines such as {"question": "...", "sql": "..."}')
+    parser.add_argument("--model", help="the model: `offline` (rules only) or for example `openai:gpt-5`")
+    parser.add_argument("--wrong", action="store_true", help="show each wrong answer")
+    parser.add_argument("--all", action="store_true", help="show each question and what became of it")
+    parser.add_argument("--json", action="store_true", help="print each question and the figures as JSON lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask the questions, judge the answers, and print the figures."""
+    from etude.app import App
+    from etude.evaluation import evaluate, read_cases
+
+    cases = read_cases(Path(options.questions))
+    with App() as app:
+        named = app.sources().get(options.source)
+        model = options.model or app.settings.model
+    source = named.url if named is not None else options.source
+
+    def show(judged: Judged) -> None:
+        if options.json:
+            sys.stdout.write(json.dumps(_as_json(judged)) + "\n")
+        elif options.all or (options.wrong and judged.verdict == "wrong"):
+            sys.stdout.write(describe_case(judged))
+        sys.stdout.flush()
+
+    # In a home of its own: thousands of questions would hide the other runs, and none of them is asked again.
+    with tempfile.TemporaryDirectory(prefix="etude-eval-") as home, App(home=Path(home), replay="off") as app:
+        judged = evaluate(app, source, cases, model, show)
+    if options.json:
+        sys.stdout.write(json.dumps(_figures(judged)) + "\n")
+    else:
+        sys.stdout.write(format_figures(judged))
+    return 0
+
+
+def _as_json(judged: Judged) -> dict[str, Any]:
+    body = asdict(judged)
+    case = body.pop("case")
+    return {"question": case["question"], "db": case["db"], "cause": case["cause"]} | body
+
+
+def describe_case(judged: Judged) -> str:
+    """Return a question and what became of it, in a few lines."""
+    lines = [f"{judged.verdict}: {judged.case.db + ': ' if judged.case.db else ''}{judged.case.question}"]
+    lines += [judged.reading, judged.said]
+    lines += [f"reference: {judged.case.sql[0]}"] if judged.verdict == "wrong" and judged.case.sql else []
+    return "\n    ".join(printable(line) for line in lines if line) + "\n"
+
+
+def _figures(judged: list[Judged]) -> dict[str, Any]:
+    from etude.evaluation import by_confidence, score, scores_by
+
+    def body(found: Score) -> dict[str, Any]:
+        return asdict(found) | {"precision": found.precision, "coverage": found.coverage}
+
+    return {
+        "all": body(score(judged)),
+        "databases": {name: body(found) for name, found in scores_by(judged, lambda each: each.case.db).items()},
+        "causes": {name: body(found) for name, found in scores_by(judged, lambda each: each.case.cause).items()},
+        "confidence": [asdict(each) for each in by_confidence(judged)],
+    }
+
+
+def format_figures(judged: list[Judged]) -> str:
+    """Return the figures as a table: by database, by cause, in all, and by confidence."""
+    from etude.evaluation import by_confidence, score, scores_by
+
+    head = f"{'':<24}{'asked':>6}{'right':>6}{'wrong':>6}{'back':>6}{'refused':>8}{'failed':>7}{'precision':>10}"
+    lines = [f"{head}{'coverage':>9}{'first s':>8}{'ms':>7}{'USD':>8}"]
+    for key in (lambda each: each.case.db, lambda each: each.case.cause):
+        groups = scores_by(judged, key)
+        lines += [_line(name or "other", found) for name, found in groups.items()] if len(groups) > 1 else []
+    total = score(judged)
+    lines.append(_line("all", total))
+    if total.unknown:
+        lines.append(f"The reference of {total.unknown} questions does not run; they are not counted.")
+    steps = by_confidence(judged)
+    if steps:
+        lines.append(f"\n{'confidence at least':<24}{'answered':>9}{'precision':>10}{'coverage':>9}")
+        lines += [
+            f"{each.least:<24.2f}{each.answered:>9}{_share(each.precision):>10}{_share(each.coverage):>9}"
+            for each in steps
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, found: Score) -> str:
+    later = "" if found.later_s is None else f"{found.later_s * 1e3:.0f}"
+    first = "" if found.first_s is None else f"{found.first_s:.2f}"
+    counts = f"{found.asked:>6}{found.right:>6}{found.wrong:>6}{found.asked_back:>6}{found.refused:>8}{found.failed:>7}"
+    shares = f"{_share(found.precision):>10}{_share(found.coverage):>9}"
+    return f"{printable(name)[:23]:<24}{counts}{shares}{first:>8}{later:>7}{found.cost_usd:>8.2f}"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"

@@ -1,0 +1,188 @@
+"""How likely a reading is right: a sum of measured risks, one for each thing in a reading that often goes wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from etude.offline.question_parts import Condition, Measure, Name, Question
+from etude.offline.self_check import facts_of
+from etude.offline.tags import TaggedItem
+from etude.sources.plan.model import Compare, InList, JoinPlan, Member, NullTest, Or, QueryPlan, Single
+
+BASE = 3.43
+RISKS: dict[str, float] = {
+    "related rows": -1.92,
+    "joins 1": -1.64,
+    "noun that describes": -1.62,
+    "joins 2": -1.53,
+    "several columns": -1.2,
+    "duplicates removed": -0.88,
+    "inner plan": -0.7,
+    "plural rank": -0.66,
+    "alternatives": -0.59,
+    "filter Or": -0.59,
+    "name of cost 3": -0.55,
+    "groups": -0.52,
+    "value in lower case": -0.48,
+    "columns and measures": -0.43,
+    "negated": -0.36,
+    "name of cost 2": -0.35,
+    "count of a column": -0.34,
+    "threshold": -0.33,
+    "word read as another": -0.3,
+    "no subject": -0.25,
+    "long": -0.23,
+    "verb": -0.22,
+    "tag S": -0.2,
+    "nouns beside": -0.2,
+    "extreme": -0.17,
+    "no related rows": -0.14,
+    "name of cost 0": 0.12,
+    "name of cost 1": 0.15,
+    "rank by Measure": 0.18,
+    "second sentence": 0.2,
+    "tag l": 0.22,
+    "tag x": 0.23,
+    "value without its column": 0.23,
+    "tag U": 0.24,
+    "name in several tables": 0.25,
+    "order": 0.41,
+    "value in several columns": 0.44,
+    "noun beside": 0.45,
+    "tag P": 0.53,
+    "name not unique": 0.59,
+    "absence": 0.59,
+    "measure of a column": 0.66,
+    "value of cost 3": 0.68,
+    "rank by adjective": 0.7,
+    "distinct": 1.05,
+    "conditions": 1.11,
+}
+"""By risk, how much it takes from the logarithm of the odds that a reading is right."""
+
+
+def confidence_of(risks: Sequence[str]) -> float:
+    """Return the share of right answers among readings with these risks, as it was measured."""
+    odds = BASE + sum(RISKS.get(risk, 0.0) for risk in risks)
+    return round(1 / (1 + math.exp(-odds)), 3)
+
+
+def find_risks(
+    items: Sequence[TaggedItem], question: Question, plan: QueryPlan, notes: Sequence[str]
+) -> tuple[str, ...]:
+    """Return what may have gone wrong in a reading, each named once."""
+    return tuple(sorted({*_of_words(items), *_of_parts(question), *_of_plan(plan), *_of_notes(notes)}))
+
+
+def _of_notes(notes: Sequence[str]) -> Iterator[str]:
+    if any("is read as" in note for note in notes):
+        yield "word read as another"
+    if any("not unique" in note for note in notes):
+        yield "name not unique"
+    if any("left out" in note for note in notes):
+        yield "rows left out"
+
+
+def _of_words(items: Sequence[TaggedItem]) -> Iterator[str]:
+    content = [item for item in items if item.tag not in ".,()"]
+    if len(content) > 8:
+        yield "long"
+    if len(content) > 12:
+        yield "very long"
+    for item in items:
+        if isinstance(item.data, Name) and item.data.meanings:
+            least = item.data.meanings[0].cost
+            yield f"name of cost {min(least, 3)}"
+            tables = {m.table for m in item.data.meanings if m.cost == least}
+            if len(tables) > 1:
+                yield "name in several tables"
+            if item.hits:
+                yield "name or value"
+        if isinstance(item.data, Condition) and item.data.hits:
+            hits = item.data.hits
+            if hits[0].cost:
+                yield f"value of cost {min(hits[0].cost, 3)}"
+            if len({(hit.table, hit.column) for hit in hits}) > 1:
+                yield "value in several columns"
+            if item.text[:1].islower():
+                yield "value in lower case"
+        if item.tag in "URtibjPKMSxWDGal":
+            yield f"tag {item.tag}"
+
+
+def _of_parts(question: Question) -> Iterator[str]:
+    if question.verbs:
+        yield "verb"
+    if len({*question.verbs}) > 1:
+        yield "verbs"
+    if question.context:
+        yield "noun beside"
+    if len(question.context) > 1:
+        yield "nouns beside"
+    if question.loose:
+        yield "noun that describes"
+    if question.subject is None:
+        yield "no subject"
+    if question.rank is not None:
+        yield "rank by " + (type(question.rank.by).__name__ if question.rank.by is not None else "adjective")
+        if question.plural:
+            yield "plural rank"
+    if question.thresholds:
+        yield "threshold"
+    if question.absences:
+        yield "absence"
+    if question.ratio is not None or question.shares:
+        yield "ratio"
+    if question.listed:
+        yield "second sentence"
+    if any(condition.negated for condition in question.conditions):
+        yield "negated"
+    values = [condition for condition in question.conditions if condition.hits]
+    if values and any(condition.name is None for condition in values):
+        yield "value without its column"
+    if len(question.conditions) > 1:
+        yield "conditions"
+    if any(condition.kind == "compare" and condition.name is None for condition in question.conditions):
+        yield "number without its column"
+    if any(condition.either for condition in question.conditions):
+        yield "alternatives"
+    if any(condition.op == "and" for condition in question.conditions):
+        yield "values joined by and"
+    if len(question.requested) > 2:
+        yield "several columns"
+    if question.distinct:
+        yield "distinct"
+    if question.groups:
+        yield "groups"
+    if len(question.groups) > 1:
+        yield "several groups"
+    measures = [part for part in question.requested if isinstance(part, Measure)]
+    if measures and len(measures) < len(question.requested):
+        yield "columns and measures"
+    if any(m.fn == "count" and not m.name.tables for m in measures):
+        yield "count of a column"
+    if any(m.fn != "count" for m in measures):
+        yield "measure of a column"
+
+
+def _of_plan(plan: QueryPlan) -> Iterator[str]:
+    facts = facts_of(plan)
+    joins = len(plan.joins)
+    if joins:
+        yield f"joins {min(joins, 3)}"
+    if Member in facts.kinds:
+        yield "related rows"
+        if facts.denies:
+            yield "no related rows"
+    if plan.group_by and not plan.aggregate:
+        yield "duplicates removed"
+    if Single in facts.kinds:
+        yield "extreme"
+    for kind in (Or, InList, NullTest, Compare, JoinPlan):
+        if kind in facts.kinds:
+            yield f"filter {kind.__name__}"
+    if not isinstance(plan.source, str):
+        yield "inner plan"
+    if plan.order_by and plan.limit is None and plan.top is None:
+        yield "order"

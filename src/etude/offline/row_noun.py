@@ -1,0 +1,55 @@
+"""The noun for the rows of a source with one table: `passengers` of `titanic.csv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from etude.offline.phrase_index import SYNONYM, Meaning
+from etude.offline.question_parts import Name
+from etude.offline.tags import TaggedItem
+from etude.offline.vocabulary import Vocabulary
+from etude.offline.words import base_form, stem
+
+
+def name_rows(items: list[TaggedItem], vocabulary: Vocabulary) -> list[TaggedItem]:
+    """Return the items with the noun that can only mean the rows of the only table read as that table.
+
+    It is a plural that is counted or comes first, and nothing in the data is called like it.
+    """
+    if len(vocabulary.tables) != 1 or any(item.tag == "T" for item in items):
+        return items
+    table = vocabulary.tables[0]
+    if base_form(table.name.lower()) != table.name.lower():
+        return items  # the table itself names its rows
+    unknown = [item for item in items if item.tag == "u"]
+    if not unknown and [item.tag for item in items if item.tag != "."] == ["#"]:
+        # "How many rows are there": the word for rows says nothing more.
+        return [*items[:1], _named(TaggedItem("u", table.name, plural=True), table.name), *items[1:]]
+    place = next((at for at, item in enumerate(items) if item.tag == "u"), None)
+    if place is None or len({item.text.lower() for item in unknown}) != 1:
+        return items
+    word = items[place].text.lower()
+    if base_form(word) == word or not _counted_or_first(items, place) or _is_known(word, vocabulary):
+        return items
+    return [_named(item, table.name) if item.tag == "u" else item for item in items]
+
+
+def _counted_or_first(items: Sequence[TaggedItem], place: int) -> bool:
+    before = [item.tag for item in items[:place] if item.tag not in "UKS"]
+    return not before or before[-1] == "#" or (before[-1] == "p" and len(before) > 1 and before[-2] in "CE")
+
+
+def _is_known(word: str, vocabulary: Vocabulary) -> bool:
+    """Return whether a column or one of its few values is called like the word: `survivors` and `survived`."""
+    root = stem(word)
+    for column in vocabulary.tables[0].columns:
+        names = (*column.words, *(value.lower() for value in column.values[:200]))
+        if any(stem(name).startswith(root[:5]) or root.startswith(stem(name)) for name in names if len(name) > 3):
+            return True
+    return False
+
+
+def _named(item: TaggedItem, table: str) -> TaggedItem:
+    name = Name(item.text, (Meaning(table, cost=SYNONYM),))
+    return replace(item, tag="T", data=name, plural=True)
