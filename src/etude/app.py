@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from etude import plugins
 from etude.entities import Artifact, Catalog, Limits, ResultInfo, SessionLimits, SourceSpec
@@ -26,7 +26,7 @@ from etude.sources.pool import MAIN, EngineLimits, Pool, ResultStream
 from etude.sources.registered_tables import NAME as FRAMES
 from etude.sources.registered_tables import RegisteredTables, add_tables
 from etude.sources.source import Source, StartedQuery
-from etude.sources.source_url import check_name, find_kind, local_path, name_for, resolve_url
+from etude.sources.source_url import check_name, check_offered, find_kind, local_path, name_for, resolve_url
 
 if TYPE_CHECKING:
     from etude.agents.control import Agents
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from etude.catalog.workflow import Cataloger
     from etude.entities import Budget, Run, Step
     from etude.events import Entry
+    from etude.feedback import Feedback, Verdict
     from etude.learning.playbooks.library import PlaybookLibrary
     from etude.models.base import Model
     from etude.replays.differences import Difference
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from etude.sources.plan import QueryPlan
     from etude.store.base import Store
     from etude.store.objects import Objects
+    from etude.uploads import Uploads
 
 Progress = Callable[[float], None]
 
@@ -184,11 +186,28 @@ class App:
         self.store.put_source(name, spec)
         return catalog
 
+    def add_database(self, name: str, url: str, tables: Sequence[str] | None, by: str) -> Catalog:
+        """Register a database for a remote caller, if the settings list it."""
+        check_offered(url, self.settings.server.databases)
+        granted = tuple(tables) if tables is not None else None
+        return self.add_source(name, SourceSpec(url=url, tables=granted, by=by or "a local user"))
+
     def remove_source(self, name: str) -> None:
-        """Remove an added source; its data stays."""
+        """Remove an added source. Its data stays, unless it was uploaded: then its files are removed as well."""
         if name in self.settings.sources:
             raise Conflict(f"`{name}` is defined in the settings.", hint="Remove it there.")
-        self.store.remove_source(name)
+        found = self.store.sources().get(name)
+        if found is not None and found.uploaded:
+            self.uploads.remove(name, found)
+        else:
+            self.store.remove_source(name)
+
+    @made_once
+    def uploads(self) -> Uploads:
+        """Keeps uploaded files as sources of this tenant."""
+        from etude.uploads import Uploads
+
+        return Uploads(self)
 
     def source(self, name_or_url: str | Source) -> Source:
         """Return a named source, or the source at a path or URL. A `Source` is returned unchanged.
@@ -221,12 +240,21 @@ class App:
         return opened
 
     def _open(self, name: str, spec: SourceSpec) -> Source:
+        key = (name, spec.model_dump_json())
         with self._lock:
-            key = (name, spec.model_dump_json())
-            if key not in self._sources:
-                cache, remote = self.settings.home / "cache", self.settings.remote
-                self._sources[key] = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant, remote)
-            return self._sources[key]
+            if key in self._sources:
+                return self._sources[key]
+        cache, path = self.settings.home / "cache", None
+        if spec.uploaded:
+            # Without the lock: the files may have to be downloaded.
+            cache, path = self.uploads.find(spec)
+        made = Source(name, spec, self.pool, cache, self._find_sizes, self._engine_tenant, self.settings.remote, path)
+        with self._lock:
+            return self._sources.setdefault(key, made)
+
+    def open_source(self, name: str, spec: SourceSpec) -> Source:
+        """Return a source that is not registered under its name."""
+        return self._open(name, spec)
 
     def source_name(self, name: str | None) -> str:
         """Return the name of a registered source, or of the only one. A path is refused: remote callers use this."""
@@ -509,6 +537,26 @@ class App:
 
         one, other = (self.store.run(self.store.resolve_run(each)) for each in (first, second))
         return compare_runs(one, other, read)
+
+    def export_run(self, run_id: str, file: IO[bytes]) -> str:
+        """Write a run with its events, code and results to a zip file; return its id."""
+        from etude.capsule import write_capsule
+
+        found = self.store.resolve_run(run_id)
+        write_capsule(self.store, self.objects, found, file)
+        return found
+
+    def give_feedback(self, run_id: str, verdict: Verdict, comment: str = "", by: str = "") -> Feedback:
+        """Record whether the answer of a run is right. A wrong one suspends the scripts that would give it again."""
+        from etude.feedback import give_feedback
+
+        return give_feedback(self, run_id, verdict, comment, by)
+
+    def suggest_questions(self, source: str | Source, limit: int = 3) -> list[str]:
+        """Return questions about a source that the rules answer, made from what is known of its data."""
+        from etude.suggested_questions import suggest_questions
+
+        return suggest_questions(self, self.source(source), limit)
 
     def script(self, run_id: str) -> str:
         """Return the script of a run as a Python file that was executed alone; it says so, or why it was not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from typing import IO, TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from etude.store.base import Store
     from etude.store.objects import Objects
 
+CHUNK = 1 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _CODE_ENDINGS = {"sql": "sql", "python": "py", "model": "txt", "tool": "json"}
 
@@ -30,10 +32,19 @@ def write_capsule(store: Store, objects: Objects, run_id: str, file: IO[bytes]) 
                 _add(archive, f"steps/{number:03}.plan.json", json.dumps(step.plan, indent=2).encode())
         for artifact in {a.hash: a for a in run.artifacts}.values():
             ending = "parquet" if "parquet" in artifact.media else "bin"
-            _add(archive, f"artifacts/{artifact.hash}.{ending}", objects.get(artifact.hash, run_id))
+            name = f"artifacts/{artifact.hash}.{ending}"
+            with (
+                objects.open(artifact.hash, run_id) as kept,
+                archive.open(_info(name), "w", force_zip64=True) as target,
+            ):
+                shutil.copyfileobj(kept, target, CHUNK)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    archive.writestr(_info(name), data)
+
+
+def _info(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, _EPOCH)
     info.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(info, data)
+    return info

@@ -69,6 +69,18 @@ class Catalog(Entity):
         return next((t for t in self.tables if t.name.lower() == wanted), None)
 
 
+class UploadedFile(Entity):
+    """A file of an uploaded source."""
+
+    name: str
+    """Its own name, from which the name of its table is made."""
+    place: str
+    """The name of the object that holds it."""
+    size: int
+    hash: str
+    """The SHA-256 of its bytes."""
+
+
 class SourceSpec(Entity):
     """The address of a source: `url` is a path, a glob or a URL, or a reference to one: `env:NAME` or `file:PATH`."""
 
@@ -77,6 +89,10 @@ class SourceSpec(Entity):
     tables: tuple[str, ...] | None = None
     """Only these tables are granted; None grants all."""
     options: dict[str, str] = Field(default_factory=dict)
+    uploaded: tuple[UploadedFile, ...] = ()
+    """The files of a source that was uploaded; the object store keeps them."""
+    by: str = ""
+    """The caller who added it over HTTP, where it can also be removed; empty if the operator did."""
 
 
 class Limits(Entity):

@@ -265,6 +265,8 @@ def source_fingerprint(app: App, source: Source, anywhere: bool = False) -> str:
 
     With `anywhere` it names the source and not its place, so that it stays if the data move.
     """
-    granted = source.spec.model_dump_json(exclude={"url"})
-    place = source.name if anywhere else source.url
+    granted = source.spec.model_dump_json(exclude={"url", "uploaded", "by"})
+    # The files of an uploaded source are in another place on each machine.
+    url = source.spec.url if source.spec.uploaded else source.url
+    place = source.name if anywhere else url
     return hashlib.sha256(f"{app.tenant}\n{place}\n{granted}".encode()).hexdigest()

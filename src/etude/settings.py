@@ -29,6 +29,11 @@ from etude.errors import Invalid
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+DATABASE_URL = re.compile(
+    r"(?P<scheme>postgres|postgresql|mysql|mariadb)://(?P<user>[\w.~%!$&'()*+,;=:-]*@)?"
+    r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)(?::(?P<port>\d{1,5}))?/(?P<name>[\w.~%-]*)"
+)
+"""The URL of a database in a form that every client reads alike: one host, no options."""
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -124,7 +129,13 @@ class ServerSettings(Entity):
     body_s: float = Field(default=30.0, gt=0)
     """Seconds within which a request's body must arrive."""
     body: Size = 4 << 20
-    """The largest request body."""
+    """The largest request body, except for an upload."""
+    upload: Size = 1 << 30
+    """The largest upload of a dataset; 0 refuses uploads."""
+    upload_s: float = Field(default=3600.0, gt=0)
+    """Seconds within which an upload must arrive; between two parts of it at most `body_s` may pass."""
+    databases: tuple[str, ...] = ()
+    """Databases that administrators may add over HTTP, such as `postgresql://db.internal:5432/sales`."""
     drain_s: float = Field(default=30.0, ge=0)
     """Seconds that a shutdown waits for running work."""
     per_minute: int = Field(default=1200, ge=0)
@@ -145,6 +156,20 @@ class ServerSettings(Entity):
     """Cost of a key per day in US dollars, if the price of the model is known."""
     daily_seconds: float = Field(default=0.0, ge=0)
     """Seconds that the runs of a key may take per day."""
+
+    @field_validator("databases", mode="before")
+    @classmethod
+    def _split_databases(cls, value: Any) -> Any:
+        return _split(value)
+
+    @field_validator("databases")
+    @classmethod
+    def _are_databases(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            found = DATABASE_URL.fullmatch(entry)
+            if found is None or found["user"]:
+                raise ValueError("write postgresql://host:port/database or mysql://host/, without a user")
+        return value
 
 
 class CatalogSettings(Entity):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from etude.api.server import create_app
 from etude.app import App
 from etude.entities import SourceSpec
 from etude.ids import new_id
+from etude.store.edits import StoredEdit, StoredEdits, StoredSuiteRun
 from etude.store.identity import ROLES, Identity
+from etude.store.scripts import StoredScript, StoredScripts
 from etude.store.topics import Topics
 
 MARK = "zebra"
@@ -76,7 +79,19 @@ def _fill(app: App, home: Path, shop: Path) -> dict[str, str]:
     lesson.write_text(f"---\nname: {MARK}\ndescription: x\n---\n{MARK}\n")
     (home / "playbooks" / "ours" / "plan").mkdir()
     (home / "playbooks" / "ours" / "plan" / "SKILL.md").write_text(f"---\nname: plan\ndescription: x\n---\n{MARK}\n")
+    draft = home / "playbooks" / "ours" / ".drafts" / "plan" / "SKILL.md"
+    draft.parent.mkdir(parents=True)
+    draft.write_text(f"---\nname: plan\ndescription: x\n---\n{MARK}\n")
+    now = datetime.now(UTC)
+    script = StoredScript(new_id("script"), "key", f"{MARK}_shop", run.id, MARK, "active", "", now, "{}")
+    StoredScripts(ours.store).add(script)
+    edit = StoredEdit(new_id("edit"), str(home), "constants", "merged", now, {"rationale": MARK, "hunks": []})
+    StoredEdits(ours.store).put(edit)
+    StoredEdits(ours.store).add_run(StoredSuiteRun(str(home), MARK, "base", 0, 1, 2, 1.0))
     return {
+        "script_id": script.id,
+        "edit_id": edit.id,
+        "draft": "plan",
         "run_id": run.id,
         "waiting": waiting,
         "thread_id": thread.id,
@@ -122,6 +137,12 @@ def bodies(ours: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             for kind in ("sql", "python", "plan", "ask")
             for reach in ({"dataset": dataset}, {"dataset": "shop", "thread_id": thread})
         ],
+        "/api/datasets": [{"name": dataset, "url": "postgresql://localhost/x"}, {}],
+        "/api/ingest/file": [{"name": dataset, "url": "postgresql://localhost/x"}],
+        "/api/runs/{run_id}/feedback": [{"verdict": "wrong"}, {"verdict": "right"}],
+        "/api/scripts/{script_id}/withdraw": [{}],
+        "/api/learning/edits/{edit_id}/revert": [{}],
+        "/api/learning/drafts/{draft}/refuse": [{}],
         "/api/runs/{run_id}/answer": [{"text": "2024"}],
         "/api/runs/{run_id}/steer": [{"guidance": "x"}],
         "/api/runs/{run_id}/interrupt": [{"guidance": "x"}],
@@ -184,7 +205,8 @@ def test_nothing_of_another_tenant_comes_back(scene: Scene) -> None:
             query = {
                 p["name"]: values.get({"run": "run_id"}.get(p["name"], p["name"]))
                 for p in operation.get("parameters", [])
-                if p["in"] == "query" and {"run": "run_id"}.get(p["name"], p["name"]) in values
+                # Not the name of an upload: a dataset of theirs may have the name of one of ours.
+                if p["in"] == "query" and p["name"] != "name" and {"run": "run_id"}.get(p["name"], p["name"]) in values
             }
             sent: list[dict[str, Any] | None] = list(reach[path]) if "requestBody" in operation else [None]
             for role, headers in scene.keys.items():
@@ -228,6 +250,11 @@ def test_ours_are_still_there_for_us(scene: Scene) -> None:
     assert store.run(scene.ours["waiting"]).status == "waiting"
     assert scene.api.state.server.app.scoped("ours").agents.get(scene.ours["agent_id"]).activity == "queued"
     assert len(store.messages(scene.ours["thread_id"])) >= 2
+    ours = scene.api.state.server.app.scoped("ours")
+    assert list(ours.sources()) == [scene.ours["dataset"]]
+    assert [script.state for script in ours.scripts.stored.list()] == ["active"]
+    assert [edit.status for edit in StoredEdits(store).list()] == ["merged"]
+    assert [draft.decision for draft in ours.playbooks.drafts()] == [""]
     assert [key.revoked_at for key in scene.api.state.server.identity.keys("ours")] == [None]
 
 

@@ -6,12 +6,16 @@ good (destroy). Every verb is recorded before the worker that runs the agent is 
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
 import re
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from inspect import isabstract
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
@@ -204,7 +208,7 @@ def load_kind(name: str) -> type[Kind[Any]]:
             f"The kind of agent `{name}` cannot be loaded: {type(error).__name__}: {error}.",
             hint="Fix the package that adds it, or its entry point in `etude.agent`.",
         ) from error
-    if not (isinstance(found, type) and issubclass(found, Kind)) or isabstract(found):
+    if not (isinstance(found, type) and issubclass(found, Kind)) or inspect.isabstract(found):
         raise Invalid(
             f"`{name}` is not a kind of agent: its entry point names `{getattr(found, '__name__', found)}`.",
             hint="Name a class that derives from `etude.agents.base.Kind` and has a `step` method.",
@@ -215,6 +219,62 @@ def load_kind(name: str) -> type[Kind[Any]]:
             hint="Use a class that derives from `etude.entities.Entity`.",
         )
     return found
+
+
+class KindInfo(Entity):
+    """A kind of agent: what it does, and the JSON Schema of its configuration."""
+
+    kind: str
+    description: str
+    admin: bool
+    """Whether only administrators may create it."""
+    local: bool
+    """Whether only the operator of the host may create it."""
+    config: dict[str, Any]
+
+
+def list_kinds() -> list[KindInfo]:
+    """Return the kinds of agents that can be loaded: built-in ones, and those of installed packages."""
+    found = []
+    for name in plugins.names("agent"):
+        try:
+            kind = load_kind(name)
+        except Invalid:
+            continue  # its package is damaged or lacks another; creating such an agent says so
+        about = sys.modules[kind.__module__].__doc__ or kind.__doc__ or ""
+        found.append(
+            KindInfo(
+                kind=name,
+                description=about.strip().partition("\n")[0],
+                admin=kind.admin,
+                local=kind.local,
+                config=_config_schema(kind.Config),
+            )
+        )
+    return found
+
+
+def _config_schema(config: type[Entity]) -> dict[str, Any]:
+    """Return the JSON Schema of a configuration; the texts below its fields are their descriptions."""
+    schema = config.model_json_schema()
+    for each in reversed(config.__mro__[:-1]):
+        for name, text in _field_texts(each).items():
+            if name in schema.get("properties", {}):
+                schema["properties"][name].setdefault("description", text)
+    return schema
+
+
+def _field_texts(config: type) -> dict[str, str]:
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    texts = {}
+    for field, after in itertools.pairwise(getattr(body, "body", ())):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = " ".join(text.split())
+    return texts
 
 
 def check_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from etude.agents.control import ID, LONGEST_DELAY_S, MOST_URGENCY, Agents, Sent, check_reach, require_agent_control
+from etude.agents.control import (
+    ID,
+    LONGEST_DELAY_S,
+    MOST_URGENCY,
+    Agents,
+    KindInfo,
+    Sent,
+    check_reach,
+    list_kinds,
+    require_agent_control,
+)
 from etude.api import streams
 from etude.api.call import AnalystCall, ReaderCall
 from etude.api.schemas import Body, Listing
@@ -122,6 +132,12 @@ async def list_agents(
     """List agents, newest first; destroyed ones only with `status=destroyed`."""
     page = await call.access_store(call.app.agents.list, status, limit, cursor)
     return Listing(items=list(page.items), next=page.next)
+
+
+@router.get("/agents/kinds", response_model=Listing[KindInfo])
+async def list_agent_kinds(call: ReaderCall) -> Listing[KindInfo]:
+    """List the kinds of agents, each with the JSON Schema of its configuration."""
+    return Listing(items=await call.run_in_thread(list_kinds))
 
 
 @router.get("/agents/{agent_id}", response_model=AgentInfo)

@@ -13,7 +13,7 @@ from etude.api.schemas import Listing, RunState
 from etude.catalog.drift.change import Change
 from etude.catalog.drift.compare import compare
 from etude.catalog.model import SourceProfile, from_json
-from etude.catalog.storage.annotations import Annotations
+from etude.catalog.storage.annotations import Annotations, sign
 from etude.catalog.storage.catalog_store import CATALOG, CatalogStore, StoredCatalog, with_acknowledgements
 from etude.entities import Entity
 from etude.errors import NotFound
@@ -217,11 +217,14 @@ async def show_annotations(call: ReaderCall, dataset: str) -> Annotations:
 
 @router.patch("/datasets/{dataset}/annotations", response_model=Annotations)
 async def add_annotations(call: AnalystCall, dataset: str, body: Annotations) -> Annotations:
-    """Add descriptions, owners and tags of tables and columns; the others stay unchanged."""
+    """Add descriptions, owners and tags of tables and columns; the others stay unchanged.
+
+    Each description keeps its author: the name of the key. The catalog shows it, and models and rules read it.
+    """
 
     def add() -> Annotations:
         name = call.dataset(dataset)
-        call.app.annotate(name, body)
+        call.app.annotate(name, sign(body, call.caller.key.name if call.caller.key else "a local user"))
         return Annotations.model_validate(call.app.annotations(name))
 
     return await call.run_in_thread(add)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ValidationError
 
-from etude.api.call import ReaderCall
+from etude.api.call import AnalystCall, ReaderCall
+from etude.api.problems import HttpError
 from etude.api.result_formats import RowSelection, as_json
 from etude.api.runs import SAME, IfNoneMatch, respond_with_etag
-from etude.api.schemas import Dataset, Listing
+from etude.api.schemas import DatabaseRequest, Dataset, Listing, QuestionList
+from etude.api.uploads import receive_upload
 from etude.catalog.model import SourceProfile
 from etude.entities import Catalog, RowPage, Table
-from etude.errors import Invalid, NotFound
+from etude.errors import Conflict, Invalid, NotFound
 from etude.limits import lower_limits
+from etude.sources.source_url import NAME
+from etude.uploads import UploadReport, report_catalog
+from etude.validation import explain
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -32,9 +38,100 @@ async def list_datasets(call: ReaderCall) -> Listing[Dataset]:
 def datasets_of(call: ApiCall) -> list[Dataset]:
     """Return the datasets of the tenant, without their URLs."""
     return [
-        Dataset(id=name, kind=call.app.source(name).kind, tables=list(spec.tables) if spec.tables is not None else None)
+        Dataset(
+            id=name,
+            kind=spec.kind or call.app.source(name).kind,
+            tables=list(spec.tables) if spec.tables is not None else None,
+            removable=bool(spec.by),
+        )
         for name, spec in call.app.sources().items()
     ]
+
+
+UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "array", "items": {"type": "string", "format": "binary"}},
+                        "name": {"type": "string", "maxLength": 200, "description": "The name of the dataset."},
+                    },
+                }
+            },
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "application/json": {"schema": DatabaseRequest.model_json_schema()},
+        },
+    }
+}
+
+
+@router.post("/datasets", status_code=201, response_model=UploadReport, openapi_extra=UPLOAD)
+@router.post("/ingest/file", status_code=201, response_model=UploadReport, openapi_extra=UPLOAD)
+async def upload_dataset(
+    call: AnalystCall,
+    request: Request,
+    response: Response,
+    name: Annotated[
+        str | None,
+        Query(max_length=200, description="The name of the dataset; also that of the file, if the body is the file."),
+    ] = None,
+) -> UploadReport:
+    """Upload files as a dataset of the tenant: a form with one or more fields `file`, or one file as the body.
+
+    Each file becomes one table or several. Its content decides how it is read, not its name. The body may be CSV, TSV,
+    JSON, Parquet, Excel, a SQLite or DuckDB database, or a folder of files as a zip archive.
+
+    A JSON body without `?name=` adds a database server by its URL instead. That needs the role `admin`, and the
+    operator must have listed the database in `server.databases`.
+    """
+    if name is None and request.headers.get("content-type", "").partition(";")[0].strip() == "application/json":
+        report = await _add_database(call, request)
+        response.headers["Location"] = f"/api/datasets/{report.name}/schema"
+        return report
+    with call.app.uploads.scratch() as folder:
+        received = await receive_upload(call, request, folder, name)
+        # Without a form, the name is that of the file: a dataset's name is made from it unless it is one.
+        chosen = received.name or (name if name and NAME.fullmatch(name) else None)
+        by = call.caller.key.name if call.caller.key else ""
+        report = await call.run_in_thread(call.app.uploads.add, received.files, chosen, by)
+    response.headers["Location"] = f"/api/datasets/{report.name}/schema"
+    return report
+
+
+async def _add_database(call: ApiCall, request: Request) -> UploadReport:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > call.app.settings.server.body:
+            raise HttpError(413, f"The body is larger than {call.app.settings.server.body:,} bytes.", "Send less.")
+    try:
+        wanted = DatabaseRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise explain(error, "the request", model=DatabaseRequest, hint="To upload a file, add `?name=`.") from None
+    call.caller.require("admin")
+    by = call.caller.key.name if call.caller.key else ""
+    catalog = await call.run_in_thread(call.app.add_database, wanted.name, wanted.url, wanted.tables, by)
+    return report_catalog(wanted.name, catalog)
+
+
+@router.delete("/datasets/{dataset}", status_code=204, response_class=Response)
+async def remove_dataset(call: AnalystCall, dataset: str) -> Response:
+    """Remove a dataset that was added over HTTP, with its files; runs on it stay."""
+
+    def remove() -> None:
+        name = call.dataset(dataset)
+        if not call.app.sources()[name].by:
+            raise Conflict(
+                f"`{name}` was not added over HTTP.", hint="The operator of the server can remove it: `etude sources`."
+            )
+        call.app.remove_source(name)
+
+    await call.run_in_thread(remove)
+    return Response(status_code=204)
 
 
 @router.get("/datasets/{dataset}/schema", response_model=Catalog, responses=SAME)
@@ -49,6 +146,15 @@ async def dataset_schema(call: ReaderCall, dataset: str, response: Response, if_
 async def dataset_profile(call: ReaderCall, dataset: str) -> Response:
     """Return the profile of a dataset: statistics, keys and patterns; measured now if there is none yet."""
     return Response(await call.run_in_thread(profile_of, call, dataset), media_type="application/json")
+
+
+@router.get("/datasets/{dataset}/questions", response_model=QuestionList)
+async def suggested_questions(
+    call: ReaderCall, dataset: str, limit: Annotated[int, Query(ge=1, le=10)] = 3
+) -> QuestionList:
+    """Return questions about a dataset, made from its profile; each was tried, and the rules can answer it."""
+    found = await call.run_in_thread(lambda: call.app.suggest_questions(call.dataset(dataset), limit))
+    return QuestionList(questions=found)
 
 
 def catalog_of(call: ApiCall, dataset: str) -> Catalog:

@@ -276,7 +276,8 @@ def serve(
     known = api.state.server.identity.keys()
     for tenant in {app.tenant, *(key.tenant for key in known)}:
         try:
+            app.scoped(tenant).uploads.remove_leftovers()
             app.scoped(tenant).runs.recover()
         except EtudeError as error:
-            logging.getLogger("etude").warning("the runs of %s could not be resumed: %s", tenant, error.message)
+            logging.getLogger("etude").warning("the work of %s could not be resumed: %s", tenant, error.message)
     listener.run(sockets=[bound])

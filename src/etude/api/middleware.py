@@ -30,9 +30,11 @@ OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/api/session", "
 PROBES = frozenset({"/healthz", "/readyz"})
 """Paths that are answered even if their sender had too many refusals: a proxy asks for them too."""
 CLASSIC = frozenset(
-    {"ask", "audit", "catalogs", "chat", "datasets", "events", "keys", "log", "playbooks", "profile"}
+    {"ask", "audit", "catalogs", "chat", "datasets", "events", "ingest", "keys", "log", "playbooks", "profile"}
 ) | frozenset({"rows", "runs", "spending", "sql", "threads", "vram"})
 """Routes below `/api` that also work at the root."""
+UPLOADS = frozenset({"/api/datasets", "/api/ingest/file"})
+"""Paths whose POST takes a body that may be large: the route reads it while it arrives."""
 KEPT_BODY = 1 << 20
 """The largest response that is kept for a request with an Idempotency-Key."""
 HEADERS = [
@@ -98,6 +100,7 @@ class Exchange:
         self._status = 0
         self._started = time.perf_counter()
         self._body: bytes | None = b""
+        self._arriving = scope["method"] == "POST" and scope["path"] in UPLOADS
         self._client_gone = asyncio.Event()
         self._captured: list[bytes] | None = None
         self._media = ""
@@ -140,7 +143,7 @@ class Exchange:
         server.access_control.check_rate(self._caller)
         slot = held.enter_context(ExitStack())
         slot.enter_context(server.access_control.limit_concurrency(self._caller))
-        if method not in SAFE:
+        if method not in SAFE and not self._arriving:
             self._body = await self._read_body()
         app = server.app.scoped(self._caller.tenant)
         server.observer.watch(self._caller.tenant)
@@ -177,9 +180,9 @@ class Exchange:
         if not 0 < len(name) <= 255 or not name.isprintable():
             raise Invalid("The header Idempotency-Key must be 1 to 255 printable characters.", hint="Send a UUID.")
         owner, access_store = f"{self._caller.tenant}/{self._caller.name}", self._server.access_store
-        request = hashlib.sha256(
-            f"{self._scope['path']}\n".encode("utf-8", "replace") + (self._body or b"")
-        ).hexdigest()
+        # The body of an upload is not known yet; its size stands for it.
+        body = self._headers.get("content-length", "").encode() if self._arriving else self._body or b""
+        request = hashlib.sha256(f"{self._scope['path']}\n".encode("utf-8", "replace") + body).hexdigest()
         before = await access_store(self._server.identity.claim, owner, name, request)
         if before is not None:
             await self._replay(before)
@@ -204,12 +207,28 @@ class Exchange:
         await self._send_message({"type": "http.response.body", "body": body})
 
     async def _receive_body(self) -> Message:
-        """Return the body once; after that, wait until the client disconnects."""
+        """Return the body once, or part by part if it is an upload; after that, wait until the client disconnects."""
+        if self._arriving:
+            return await self._receive_part()
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
         await self._disconnected()
         return {"type": "http.disconnect"}
+
+    async def _receive_part(self) -> Message:
+        settings = self._server.app.settings.server
+        try:
+            async with asyncio.timeout(settings.body_s):
+                message = await self._receive()
+        except TimeoutError:
+            hint = "Send it without pauses."
+            raise HttpError(408, f"Nothing of the body arrived within {settings.body_s:g} s.", hint) from None
+        if message["type"] == "http.disconnect":
+            self._client_gone.set()
+        if not message.get("more_body"):
+            self._arriving, self._body = False, None
+        return message
 
     async def _disconnected(self) -> None:
         while not self._client_gone.is_set():

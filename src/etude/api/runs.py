@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import FileResponse, PlainTextResponse
+from starlette.background import BackgroundTask
 
 from etude.api.call import AnalystCall, ReaderCall
-from etude.api.schemas import AnswerRequest, Listing, RunGuidance, RunRequest, RunState, Timestamp, given
+from etude.api.schemas import (
+    AnswerRequest,
+    FeedbackRequest,
+    Listing,
+    ReplayReport,
+    RunGuidance,
+    RunRequest,
+    RunState,
+    Timestamp,
+    given,
+)
 from etude.entities import ENDED, STOPPED, Run, RunFilter, RunKind, RunStatus, RunSummary
 from etude.errors import Conflict, Stale
+from etude.feedback import Feedback
 from etude.limits import lower_limits
+from etude.replays.differences import Difference
+from etude.scratch_folder import ScratchFolder
 
 if TYPE_CHECKING:
     from etude.api.call import ApiCall
@@ -148,6 +163,66 @@ async def run_script(call: ReaderCall, run_id: str) -> PlainTextResponse:
     """Return the run's code as a Python script that was executed alone, or says why not."""
     await call.access_store(call.app.store.run, run_id)
     return PlainTextResponse(await call.run_in_thread(call.app.script, run_id), media_type="text/x-python")
+
+
+@router.get("/runs/{run_id}/export", response_class=Response)
+async def export_run(call: ReaderCall, run_id: str) -> FileResponse:
+    """Return a run as one zip file: its events, code, parameters and results. `etude runs replay FILE` checks it."""
+    await call.access_store(call.app.store.run, run_id)
+    folder = await call.access_store(_new_folder, call)
+
+    def write() -> Path:
+        path = folder.path / f"{run_id}.etude"
+        with path.open("wb") as file:
+            call.app.export_run(run_id, file)
+        return path
+
+    try:
+        path = await call.run_in_thread(write)
+    except BaseException:
+        folder.remove()
+        raise
+    return FileResponse(
+        path, media_type="application/zip", filename=path.name, background=BackgroundTask(folder.remove)
+    )
+
+
+def _new_folder(call: ApiCall) -> ScratchFolder:
+    call.app.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return ScratchFolder("etude-export-", call.app.scratch)
+
+
+@router.get("/runs/{run_id}/diff/{other}", response_model=Difference)
+async def compare_with_run(call: ReaderCall, run_id: str, other: str) -> Difference:
+    """Return why two runs differ (question, source, settings, code, data, engine), and the rows that moved."""
+    for each in (run_id, other):
+        await call.access_store(call.app.store.run, each)
+    return await call.run_in_thread(call.app.compare_runs, run_id, other)
+
+
+# Judge.
+
+
+@router.post("/runs/{run_id}/replay", response_model=ReplayReport)
+async def replay_run(call: AnalystCall, run_id: str) -> ReplayReport:
+    """Execute a recorded run again without a model; say whether each step gives the same result. Nothing is kept."""
+    run = await call.access_store(call.app.store.run, run_id)
+    if run.location is not None and call.caller.key is not None:
+        raise Conflict(
+            f"Run `{run_id}` read a source that has no registered name.",
+            hint=f"Its owner can replay it on the machine itself: `etude runs replay {run_id}`.",
+        )
+    await call.access_store(call.check_capacity)
+    proof = await call.run_in_thread(call.app.replay, run_id)
+    return ReplayReport(**dict(proof), same=proof.same, sentence=proof.sentence)
+
+
+@router.post("/runs/{run_id}/feedback", status_code=201, response_model=Feedback)
+async def judge_run(call: AnalystCall, run_id: str, body: FeedbackRequest) -> Feedback:
+    """Say whether an answer is right. Learning counts it, and a wrong one suspends the scripts that would repeat it."""
+    await call.access_store(call.app.store.run, run_id)
+    by = call.caller.key.name if call.caller.key else ""
+    return await call.run_in_thread(call.app.give_feedback, run_id, body.verdict, body.comment, by)
 
 
 # Control.

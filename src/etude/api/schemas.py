@@ -10,6 +10,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from etude.entities import Entity, ResultInfo, RunStatus
+from etude.feedback import Verdict
+from etude.replays.proof import StepProof
 from etude.store.identity import KeyLimits, Role
 
 T = TypeVar("T")
@@ -155,6 +157,147 @@ class RunGuidance(Body):
     guidance: str = Field(min_length=1, max_length=TEXT)
 
 
+class ReplayReport(Entity):
+    """A recorded run that was executed again."""
+
+    run_id: str
+    question: str
+    source: str
+    steps: tuple[StepProof, ...]
+    same: bool
+    """Whether every step gave the recorded result."""
+    sentence: str
+
+
+class FeedbackRequest(Body):
+    """A person's verdict on the answer of a run."""
+
+    verdict: Verdict
+    comment: str = Field(default="", max_length=4000)
+
+
+class WithdrawRequest(Body):
+    """Why a script shall answer nothing from now on."""
+
+    reason: str = Field(default="", max_length=2000)
+
+
+class ScriptUsage(Entity):
+    """A run that a script was used or tried for."""
+
+    run_id: str
+    level: str
+    """How it was used: `replay`, `repair` and `patch` answered; `example` and `shadow` did not."""
+    at: datetime
+
+
+class ScriptSummary(Entity):
+    """A script that was compiled from a run."""
+
+    id: str
+    run_id: str
+    source: str
+    question: str
+    state: Literal["active", "example", "superseded", "suspended", "withdrawn"]
+    reason: str
+    """Why it is not active; empty if it is."""
+    created_at: datetime
+    uses: list[ScriptUsage]
+
+
+class QuestionList(Entity):
+    """Questions that the rules can answer."""
+
+    questions: list[str]
+
+
+class EditSummary(Entity):
+    """An edit of code: what it changes, why, and what it did to the tests."""
+
+    id: str
+    repo: str
+    proposer: str
+    status: Literal["refused", "dropped", "proposed", "merged", "reverted"]
+    created_at: datetime
+    rationale: str
+    reason: str
+    """Why it has this status."""
+    hunks: list[dict[str, Any]]
+    """Each with `path`, `old` and `new`."""
+    score_before: float | None = None
+    """The share of tests that passed without it ..."""
+    score_after: float | None = None
+    """... and with it."""
+    wins: int | None = None
+    """Tests that passed only with it ..."""
+    losses: int | None = None
+    """... and only without it."""
+    e_value: float | None = None
+    """The evidence that it helps: beyond 20, an error is less likely than 5%."""
+    facts: dict[str, Any] = {}
+    """Everything else that is on record, such as `commit` and `watch`."""
+
+
+class RevertRequest(Body):
+    """Why an edit is taken back."""
+
+    reason: str = Field(default="somebody asked for it", min_length=1, max_length=2000)
+
+
+class CurvePoint(Entity):
+    """One run of a suite of tests."""
+
+    at: datetime
+    repo: str
+    suite: str
+    stage: str
+    edit_id: str | None
+    passed: int
+    total: int
+    interval: tuple[float, float]
+    """The 95% interval of the share of tests that pass."""
+
+
+class DraftSummary(Entity):
+    """A draft of a playbook, which the observer wrote; it is shown to no model yet."""
+
+    name: str
+    description: str
+    text: str
+    """The whole SKILL.md."""
+    state: Literal["draft", "refused"]
+
+
+class RefuseRequest(Body):
+    """Why a draft is refused."""
+
+    reason: str = Field(default="", max_length=2000)
+
+
+class FindingSummary(Entity):
+    """Failures that have a common cause."""
+
+    kind: str
+    error_key: str
+    count: int
+    of: int
+    first_at: datetime
+    last_at: datetime
+    diagnosis: str
+    suggestion: str
+    evidence: list[str]
+
+
+class DatabaseRequest(Body):
+    """A database server to add as a dataset."""
+
+    name: str = Field(min_length=1, max_length=200)
+    url: str = Field(min_length=1, max_length=4000, description="Such as postgresql://user:password@host/database.")
+    tables: Annotated[list[str], Field(min_length=1, max_length=5000)] | None = Field(
+        default=None, description="Grant only these tables; all by default."
+    )
+
+
 class Dataset(Entity):
     """A dataset in a list, without its URL."""
 
@@ -162,6 +305,8 @@ class Dataset(Entity):
     kind: str
     tables: list[str] | None = None
     """The granted tables; None for all."""
+    removable: bool = False
+    """Whether it was added over HTTP, and can be removed there."""
 
 
 class ForkRequest(Body):

@@ -22,10 +22,12 @@ from etude.api import (
     gateway,
     health,
     keys,
+    learning,
     openai,
     page,
     results,
     runs,
+    scripts,
     streams,
     threads,
 )
@@ -55,6 +57,8 @@ NOUNS: tuple[APIRouter, ...] = (
     datasets.router,
     catalogs.router,
     agents.router,
+    scripts.router,
+    learning.router,
     keys.router,
     health.router,
 )

@@ -1,4 +1,4 @@
-"""`etude playbooks list|show|add|pin|retire|history|effect`."""
+"""`etude playbooks list|show|add|pin|retire|history|effect|drafts|accept|refuse`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     retire = verbs.add_parser("retire", help="never show this version of a playbook again")
     history = verbs.add_parser("history", help="list the versions and changes of a playbook")
     effect = verbs.add_parser("effect", help="show the runs with and without a playbook, and the difference")
-    for each in (show, pin, retire, history, effect):
+    drafts = verbs.add_parser("drafts", help="list the playbooks that the observer drafted from queries that worked")
+    accept = verbs.add_parser("accept", help="make a playbook of a draft")
+    refuse = verbs.add_parser("refuse", help="refuse a draft, which is not proposed again")
+    refuse.add_argument("--reason", default="", help="why, for the record")
+    for each in (show, pin, retire, history, effect, accept, refuse):
         each.add_argument("name", help="its name")
-    for each in (listing, show, add, pin, retire, history, effect):
+    for each in (listing, show, add, pin, retire, history, effect, drafts, accept, refuse):
         each.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -146,6 +150,28 @@ def _effect(library: PlaybookLibrary, options: argparse.Namespace) -> None:
     print(printable(f"state:    {entry.state}: {entry.standing.reason}"))
 
 
+def _drafts(library: PlaybookLibrary, options: argparse.Namespace) -> None:
+    drafts = [draft for draft in library.drafts() if not draft.refused]
+    if options.json:
+        _print_json([{"name": d.name, "description": d.description, "text": d.text} for d in drafts])
+    elif not drafts:
+        print("There are no drafts; `etude observe` writes one if similar queries work several times.")
+    else:
+        print_table(("name", "description"), [(d.name, d.description) for d in drafts], sys.stdout)
+
+
+def _accept(library: PlaybookLibrary, options: argparse.Namespace) -> None:
+    _report(library.accept_draft(options.name), options)
+
+
+def _refuse(library: PlaybookLibrary, options: argparse.Namespace) -> None:
+    draft = library.refuse_draft(options.name, options.reason)
+    if options.json:
+        _print_json({"name": draft.name, "state": draft.decision})
+    else:
+        print(printable(f"{draft.name} is {draft.decision}"))
+
+
 _VERBS = {
     "list": _list,
     "show": _show,
@@ -154,4 +180,7 @@ _VERBS = {
     "retire": _retire,
     "history": _history,
     "effect": _effect,
+    "drafts": _drafts,
+    "accept": _accept,
+    "refuse": _refuse,
 }

@@ -238,12 +238,10 @@ def _printed(app: App, found: Run, step: Step) -> str:
 
 
 def _export(app: App, options: argparse.Namespace) -> None:
-    from etude.capsule import write_capsule
-
     run_id = app.store.resolve_run(options.run)
     path = Path(options.output or options.file or f"{run_id}.zip")
     with replacing(path) as file:
-        write_capsule(app.store, app.objects, run_id, file)
+        app.export_run(run_id, file)
     sys.stdout.write(json.dumps({"run_id": run_id, "file": str(path)}) + "\n" if options.json else f"{path}\n")
 
 

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etude.cli.output import print_table
 from etude.cli.progress import Progress
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "etude sources add shop shop.duckdb",
     "etude sources add crm env:CRM_URL --tables customers,orders",
+    "etude sources add sales sales.csv --server https://etude.example.com --key env:ETUDE_TEAM_KEY",
     "etude sources list",
     "etude sources show shop",
     'etude sources describe shop orders.amount "in cents, without tax"',
@@ -59,10 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (add, show, describe, remove, listing):
         each.add_argument("--tenant", default="main", help="the tenant of the source (main)")
         each.add_argument("--json", action="store_true", help="print JSON")
+    for each in (add, remove, listing):
+        each.add_argument("--server", metavar="URL", help="do it on this server; a file or folder is uploaded to it")
+        each.add_argument("--key", help="a key of the server, or `env:NAME` or `file:PATH` that holds it")
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the verb."""
+    if getattr(options, "server", None):
+        _run_remotely(options)
+        return
     from etude.app import App
 
     with App() as opened:
@@ -79,6 +86,55 @@ def run(options: argparse.Namespace) -> None:
             case "remove":
                 app.remove_source(options.name)
                 sys.stderr.write(f"removed {printable(options.name)}\n")
+
+
+def _run_remotely(options: argparse.Namespace) -> None:
+    from urllib.parse import quote
+
+    from etude.cli.server_client import send, upload
+
+    match options.verb:
+        case "add" if "://" in options.url or options.url.startswith(("env:", "file:")):
+            from etude.sources.source_url import resolve_url
+
+            wanted = {"name": options.name, "url": resolve_url(options.url)}
+            wanted |= {"tables": [t.strip() for t in options.tables.split(",")]} if options.tables else {}
+            body = json.dumps(wanted).encode()
+            headers = {"Content-Type": "application/json"}
+            _show_report(send(options.server, options.key, "POST", "/api/datasets", body, headers), options.json)
+        case "add":
+            if options.tables or options.option or options.strict:
+                raise Invalid("An upload takes no options.", hint="Leave out --tables, --option and --strict.")
+            with Progress(f"uploading {options.url}"):
+                report = upload(options.server, options.key, options.name, options.url)
+            _show_report(report, options.json)
+        case "list":
+            items = send(options.server, options.key, "GET", "/api/datasets", None, {})["items"]
+            if options.json:
+                sys.stdout.write(json.dumps(items) + "\n")
+            else:
+                rows = [(i["id"], i["kind"], "yes" if i["removable"] else "no") for i in items]
+                print_table(["name", "kind", "removable"], rows, sys.stdout)
+        case "remove":
+            send(options.server, options.key, "DELETE", f"/api/datasets/{quote(options.name)}", None, {})
+            sys.stderr.write(f"removed {printable(options.name)}\n")
+
+
+def _show_report(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(report) + "\n")
+        return
+    rows = [
+        (
+            t["name"],
+            "?" if t["rows"] is None else f"{t['rows']:,}",
+            ", ".join(f"{c['name']} {c['type']}" for c in t["columns"]),
+        )
+        for t in report["tables"]
+    ]
+    print_table(["table", "rows", "columns"], rows, sys.stdout, [False, True, False])
+    for note in report["notes"]:
+        sys.stdout.write(f"note: {printable(note)}\n")
 
 
 def _waiting(app: App, source: str, open_source: Callable[[], Catalog]) -> Catalog:

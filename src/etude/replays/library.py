@@ -30,7 +30,7 @@ from etude.replays.question import Asked, likeness, read_units
 from etude.replays.script import Script
 from etude.replays.script_file import write_file
 from etude.runtime.thread import earlier_messages, fork_thread, thread_runs
-from etude.store.scripts import ScriptUse, StoredScript, StoredScripts
+from etude.store.scripts import ScriptUse, State, StoredScript, StoredScripts
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -305,15 +305,34 @@ class Library:
         Others that would answer its question instead, with a value of it as a parameter, are withdrawn with it.
         """
         stored = self.stored.get(script_or_run)
-        run = self._app.store.run(stored.run_id)
-        keys = [stored.key]
-        with contextlib.suppress(EtudeError):  # the source may be gone
-            keys += dict(self.asked(run, self._app.source(run.location or stored.source)).keys())
-        scripts = {each.id: each for each in (stored, *self.stored.find(keys))}
+        scripts = self._that_answer_like(stored)
         for script_id in scripts:
             self.stored.change(script_id, "withdrawn", reason or "A person withdrew it.")
         uses = [use for script_id in scripts for use in self.stored.uses(script_id) if use.level in ANSWERED]
         return self.stored.get(stored.id), sorted(uses, key=lambda use: (use.at, use.run_id))
+
+    def suspend(self, run: Run, reason: str) -> list[str]:
+        """Let no script give the answer of a run again, because it is wrong; return those that would have.
+
+        That is the script that answered it, the one that was compiled from it, and others that fit their questions.
+        """
+        found = [run.replay.script] if run.replay and run.replay.level in ANSWERED and run.replay.script else []
+        active: dict[str, None] = {}
+        for script in (*found, run.id):
+            with contextlib.suppress(NotFound):
+                like = self._that_answer_like(self.stored.get(script)).values()
+                active |= {each.id: None for each in like if each.state == "active"}
+        for script_id in active:
+            self.stored.change(script_id, "suspended", reason)
+        return list(active)
+
+    def _that_answer_like(self, stored: StoredScript) -> dict[str, StoredScript]:
+        """Return a script, and the active ones that would answer its question instead, by their ids."""
+        run = self._app.store.run(stored.run_id)
+        keys = [stored.key]
+        with contextlib.suppress(EtudeError):  # the source may be gone
+            keys += dict(self.asked(run, self._app.source(run.location or stored.source)).keys())
+        return {each.id: each for each in (stored, *self.stored.find(keys))}
 
     def recheck(self, run_id: str) -> Difference:
         """Ask the question of a run afresh, after the same earlier questions, and say whether the answer differs."""
@@ -388,7 +407,14 @@ class Library:
             self._note(run_id, ScriptCompiled(replayable=False, reason=str(error), elapsed_ms=_ms(started)))
             return None
         script = compiled.script
-        self._store(script, run.id, compiled.reason)
+        wrong = self._known_wrong(script)
+        if wrong and not compiled.reason:
+            compiled = Compiled(script, wrong)
+        self._store(script, run.id, compiled.reason, "suspended" if wrong else "example")
+        if not compiled.reason and self.stored.is_reported_wrong(run.id):
+            # The verdict came while the script was compiled, and found none to suspend.
+            compiled = Compiled(script, "A person says that the answer is wrong.")
+            self.stored.change(script.id, "suspended", compiled.reason)
         on_stored()
         if not compiled.reason:
             script = self.mine(script, source)
@@ -410,8 +436,8 @@ class Library:
         )
         return Compiled(script, compiled.reason)
 
-    def _store(self, script: Script, run_id: str, reason: str) -> None:
-        """Add a script; with a reason why it may not answer, only as an example."""
+    def _store(self, script: Script, run_id: str, reason: str, otherwise: State = "example") -> None:
+        """Add a script; with a reason why it may not answer, only as an example, or as something else."""
         self.stored.add(
             StoredScript(
                 id=script.id,
@@ -419,12 +445,19 @@ class Library:
                 source=script.source,
                 run_id=run_id,
                 question=script.question,
-                state="example" if reason else "active",
+                state=otherwise if reason else "active",
                 reason=reason,
                 created_at=script.asked_at,
                 body=script.model_dump_json(),
             )
         )
+
+    def _known_wrong(self, script: Script) -> str:
+        """Return why a script must not answer: the same code gave a wrong answer before. Empty if it may."""
+        for stored in self.stored.suspended(script.key):
+            if _code_of(Script.model_validate_json(stored.body)) == _code_of(script):
+                return f"The same code was suspended before ({stored.id}): {stored.reason}"
+        return ""
 
     def mine(self, script: Script, source: Source) -> Script:
         """Try the guards of a script on mutants of its data, until time is up; return it with the guards it lacked."""
@@ -521,6 +554,10 @@ class Library:
             self._closing.set()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+
+
+def _code_of(script: Script) -> list[tuple[str, str]]:
+    return [(step.kind, step.code) for step in script.steps]
 
 
 def _decided(script: Script, level: Any = "replay", **more: Any) -> ReplayDecided:

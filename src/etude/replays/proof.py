@@ -18,6 +18,7 @@ from etude.replays.differences import Moved, compare_rows
 from etude.replays.fingerprint import result_fingerprint
 from etude.runtime.query import CELL
 from etude.runtime.script import PREAMBLE
+from etude.sources.parameters import decode_params
 
 if TYPE_CHECKING:
     from etude.app import App
@@ -123,7 +124,8 @@ def prove(app: App, recorded: RecordedRun, source: str | None = None) -> Proof:
 def _prove_query(app: App, recorded: RecordedRun, number: int, step: Step, place: str) -> StepProof:
     made: dict[str, Any] = {"step": number, "kind": "sql", "code": step.code}
     try:
-        now = app.sql(place, step.code, limits=step.limits, record=False)
+        values = decode_params(step.params.get("values"))
+        now = app.sql(place, step.code, values, limits=step.limits, record=False)
     except EtudeError as error:
         return StepProof(outcome="failed", detail=f"The query failed: {error.message}", **made)
     then = read_table(recorded, step)

@@ -109,7 +109,7 @@ class OfflineModel(Model):
         raise NotUnderstood(f"It is not clear which dataset is meant: {meant}.", hint="Name the dataset.")
 
     def _read_question(self, run: Run, dataset: str, cancel: Cancellation) -> Outcome:
-        vocabulary = self._vocabulary(dataset, cancel)
+        vocabulary = self.vocabulary(dataset, cancel)
         previous: Understanding | None = None
         try:
             with _THINKING.turn(cancel), within(READ_S, cancel):
@@ -132,7 +132,7 @@ class OfflineModel(Model):
         asked = [r for r in runs if r.kind == "ask" and r.model == self.name and r.status == "succeeded"]
         return [r for r in asked if r.source == run.source][-EARLIER:]
 
-    def _vocabulary(self, dataset: str, cancel: Cancellation) -> Vocabulary:
+    def vocabulary(self, dataset: str, cancel: Cancellation) -> Vocabulary:
         """Return the vocabulary of the dataset. It is built once and cached until the data changes."""
         catalog = self._resources.find_catalog(dataset)
         source = self._resources.fingerprints[dataset]

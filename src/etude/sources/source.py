@@ -53,10 +53,12 @@ class Source:
         find_sizes: FindSizes | None = None,
         tenant: str = MAIN,
         remote: RemoteSettings | None = None,
+        path: Path | None = None,
     ) -> None:
         self.name = name
         self.spec = spec
-        self.url = resolve_url(spec.url)
+        self.url = str(path) if path is not None else resolve_url(spec.url)
+        """Where it is: its URL, or the `path` of the files of an uploaded source on this machine."""
         self.kind = spec.kind or find_kind(self.url)
         if self.kind in ("duckdb", "sqlite", "files"):
             self.url = local_path(self.url)
@@ -133,7 +135,10 @@ class Source:
                 raise Invalid(f"`{name}` is not an option of files.", hint=f"Use one of {', '.join(FILE_OPTIONS)}.")
         reading_of(options)
         reading = tuple((name, options[name]) for name in READING if name in options)
-        found = scan(self._local(wait), follow_links=_is_set(self.spec, "follow_links"), options=reading)
+        # The files of an uploaded source are links to those of the object store.
+        uploaded = bool(self.spec.uploaded)
+        follow = uploaded or _is_set(self.spec, "follow_links")
+        found = scan(self._local(wait), follow_links=follow, options=reading, uploaded=uploaded)
         mark = hashlib.sha256("|".join(f.key for f in found.tables).encode()).hexdigest()
         with self._locked(wait):
             if self._loaded is None or self._loaded[0] != mark:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
-from etude.errors import Invalid
+from etude.errors import Invalid, Refused
 from etude.redaction import redact
 
 _SCHEMES = {"postgresql": "postgres", "postgres": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+_PORTS = {"postgres": "5432", "mysql": "3306"}
 _PATH_SCHEMES = ("duckdb", "sqlite", "file")
 _RESERVED = frozenset(["main", "temp", "system", "memory", "information_schema", "pg_catalog", "recurring"])
 NAME = re.compile(r"[a-z_][a-z0-9_]*")
@@ -73,6 +75,35 @@ def name_for(url: str) -> str:
     if not NAME.fullmatch(name):
         name = f"_{name}"
     return f"{name}_db" if name in _RESERVED else name
+
+
+def check_offered(url: str, offered: Iterable[str]) -> None:
+    """Raise unless the URL names a database that the operator lets others add.
+
+    Only a plain URL is read: options could name another host, and clients read two of `@` in different ways.
+    """
+    from etude.settings import DATABASE_URL
+
+    wanted = DATABASE_URL.fullmatch(url)
+    if wanted is None:
+        raise Invalid(
+            f"`{redact(url)[:200]}` is not the plain URL of a database.",
+            hint="Write postgresql://user:password@host:port/database or mysql://..., without options.",
+        )
+    for entry in offered:
+        allowed = DATABASE_URL.fullmatch(entry)
+        if allowed is not None and _place(allowed) == _place(wanted) and allowed["name"] in ("", wanted["name"]):
+            return
+    raise Refused(
+        f"The database at `{wanted['host']}` is not in the list of those that may be added.",
+        hint="Its operator can add it to the setting `server.databases`, or add the source with `etude sources add`.",
+        reason="databases",
+    )
+
+
+def _place(url: re.Match[str]) -> tuple[str, str, str]:
+    kind = _SCHEMES[url["scheme"]]
+    return kind, url["host"].lower(), url["port"] or _PORTS[kind]
 
 
 def check_name(name: str) -> str:

@@ -86,7 +86,9 @@ MESSAGES = """SELECT id, thread_id, seq, role, text, run_id, created_at FROM mes
 PUT_SOURCE = """INSERT INTO sources (name, spec, tenant) VALUES (?, ?, ?)
     ON CONFLICT (tenant, name) DO UPDATE SET spec = excluded.spec"""
 SOURCES = "SELECT name, CAST(spec AS TEXT) FROM sources WHERE tenant = ? ORDER BY name"
+ADD_SOURCE = "INSERT INTO sources (name, spec, tenant) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING name"
 REMOVE_SOURCE = "DELETE FROM sources WHERE name = ? AND tenant = ? RETURNING name"
+REMOVE_STORED = "DELETE FROM stored WHERE tenant = ? AND hash = ? RETURNING size"
 
 MAIN = "main"
 """The default tenant."""
@@ -347,6 +349,24 @@ class Store(ABC):
             raise LimitExceeded(
                 f"The results and files of tenant `{self.tenant}` take {used:,} bytes; {allowed:,} are allowed.",
                 hint="Query without recording (`record: false`), or raise `server.storage`.",
+                limit="storage",
+                used=used,
+                allowed=allowed,
+            )
+
+    def check_room(self, size: int) -> None:
+        """Raise `LimitExceeded` if the tenant may not keep this many bytes more."""
+        self._check_room(self._read, size)
+
+    def _check_room(self, execute: Execute, size: int) -> None:
+        allowed = self._allowed_bytes()
+        found = execute(STORAGE, self.tenant)
+        used = int(found[0][0]) if found else 0
+        if allowed and used + size > allowed:
+            raise LimitExceeded(
+                f"The upload has {size:,} bytes, but tenant `{self.tenant}` may keep only {max(allowed - used, 0):,} "
+                f"more: it uses {used:,} of {allowed:,}.",
+                hint="Remove an uploaded dataset, or raise `server.storage`.",
                 limit="storage",
                 used=used,
                 allowed=allowed,
@@ -620,6 +640,18 @@ class Store(ABC):
         with self._transaction() as execute:
             execute(PUT_SOURCE, name, spec.model_dump_json(), self.tenant)
 
+    def add_source(self, name: str, spec: SourceSpec, files: Mapping[str, int] = {}) -> bool:
+        """Register a source if its name is free; return whether it was.
+
+        `files` are the sizes of files that are kept for it, by name: they count toward the tenant's storage quota.
+        """
+        with self._transaction() as execute:
+            if not execute(ADD_SOURCE, name, spec.model_dump_json(), self.tenant):
+                return False
+            self._check_room(execute, sum(files.values()))
+            self._count_storage(execute, files)
+        return True
+
     def sources(self) -> dict[str, SourceSpec]:
         """Return the registered sources by name."""
         from etude.entities import SourceSpec
@@ -630,12 +662,15 @@ class Store(ABC):
         """Return whether any source is registered."""
         return bool(self._read(SOURCES, self.tenant))
 
-    def remove_source(self, name: str) -> None:
-        """Remove a registered source."""
+    def remove_source(self, name: str, files: Sequence[str] = ()) -> None:
+        """Remove a registered source, and no longer count the files that were kept for it."""
         with self._transaction() as execute:
             if not execute(REMOVE_SOURCE, name, self.tenant):
                 known = ", ".join(f"`{row[0]}`" for row in execute(SOURCES, self.tenant)) or "none"
                 raise NotFound(f"There is no source `{name}`.", hint=f"Registered sources: {known}.")
+            freed = [row[0] for file in files for row in execute(REMOVE_STORED, self.tenant, file)]
+            if freed:
+                execute(ADD_STORAGE, self.tenant, -sum(freed))
 
 
 class _View(Store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
@@ -341,6 +342,32 @@ class Objects:
             else:
                 self._store.put(check_place(name), data, attributes={"Content-Type": media})
 
+    def write_file(self, name: str, path: Path, media: str) -> None:
+        """Move a file of this machine into the store under a name, atomically; its folder loses it or keeps it."""
+        with self._translated():
+            if self.folder is not None:
+                _move_file(path, self.folder / check_place(name))
+            else:
+                self._store.put(check_place(name), path, attributes={"Content-Type": media})
+
+    def copy_file(self, name: str, hash: str, path: Path) -> None:
+        """Write the bytes under a name to a file, which appears only when it is complete and has that hash."""
+        with self._translated(missing=check_place(name)):
+            chunks = self._store.get(name).stream(min_chunk_size=CHUNK)
+            digest = hashlib.sha256()
+            with temporary_file(path.parent) as (file, temporary):
+                for chunk in chunks:
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                if digest.hexdigest() != hash:
+                    raise Damaged(f"`{name}` in `{self.url}` is damaged.", hint="Upload it again.")
+                os.replace(temporary, path)
+
+    def file_path(self, name: str) -> Path | None:
+        """Return the file under a name; None if the store is not a folder of this machine."""
+        return self.folder / check_place(name) if self.folder is not None else None
+
     def update(self, name: str, change: Callable[[bytes | None], bytes | None], media: str) -> None:
         """Replace the bytes under a name by `change(bytes)`: it gets None if there are none, and may return None.
 
@@ -470,6 +497,24 @@ def _write_file(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
+
+
+def _move_file(path: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(path, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        with temporary_file(target.parent) as (file, temporary):
+            for chunk in chunks_of(path):
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(temporary, target)
+    sync_folder(target.parent)
 
 
 def _files(folder: Path, prefix: str, after: str) -> Iterator[str]:

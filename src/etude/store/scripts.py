@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ BY_KEY = f"{COLUMNS} WHERE tenant = ? AND state = 'active' AND key IN "
 BY_ID = f"{COLUMNS} WHERE id >= ? AND id < ? AND tenant = ? ORDER BY id LIMIT 2"
 BY_RUN = f"{COLUMNS} WHERE run_id = ? AND tenant = ? ORDER BY id DESC LIMIT 1"
 ALL = f"{COLUMNS} WHERE tenant = ? ORDER BY id DESC LIMIT ?"
+STOPPED = f"{COLUMNS} WHERE tenant = ? AND key = ? AND state = 'suspended' ORDER BY id DESC LIMIT 20"
+REPORTS = "SELECT CAST(body AS TEXT) FROM reports WHERE tenant = ? AND CAST(body AS TEXT) LIKE ? ORDER BY id"
 QUESTIONS = """SELECT id, question FROM scripts WHERE tenant = ? AND source = ? AND state IN ('active', 'example')
     ORDER BY id DESC LIMIT ?"""
 USE = """INSERT INTO script_uses (script_id, run_id, level, at) VALUES (?, ?, ?, ?)
@@ -93,6 +96,16 @@ class StoredScripts:
                 f"There is {'no' if not rows else 'more than one'} script `{script_or_run[:80]}`.", hint=hint
             )
         return _script(rows[0])
+
+    def suspended(self, key: str) -> Sequence[StoredScript]:
+        """Return the scripts with this key that gave a wrong answer, newest first."""
+        return [_script(row) for row in self._store._read(STOPPED, self._store.tenant, key)]
+
+    def is_reported_wrong(self, run_id: str) -> bool:
+        """Return whether the last report on a run says that it failed."""
+        found = [json.loads(row[0]) for row in self._store._read(REPORTS, self._store.tenant, f'%"{run_id}"%')]
+        outcomes = [r["outcome"] for r in found if r.get("run_id") == run_id and r.get("outcome") != "note"]
+        return outcomes[-1:] == ["failed"]
 
     def list(self, limit: int = 50) -> Sequence[StoredScript]:
         """Return the newest scripts."""

@@ -28,6 +28,7 @@ STORED = "annotations.json"
 _HINT = "Write `tables:`, below it the tables by name, each with `description`, `owner`, `tags` and `columns`."
 
 Text = Annotated[str, Field(max_length=4000)]
+Author = Annotated[str, Field(max_length=200)]
 Tags = Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=50)]
 
 
@@ -36,6 +37,8 @@ class ColumnNote(Entity):
 
     description: Text | None = None
     tags: Tags = ()
+    by: Author | None = None
+    """Who wrote the description."""
 
 
 def _as_note(value: Any) -> Any:
@@ -48,6 +51,8 @@ class TableNote(Entity):
     description: Text | None = None
     owner: Text | None = None
     tags: Tags = ()
+    by: Author | None = None
+    """Who wrote the description."""
     columns: dict[str, Annotated[ColumnNote, BeforeValidator(_as_note)]] = {}
 
 
@@ -89,6 +94,7 @@ def merge_annotations(under: Annotations, over: Annotations) -> Annotations:
 
 
 N = TypeVar("N", ColumnNote, TableNote, Annotations)
+S = TypeVar("S", ColumnNote, TableNote)
 
 
 def _over(under: N, over: N) -> N:
@@ -130,6 +136,19 @@ def _choose(note: TableNote | ColumnNote, name: str, before: str | None) -> str 
     """Return the value that a note sets, even an explicit null, or else the previous value."""
     value: str | None = getattr(note, name)
     return value if name in note.model_fields_set else before
+
+
+def sign(annotations: Annotations, author: str) -> Annotations:
+    """Return annotations in which each description names its author; a caller cannot name another one."""
+
+    def signed(note: S) -> S:
+        return note.model_copy(update={"by": author}) if note.model_fields_set & {"description", "by"} else note
+
+    tables = {
+        name: signed(note).model_copy(update={"columns": {c: signed(each) for c, each in note.columns.items()}})
+        for name, note in annotations.tables.items()
+    }
+    return annotations.model_copy(update={"tables": tables})
 
 
 def get_annotations(app: App, source: Source) -> Annotations:

@@ -29,8 +29,7 @@ def open_root(app: App, store: str = "") -> tuple[Objects, str]:
 
 def folder_of(app: App, source: Source) -> str:
     """Return the folder name of a source in the catalog store; two files with the same name get different ones."""
-    # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
-    name = f"source-{source.name}" if source.name.startswith("_") or source.name == TENANTS else source.name
+    name = folder_of_name(source.name)
     if app.sources().get(source.name) == source.spec:
         return name
     parts = urlsplit(source.url)
@@ -38,3 +37,9 @@ def folder_of(app: App, source: Source) -> str:
         source.url.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else source.url
     )
     return f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+
+
+def folder_of_name(name: str) -> str:
+    """Return the folder name of a registered source."""
+    # A prefix must not equal one of etude's own folders; the names of sources have no hyphen.
+    return f"source-{name}" if name.startswith("_") or name == TENANTS else name

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.learning.observer.operations import Operation
+from etude.learning.playbooks.library import DRAFTS
 
 ENOUGH = 3
 """Successes of the same kind that make a draft."""
@@ -74,7 +75,7 @@ def write_drafts(home: Path, tenant: str, drafts: Iterable[Draft]) -> list[Path]
     """Write new drafts beside the playbooks, where nothing reads them as playbooks; one that is there stays."""
     written = []
     for draft in drafts:
-        place = home / "playbooks" / tenant / ".drafts" / draft.name / "SKILL.md"
+        place = home / "playbooks" / tenant / DRAFTS / draft.name / "SKILL.md"
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(draft.as_skill(), encoding="utf-8")

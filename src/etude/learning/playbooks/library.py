@@ -6,10 +6,12 @@ counts as approved: it is active until its effect says otherwise. Nothing is rew
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 MOST_SHOWN = 2
 CHARS = 2000
 """Characters of one playbook that a model is shown."""
+DRAFTS = ".drafts"
+"""The folder of drafts, beside those of playbooks."""
+DECISION = "DECISION"
+"""The file beside a draft that holds what a person decided."""
 SHARED_WORDS = 2
 """Words that a playbook without a trigger must share with a question."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,99}")
@@ -69,6 +75,24 @@ class LessonEntry:
     def state(self) -> str:
         """`pinned`, or the state of its standing."""
         return "pinned" if self.lesson.pinned and self.standing.state != "retired" else self.standing.state
+
+
+@dataclass(frozen=True)
+class DraftFile:
+    """A draft of a playbook that the observer wrote; models are not shown it."""
+
+    name: str
+    description: str
+    text: str
+    """The whole SKILL.md."""
+    folder: Path
+    decision: str
+    """What a person decided: `accepted`, or `refused` with a reason; empty if nobody has yet."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a person refused it."""
+        return self.decision.startswith("refused")
 
 
 class PlaybookLibrary:
@@ -186,6 +210,46 @@ class PlaybookLibrary:
             raise Conflict(f"The file of `{name}` pins it.", hint="Remove `pinned` from its metadata.")
         self._lessons.add_change(lesson.name, lesson.version, "retired", reason, "")
         return self.entry(name)
+
+    # Drafts.
+
+    def drafts(self) -> list[DraftFile]:
+        """Return the drafts of the observer by name, except those that are playbooks by now."""
+        found = []
+        for file in sorted((self._folder / DRAFTS).glob("*/SKILL.md")):
+            with contextlib.suppress(Invalid, OSError):
+                text = file.read_text(encoding="utf-8", errors="replace")
+                decided = file.parent / DECISION
+                decision = decided.read_text(encoding="utf-8", errors="replace") if decided.is_file() else ""
+                made = DraftFile(file.parent.name, parse_playbook(text).description, text, file.parent, decision)
+                found += [made] if not decision.startswith("accepted") else []
+        return found
+
+    def draft(self, name: str) -> DraftFile:
+        """Return one draft."""
+        found = next((draft for draft in self.drafts() if draft.name == name), None)
+        if found is None:
+            raise NotFound(f"There is no draft `{name[:100]}`.", hint="`etude playbooks drafts` lists them.")
+        return found
+
+    def accept_draft(self, name: str) -> LessonEntry:
+        """Make a playbook of a draft."""
+        draft = self.draft(name)
+        if any(lesson.name == draft.name for lesson in self.lessons()):
+            raise Conflict(f"There is a playbook `{draft.name}` already.", hint="Edit it, or refuse the draft.")
+        with tempfile.TemporaryDirectory(prefix="etude-draft-") as folder:
+            file = Path(folder, "SKILL.md")
+            file.write_text(draft.text.replace("  state: draft\n", "", 1), encoding="utf-8", newline="")
+            lesson = self.add(file)
+        (draft.folder / DECISION).write_text("accepted", encoding="utf-8")
+        return self.entry(lesson.name)
+
+    def refuse_draft(self, name: str, reason: str = "") -> DraftFile:
+        """Refuse a draft. It stays on record, so that the observer does not write it again."""
+        draft = self.draft(name)
+        decision = "refused" + (f": {reason}" if reason else "")
+        (draft.folder / DECISION).write_text(decision, encoding="utf-8")
+        return replace(draft, decision=decision)
 
     # Showing.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import zipfile
 import zlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from etude.errors import Invalid, LimitExceeded
 from etude.sources.files.content import compression_of, open_bytes
 from etude.sources.files.discover import clean_name, format_of, stem_of
+from etude.sources.files.document import is_document
 
 MOST_MEMBERS = 1_000
 MOST_BYTES = 16 << 30
@@ -23,13 +25,13 @@ ENCRYPTED = 1
 CHUNK = 1 << 20
 
 
-def unzip(path: str, folder: Path) -> tuple[list[tuple[str, Path]], list[str]]:
+def unzip(path: str, folder: Path, documents: bool = False) -> tuple[list[tuple[str, Path]], list[str]]:
     """Unpack the tables of an archive; return the name and the file of each, and notes on what was left out."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
             _check(path, members)
-            wanted = [m for m in members if format_of(m.filename) not in ("", "zip") and not _is_hidden(m.filename)]
+            wanted = [m for m in members if _is_wanted(m.filename, documents) and not _is_hidden(m.filename)]
             others = [m.filename for m in members if m not in wanted and not _is_hidden(m.filename)]
             if not wanted:
                 found = ", ".join(f"`{name}`" for name in others[:10]) or "nothing"
@@ -57,6 +59,10 @@ def _check(path: str, members: list[zipfile.ZipInfo]) -> None:
     for member in members:
         if member.flag_bits & ENCRYPTED:
             raise Invalid(f"`{member.filename}` in `{path}` is encrypted.", hint="Pack it without a password.")
+        if stat.S_ISLNK(member.external_attr >> 16):
+            raise Invalid(
+                f"`{member.filename}` in `{path}` is a symbolic link.", hint="Pack the file that it leads to instead."
+            )
         parts = member.filename.replace("\\", "/").split("/")
         if ".." in parts or not parts[0] or ":" in parts[0]:
             raise Invalid(
@@ -111,6 +117,10 @@ def refuse_growth(path: str) -> LimitExceeded:
         f"`{path}` grows more than {MOST_RATIO}-fold, or to more than {MOST_BYTES >> 30} GiB, when unpacked.",
         hint="The file may be a decompression bomb. If it is not, unpack it.",
     )
+
+
+def _is_wanted(name: str, documents: bool) -> bool:
+    return format_of(name) not in ("", "zip") or (documents and is_document(name))
 
 
 def _is_hidden(name: str) -> bool:

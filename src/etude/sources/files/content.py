@@ -41,10 +41,10 @@ UNPRINTABLE = bytes(b for b in range(1, 32) if b not in b"\t\n\r\f\x1b")
 MOST_UNPRINTABLE = 0.1
 
 
-def judge_format(path: str, named: str) -> str:
+def judge_format(path: str, named: str, documents: bool = False) -> str:
     """Return `csv`, `json`, `parquet`, `excel` or `zip`, by the content; `named` is the format that the name suggests.
 
-    Raises `Invalid` if the content is none of them.
+    With `documents`, it may also be `document`. Raises `Invalid` if the content is none of them.
     """
     with open(path, "rb") as raw:
         start = raw.read(16)
@@ -56,16 +56,18 @@ def judge_format(path: str, named: str) -> str:
         return "excel"
     if start[8:12] == b"DUCK":
         raise Invalid(f"`{path}` is a DuckDB database.", hint="Name the file itself as a source.")
+    if documents and start.startswith(b"%PDF"):
+        return "document"
     for magic, noun, hint in FOREIGN:
         if start.startswith(magic):
             raise Invalid(f"`{path}` is {noun}, which is not read as a table.", hint=hint)
     if named in ("parquet", "zip"):
         return named  # its reader says what is wrong
     with open_bytes(path) as file:
-        return _judge_text(path, file.read(HEAD), named)
+        return _judge_text(path, file.read(HEAD), named, documents)
 
 
-def _judge_text(path: str, head: bytes, named: str) -> str:
+def _judge_text(path: str, head: bytes, named: str, documents: bool) -> str:
     from etude.sources.files.text import encoding_of
 
     encoding, _ = encoding_of(head)
@@ -76,6 +78,8 @@ def _judge_text(path: str, head: bytes, named: str) -> str:
             return named
         raise Invalid(f"`{path}` is not text: it holds binary data.", hint="Check what kind of file it is.")
     text = head.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
+    if named == "document" or (documents and path.lower().endswith(".txt") and not _is_delimited(text)):
+        return "document"
     if MARKUP.match(text):
         raise Invalid(
             f"`{path}` is a web page or XML, not a table.",

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from etude.errors import Invalid, NotFound, SourceMissing
 from etude.sources.file_fingerprint import paths_fingerprint
+from etude.sources.files.document import is_document
 
 FORMATS = {
     ".csv": "csv",
@@ -48,6 +49,8 @@ WORDS = """
 """
 RESERVED = frozenset(WORDS.split())
 Options = tuple[tuple[str, str], ...]
+DOCUMENTS = ("documents", "true")
+"""The option of files among which documents are read as tables of their text."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,17 @@ def discover(url: str, *, follow_links: bool = False, options: Options = ()) -> 
     return list(scan(url, follow_links=follow_links, options=options).tables)
 
 
-def scan(url: str, *, follow_links: bool = False, options: Options = ()) -> FoundFiles:
+def scan(url: str, *, follow_links: bool = False, options: Options = (), uploaded: bool = False) -> FoundFiles:
     """Do the same as `discover`, and return the names of files that were left out, too.
 
     A symbolic link that leads out of the folder is followed only with `follow_links`: otherwise any user who may
     write to the folder could read every file that etude can read. A link that is the URL itself is followed.
+    Files that were `uploaded` are all read, documents too: their content decides when they are loaded.
     """
     seen = sorted(_seen(os.path.expanduser(url), follow_links), key=lambda s: s.parts)
+    if uploaded:
+        options = (*options, DOCUMENTS)
+        seen = [s._replace(format=s.format or ("document" if is_document(s.path) else "csv")) for s in seen]
     known = [s for s in seen if s.format and s.path]
     ignored = tuple("/".join(s.parts) for s in seen if not s.format and s.path)
     links = tuple("/".join(s.parts) for s in seen if not s.path)

@@ -13,17 +13,28 @@ from typing import Any
 
 from etude.errors import Cancelled, EtudeError, Invalid, LimitExceeded, SourceError, SourceMissing
 from etude.sources.file_fingerprint import paths_fingerprint
-from etude.sources.files import delimited, excel, parquet, records
+from etude.sources.files import delimited, document, excel, parquet, records
 from etude.sources.files.archive import unzip
 from etude.sources.files.column_types import reading_of, refine_types
 from etude.sources.files.content import judge_format
-from etude.sources.files.discover import FileTable, clean_name, discover, format_of, scan, stem_of, unique_names
+from etude.sources.files.discover import (
+    DOCUMENTS,
+    FileTable,
+    clean_name,
+    discover,
+    format_of,
+    scan,
+    stem_of,
+    unique_names,
+)
+from etude.sources.files.document import is_document
 from etude.sources.files.report import LoadReport
 
 __all__ = ["FileTable", "LoadReport", "LoadedTable", "discover", "load", "scan", "unique_names"]
 
 
 NOUNS = {"csv": "delimited text", "json": "JSON", "parquet": "Parquet", "excel": "a workbook", "zip": "a zip archive"}
+NOUNS |= {"document": "a document"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,8 @@ def load(
 
 def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, watch: Watch) -> list[LoadedTable]:
     """Load the files by their content, and note it if their names say something else."""
-    formats = {judge_format(path, file.format) for path in file.paths}
+    documents = DOCUMENTS in file.options
+    formats = {judge_format(path, file.format, documents) for path in file.paths}
     if len(formats) > 1:
         raise Invalid(
             f"The files of table `{file.table}` have several formats: {', '.join(sorted(formats))}.",
@@ -77,7 +89,7 @@ def _load_judged(file: FileTable, out_dir: Path, config: Mapping[str, str] | Non
         case _:
             tables = _converted(judged, out_dir, config, watch)
     named = format_of(file.paths[0])
-    if named == judged.format:
+    if named == judged.format or (judged.format == "document" and is_document(file.paths[0])):
         return tables
     said = f"The name has {'another' if named else 'no known'} ending, but the content is {NOUNS[judged.format]}."
     return [_with_notes(t, [said]) for t in tables]
@@ -93,12 +105,13 @@ def _unzipped(file: FileTable, out_dir: Path, config: Mapping[str, str] | None, 
     tables: list[LoadedTable] = []
     failed: list[tuple[str, EtudeError]] = []
     with _scratch(out_dir) as scratch:
-        members, notes = unzip(file.paths[0], scratch)
+        members, notes = unzip(file.paths[0], scratch, DOCUMENTS in file.options)
         names = [file.table]
         if len(members) > 1:
             names = unique_names(clean_name(f"{file.table} {stem_of(path.name)}") for _, path in members)
         for at, (name, (member, path)) in enumerate(zip(names, members)):
-            inside = FileTable(name, (str(path),), format_of(path.name), "", file.options)
+            named = format_of(path.name) or ("document" if is_document(path.name) else "")
+            inside = FileTable(name, (str(path),), named, "", file.options)
             try:
                 loaded = _load_judged(inside, out_dir / str(at), config, watch)
             except EtudeError as error:
@@ -129,6 +142,8 @@ def _converted(file: FileTable, out_dir: Path, config: Mapping[str, str] | None,
                     staged = _workbook(con, file, scratch)
                 case "csv":
                     staged = _delimited(con, file, scratch)
+                case "document":
+                    staged = _documents(file, scratch)
                 case _:
                     staged = _records(con, file, scratch)
         return [_publish(table, path, rows, report, out_dir) for table, path, rows, report in staged]
@@ -189,6 +204,12 @@ def _workbook(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
 def _records(con: Any, file: FileTable, scratch: Path) -> list[Staged]:
     target = scratch / "0.table.parquet"
     rows, report = records.load(con, file.paths, target, scratch)
+    return [(file.table, target, rows, report)]
+
+
+def _documents(file: FileTable, scratch: Path) -> list[Staged]:
+    target = scratch / "0.table.parquet"
+    rows, report = document.load(file.paths, target)
     return [(file.table, target, rows, report)]
 
 

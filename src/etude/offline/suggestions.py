@@ -1,0 +1,68 @@
+"""Questions to start with: made from what is known of a source, each understood by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from etude.offline.resolve import is_numeric
+from etude.offline.understand import Understanding, understand
+from etude.offline.vocabulary import KnownColumn, KnownTable, Vocabulary
+from etude.offline.words import base_form
+
+GROUPS = 12
+"""The most groups that read well in a chart."""
+AVERAGED = frozenset(
+    ("age", "discount", "percent", "percentage", "pct", "price", "rate", "ratio", "score", "share", "temperature")
+)
+"""Words of amounts whose sum means nothing."""
+LOOKED_AT = 12
+"""Tables that questions are made from, the largest first."""
+
+
+def suggest(vocabulary: Vocabulary, today: date) -> Iterator[Understanding]:
+    """Yield questions about the largest tables that the rules understand word by word, the most telling first."""
+    tables = sorted(vocabulary.tables, key=lambda table: -table.rows)[:LOOKED_AT]
+    seen: set[str] = set()
+    # The best question of every table comes before the second best of any.
+    offers = [list(_offers(table)) for table in tables if table.rows]
+    for rank in range(max(map(len, offers), default=0)):
+        for texts in offers:
+            if rank < len(texts) and texts[rank] not in seen:
+                seen.add(texts[rank])
+                meant = understand(texts[rank], vocabulary, today=today)
+                if isinstance(meant, Understanding) and not meant.reasons:
+                    yield meant
+
+
+def _offers(table: KnownTable) -> Iterator[str]:
+    noun = _plural(" ".join(table.words))
+    amounts = [c for c in table.columns if is_numeric(c) and c.kind == "number" and not c.identifies and c.distinct > 1]
+    groups = [c for c in table.columns if c.kind == "text" and 1 < c.distinct <= GROUPS and c.distinct < table.rows]
+    times = [c for c in table.columns if c.kind in ("date", "timestamp") and c.distinct > 1]
+    for amount in amounts[:1]:
+        for group in groups[:1]:
+            fold = "average" if AVERAGED & set(amount.words) else "total"
+            yield f"What is the {fold} {_words(amount)} by {_words(group)}?"
+    for group in groups[:1]:
+        yield f"How many {noun} are there for each {_words(group)}?"
+    for _ in times[:1]:
+        yield f"How many {noun} are there per month?"
+    for amount in amounts[:1]:
+        yield f"What are the top 5 {noun} by {_words(amount)}?"
+        yield f"What is the average {_words(amount)} of {noun}?"
+    yield f"How many {noun} are there?"
+
+
+def _words(column: KnownColumn) -> str:
+    return " ".join(column.words)
+
+
+def _plural(noun: str) -> str:
+    """Return the plural of a noun, which may be one already."""
+    last = noun.rpartition(" ")[2]
+    if base_form(last) != last:
+        return noun
+    if last.endswith("y") and last[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if last.endswith(("s", "x", "z", "ch", "sh")) else f"{noun}s"

@@ -1,0 +1,44 @@
+"""Questions to start with on a source: each is understood by the rules, and its query returns rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from etude.cancellation import Cancellation
+from etude.entities import Run
+from etude.errors import STOPS, EtudeError
+from etude.ids import new_id
+from etude.limits import lower_limits
+from etude.offline.suggestions import suggest
+from etude.runtime.offline import OfflineModel
+
+if TYPE_CHECKING:
+    from etude.app import App
+    from etude.sources.source import Source
+
+TRY_S = 10.0
+"""Seconds that the query of a suggested question may take."""
+
+
+def suggest_questions(app: App, source: Source, limit: int = 3) -> list[str]:
+    """Return questions about a source whose queries were run and returned rows. Nothing is recorded."""
+    now = datetime.now(UTC)
+    run = Run(id=new_id("questions"), kind="ask", text="", source=source.name, created_at=now)
+    rules = OfflineModel(
+        app.store, app.resources_for(run, source), run.id, app.settings.home / "cache" / "vocabulary", app.read_result
+    )
+    limits = lower_limits(app.settings.limits, {"timeout_s": TRY_S})
+    found: list[str] = []
+    for meant in suggest(rules.vocabulary(source.name, Cancellation()), now.date()):
+        try:
+            answered = app.plan(source, meant.plan, limits=limits, record=False).row_count
+        except STOPS:
+            raise
+        except EtudeError:
+            continue
+        if answered:
+            found.append(meant.text)
+        if len(found) >= limit:
+            break
+    return found
