@@ -28,6 +28,7 @@ from etude.api import (
     results,
     runs,
     scripts,
+    sources,
     streams,
     threads,
 )
@@ -55,6 +56,7 @@ NOUNS: tuple[APIRouter, ...] = (
     streams.router,
     threads.router,
     datasets.router,
+    sources.router,
     catalogs.router,
     agents.router,
     scripts.router,
