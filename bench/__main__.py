@@ -23,6 +23,7 @@ NAMES = (
     "number_check",
     "wide",
     "server",
+    "page",
     "neighbour",
     "catalog",
     "queue",
